@@ -1,0 +1,43 @@
+"""The admin app: one Starlette application over a BrokerView, joined from the files in ``routes/``.
+
+The app keeps no state of the broker; every answer is read from the view when it is asked for. Besides the view it
+holds what answers are made with (``AdminParts``): the rendered assets, the templates, the open event streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import trio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from broker_admin import metrics_page
+from broker_admin.errors import answer_bug, answer_http_exception
+from broker_admin.parts import AdminParts
+from broker_admin.routes import config, events, health, openapi, page, readings
+from broker_admin.security import RequestGuard
+from broker_admin.view import BrokerView
+
+
+def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping: trio.Event | None = None) -> Starlette:
+    """Return the application over ``view``; event streams end when ``stopping`` is set.
+
+    ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to.
+    """
+    app = Starlette(
+        routes=[
+            *page.ROUTES,
+            *config.ROUTES,
+            *readings.ROUTES,
+            *events.ROUTES,
+            *health.ROUTES,
+            *metrics_page.ROUTES,
+            *openapi.ROUTES,
+        ],
+        middleware=[Middleware(RequestGuard, allowed_hosts=allowed_hosts)],
+        exception_handlers={HTTPException: answer_http_exception, Exception: answer_bug},
+    )
+    app.state.parts = AdminParts(view, stopping if stopping is not None else trio.Event())
+    return app

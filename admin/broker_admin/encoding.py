@@ -1,0 +1,53 @@
+"""Values as JSON: attrs classes through cattrs, with the values of sensitive keys left out.
+
+Masking is done here, once, on the way out, so that no route can forget it and no broker has to be trusted with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import attrs
+import cattrs
+import trio
+from starlette.responses import Response
+
+from broker_admin.view import ConfigChange, ConfigEntry
+
+converter = cattrs.Converter()
+"""Turns the values of ``view.py`` into what ``json`` can write: enums by value, tuples as lists."""
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Answer with ``value``, encoded on the loop; for what is small."""
+    return Response(encode(value), status, media_type="application/json")
+
+
+async def json_response_from_thread(value: Any) -> Response:
+    """Answer with ``value``, encoded in a worker thread; for what grows with the broker. ``value`` does not change."""
+    return Response(await trio.to_thread.run_sync(encode, value), media_type="application/json")
+
+
+def encode(value: Any) -> bytes:
+    """``value`` as JSON text, ended by a line feed so that it looks right in a terminal."""
+    return json.dumps(converter.unstructure(value), separators=(",", ":")).encode() + b"\n"
+
+
+def mask_entry(entry: ConfigEntry) -> ConfigEntry:
+    """``entry`` without its values if they are secret."""
+    if not entry.sensitive:
+        return entry
+    synonyms = tuple(attrs.evolve(synonym, value=None) for synonym in entry.synonyms)
+    return attrs.evolve(entry, value=None, default=None, synonyms=synonyms)
+
+
+def mask_changes(changes: Sequence[ConfigChange], sensitive_keys: Collection[str]) -> list[ConfigChange]:
+    """``changes`` without the values of secret keys; that such a key was changed stays visible."""
+    return [attrs.evolve(change, old=None, new=None) if change.key in sensitive_keys else change for change in changes]
+
+
+def sensitive_keys(entries: Sequence[ConfigEntry]) -> frozenset[str]:
+    """The names of the secret keys."""
+    return frozenset(entry.name for entry in entries if entry.sensitive)

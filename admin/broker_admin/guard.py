@@ -1,0 +1,172 @@
+"""Hypercorn's connections, each behind a guard; the part of its worker that we need, without the part that harms.
+
+Hypercorn's own ``worker_serve`` is not used. It runs connections in a nursery that one exception ends, swallows
+KeyboardInterrupt, and can only be given another connection class by replacing a global of its module, which would
+change every other hypercorn server in the process. What remains to be done without it is short: accept, serve each
+connection with hypercorn's ``TCPServer``, end gracefully.
+
+What the guard adds to a connection: exceptions end it with one log line and nothing else; a peer that does not read
+is given up after a while, for hypercorn shields its sends from cancellation and would otherwise keep the broker from
+ending; what is left of a connection whose peer is gone ends soon; their number is bounded.
+
+Imports hypercorn's inner classes, hence the pin to 0.18 in pyproject.toml. Import this module lazily.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+import attrs
+import trio
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import wrap_app
+from starlette.types import ASGIApp
+
+log = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 256
+"""An admin page needs two; each costs a few tasks and buffers of the loop that serves Kafka's clients."""
+
+SEND_TIMEOUT_SECONDS = 10.0
+"""How long a peer may take to accept one piece of an answer before it counts as gone."""
+
+LINGER_SECONDS = 1.0
+"""What is left of a connection whose peer is gone may take this long to notice."""
+
+GRACEFUL_SECONDS = 1.0
+"""What requests under way are given when the server is told to stop."""
+
+MAX_REQUEST_BODY_BYTES = 1 << 20
+"""Hypercorn's bound for WSGI apps, which ours is not; the app has its own, smaller one."""
+
+
+class PatientlessTCPServer(TCPServer):
+    """Hypercorn's connection, except that it does not wait forever for a peer that stopped reading, or is gone."""
+
+    async def _read_data(self) -> None:
+        """Read until the peer has closed; then end what would outlive it.
+
+        Hypercorn keeps such a connection for its keep-alive time, and one whose HTTP/2 window was full for good.
+        """
+        await super()._read_data()
+        await self.idle_task.stop()
+        nursery = self._task_group._nursery
+        assert nursery is not None, "reading goes on inside the connection's nursery"
+        nursery.cancel_scope.deadline = min(nursery.cancel_scope.deadline, trio.current_time() + LINGER_SECONDS)
+
+    async def protocol_send(self, event: Event) -> None:
+        if not isinstance(event, RawData):
+            await super().protocol_send(event)
+            return
+        async with self.send_lock:
+            try:
+                # Shielded as in hypercorn, so that a stopping server may finish an answer it has begun.
+                with trio.fail_after(SEND_TIMEOUT_SECONDS, shield=True):
+                    await self.stream.send_all(event.data)
+            except trio.TooSlowError:
+                self.stream.socket.close()
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                pass
+            else:
+                return
+        await self.protocol.handle(Closed())
+
+
+def hypercorn_config() -> Config:
+    """Hypercorn's settings: its complaints go to our logger, and requests are not logged."""
+    config = Config()
+    config.errorlog = logging.getLogger("broker_admin.hypercorn")
+    config.accesslog = None
+    config.include_server_header = False
+    return config
+
+
+@attrs.define
+class ConnectionGuard:
+    """Serves connections so that nothing but cancellation comes out of one."""
+
+    app: ASGIApp
+    config: Config = attrs.field(factory=hypercorn_config)
+    context: WorkerContext = attrs.field(factory=lambda: WorkerContext(None))
+    streams: set[trio.SocketStream] = attrs.field(factory=set)
+    drained: trio.Event = attrs.field(factory=trio.Event)
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Serve one connection to its end; the caller closes ``stream``."""
+        if len(self.streams) >= MAX_CONNECTIONS:
+            log.warning("admin connection from %s refused: %d are open", peer_name(stream), MAX_CONNECTIONS)
+            return
+        peer = peer_name(stream)
+        app = wrap_app(self.app, MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
+        self.streams.add(stream)
+        try:
+            await PatientlessTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well
+        except* Exception as errors:
+            log.info("admin connection from %s dropped: %s", peer, describe(errors))
+            log.debug("admin connection from %s", peer, exc_info=errors)
+        finally:
+            self.streams.discard(stream)
+            if not self.streams:
+                self.drained.set()
+
+    async def drain(self) -> None:
+        """Let idle connections go and wait for the others."""
+        await self.context.terminated.set()
+        while self.streams:
+            self.drained = trio.Event()
+            await self.drained.wait()
+
+    def abort(self) -> None:
+        """Close every connection now; what waits on one, shielded or not, wakes."""
+        for stream in list(self.streams):
+            stream.socket.close()
+
+
+async def serve_connections(app: ASGIApp, listening: socket.socket, stop: trio.Event) -> None:
+    """Accept from ``listening``, which is closed in the end, until ``stop`` is set or the task is cancelled."""
+    listening.setblocking(False)
+    guard = ConnectionGuard(app)
+    with trio.socket.from_stdlib_socket(listening) as trio_socket:
+        await serve_until(stop, guard, trio.SocketListener(trio_socket))
+
+
+async def serve_until(stop: trio.Event, guard: ConnectionGuard, listener: trio.SocketListener) -> None:
+    """Accept from ``listener`` until ``stop``, then let the connections end, or end them."""
+    async with trio.open_nursery() as connections:
+        try:
+            async with trio.open_nursery() as accepting:
+                accepting.start_soon(serve_listener, guard, listener, connections)
+                await stop.wait()
+                accepting.cancel_scope.cancel()
+            with trio.move_on_after(GRACEFUL_SECONDS):
+                await guard.drain()
+        finally:
+            guard.abort()
+            connections.cancel_scope.cancel()
+
+
+async def serve_listener(guard: ConnectionGuard, listener: trio.SocketListener, connections: trio.Nursery) -> None:
+    """Trio's accept loop, which survives a shortage of file descriptors."""
+    await trio.serve_listeners(guard.serve, [listener], handler_nursery=connections)
+
+
+def peer_name(stream: trio.SocketStream) -> str:
+    """The peer's address for a log line; it may be gone already."""
+    try:
+        address: Any = stream.socket.getpeername()
+    except OSError:
+        return "a peer that is gone"
+    return f"{address[0]}:{address[1]}"
+
+
+def describe(error: BaseException) -> str:
+    """The innermost causes of an exception group, in one line."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(describe(inner) for inner in error.exceptions)
+    return f"{type(error).__name__}: {error}"

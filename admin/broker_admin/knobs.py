@@ -1,0 +1,97 @@
+"""The three numbers that can be turned while the broker runs, and what is honestly to be said about each.
+
+The texts are part of the product: in a Python process with one event loop, more threads are not more throughput, and
+a page that lets people believe so would be worse than none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker_admin.view import AllowedRange, ConfigEntry, ConfigSource
+
+
+@attrs.frozen
+class Knob:
+    """A config key with a slider. ``reading`` names the chart that it is to be judged by."""
+
+    key: str
+    title: str
+    reading: str
+    does: str
+    does_not: str
+
+
+KNOBS = (
+    Knob(
+        key="num.network.threads",
+        title="Network threads",
+        reading="network",
+        does=(
+            "Each owns one worker thread for socket work that blocks or leaves the interpreter lock: sending log pages "
+            "that are not in memory, TLS records. More of them help consumers that read old data."
+        ),
+        does_not=(
+            "Small plaintext requests on cached data do not get faster: they are served by the one event loop, which "
+            "no number of threads divides."
+        ),
+    ),
+    Knob(
+        key="num.io.threads",
+        title="I/O threads",
+        reading="io",
+        does=(
+            "The number of requests handled at once, and of worker threads for their disk work, the flusher's syncs "
+            "included. More of them raise throughput wherever the disk is waited for."
+        ),
+        does_not=(
+            "Handling itself stays Python on one event loop. When that is busy, more slots only move the queue. "
+            "Waiting polls and acks=all give their slot back and need none."
+        ),
+    ),
+    Knob(
+        key="queued.max.requests",
+        title="Request queue",
+        reading="queue",
+        does=(
+            "How many requests may wait for a slot before connections are no longer read and clients are slowed by "
+            "TCP. More smooth out bursts; fewer keep latency and memory low."
+        ),
+        does_not="It adds no throughput: a queue that is always full says that something behind it is too slow.",
+    ),
+)
+
+
+@attrs.frozen
+class KnobState:
+    """A knob as it stands now."""
+
+    knob: Knob
+    value: int
+    default: str | None
+    is_dynamic: bool
+    allowed: AllowedRange
+
+
+def knob_states(entries: Sequence[ConfigEntry]) -> list[KnobState]:
+    """The knobs this broker has, with their values and the range they may be changed to now."""
+    by_name = {entry.name: entry for entry in entries}
+    return [knob_state(knob, by_name[knob.key]) for knob in KNOBS if knob.key in by_name]
+
+
+def knob_state(knob: Knob, entry: ConfigEntry) -> KnobState:
+    value = int(entry.value or 0)
+    return KnobState(
+        knob=knob,
+        value=value,
+        default=entry.default,
+        is_dynamic=entry.source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        allowed=entry.allowed_range or half_to_double(value),
+    )
+
+
+def half_to_double(value: int) -> AllowedRange:
+    """Kafka's rule for resizing a pool at once: not below half, not above double, never below one."""
+    return AllowedRange(max(1, value // 2), max(1, value * 2))

@@ -1,0 +1,36 @@
+"""What the routes share: the view, and the event that ends the streams."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+from starlette.requests import Request
+
+from broker_admin.view import BrokerView
+
+MAX_EVENT_STREAMS = 32
+"""Open event streams at once. A page needs one; each costs a task and a small queue in the broker."""
+
+RENDERING_THREADS = 1
+"""Scrapes that come at once are rendered one after another: they are not worth a second thread's share of the GIL."""
+
+
+@attrs.define
+class AdminParts:
+    """The broker's view and this app's own few counters."""
+
+    view: BrokerView
+    stopping: trio.Event
+    open_streams: int = 0
+    rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
+
+    @property
+    def has_room_for_a_stream(self) -> bool:
+        return self.open_streams < MAX_EVENT_STREAMS
+
+
+def parts_of(request: Request) -> AdminParts:
+    """The parts of the app that serves ``request``."""
+    parts = request.app.state.parts
+    assert isinstance(parts, AdminParts), type(parts)
+    return parts

@@ -1,0 +1,28 @@
+"""``/healthz`` and ``/readyz``: is the process alive, and does it serve clients.
+
+They say only up or down, with a reason when down; whoever watches a broker may be trusted with less than its operator.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from broker_admin.parts import parts_of
+
+
+async def healthz(request: Request) -> Response:
+    """200 whenever the event loop still turns; that this was answered is the whole proof."""
+    return PlainTextResponse("ok\n")
+
+
+async def readyz(request: Request) -> Response:
+    """200 while clients are served, else 503."""
+    readiness = parts_of(request).view.readiness()
+    if readiness.ready:
+        return PlainTextResponse("ready\n")
+    return PlainTextResponse(f"not ready: {readiness.reason}\n", 503)
+
+
+ROUTES = [Route("/healthz", healthz), Route("/readyz", readyz)]

@@ -1,0 +1,116 @@
+"""The admin server as one task of the broker's nursery: binds, then keeps an HTTP server running until told to end.
+
+It promises that no request and no bug in the HTTP server can end the broker: hypercorn 0.18 lets exceptions of its
+protocol libraries out of a connection, one malformed upgrade request is enough, and in Trio an exception cancels the
+nursery it comes out of. Two fences hold that: a guard around every connection (``guard.py``), and the supervisor here,
+which starts the server again on a duplicate of the listening socket. Connections that arrive in between wait in the
+backlog, so the port never closes. KeyboardInterrupt and Trio's Cancelled pass through both.
+
+Hypercorn, Starlette and Jinja2 are imported when ``serve_admin`` runs, not when this module is imported, because the
+broker's start-up time counts.
+
+There is no login. The server therefore refuses to listen anywhere but on loopback unless it is told to by name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+
+import attrs
+import trio
+
+from broker_admin.view import BrokerView
+
+log = logging.getLogger(__name__)
+
+LISTEN_BACKLOG = 64
+"""Connections the kernel holds for us while the loop is busy or the server is started again."""
+
+RESTART_PAUSE_SECONDS = 0.2
+"""Between a server's death and the next one: long enough not to spin, short enough that nobody notices."""
+
+
+class AdminListenerError(Exception):
+    """The admin address cannot be served; the text is one clear line for whoever started the broker."""
+
+
+@attrs.frozen
+class AdminAddress:
+    """Where the admin server really listens; the port is the one picked when 0 was asked for."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/"
+
+
+async def serve_admin(
+    view: BrokerView,
+    host: str,
+    port: int,
+    *,
+    allowed_hosts: Iterable[str] = (),
+    allow_remote: bool = False,
+    stopping: trio.Event | None = None,
+    task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve ``view`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
+
+    ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). On ``stopping``
+    streams end and requests under way have one second; a cancellation ends everything at once.
+
+    Raises:
+        AdminListenerError: the address cannot be bound, or is not loopback and ``allow_remote`` is not set.
+    """
+    listening = await bind_listener(host, port, allow_remote=allow_remote)
+    stop = stopping if stopping is not None else trio.Event()
+    with listening:
+        bound_host, bound_port = listening.getsockname()[:2]
+        # Here, not above: these imports take longer than everything else in this file together.
+        from broker_admin.app import create_app
+        from broker_admin.guard import serve_connections
+
+        app = create_app(view, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop)
+        task_status.started(AdminAddress(bound_host, bound_port))
+        await supervise(lambda: serve_connections(app, listening.dup(), stop), stop)
+
+
+async def bind_listener(host: str, port: int, *, allow_remote: bool) -> socket.socket:
+    """Return a listening socket on ``host`` and ``port``; ``host`` may be a name, of which the first address counts."""
+    try:
+        found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        if not allow_remote and not ipaddress.ip_address(address[0]).is_loopback:
+            raise AdminListenerError(
+                f"admin.listener={host}:{port} can be reached from other machines, and the admin server has no login: "
+                "use a loopback address, or allow it explicitly"
+            )
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(LISTEN_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise AdminListenerError(f"admin.listener={host}:{port} cannot be used: {error.strerror or error}") from error
+    return listening
+
+
+async def supervise(serve: Callable[[], Awaitable[None]], stop: trio.Event) -> None:
+    """Run ``serve`` again whenever it ends by an exception, until ``stop`` is set."""
+    while not stop.is_set():
+        try:
+            await serve()
+        except* Exception:
+            log.exception("the admin server ended by an exception; starting it again")
+        if not stop.is_set():
+            with trio.move_on_after(RESTART_PAUSE_SECONDS):
+                await stop.wait()

@@ -1,0 +1,291 @@
+"""A broker that is not there: FakeBrokerView, for tests and for working on the page.
+
+It keeps the promises of ``BrokerView`` and nothing more. Time does not pass by itself: ``tick`` makes one second of it,
+with readings that follow smooth curves, so that two runs give the same history. The pools obey the rule of half and
+double, ``password`` is a sensitive key, ``node.id`` may not be changed.
+
+``python -m broker_admin.testing [port]`` serves the page over such a broker, one tick a second, until
+it is interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+import trio
+
+from broker_admin.server import AdminAddress, serve_admin
+from broker_admin.view import (
+    AllowedRange,
+    BrokerEvent,
+    ConfigChange,
+    ConfigChangeResult,
+    ConfigEntry,
+    ConfigRefusal,
+    ConfigSource,
+    ConfigSynonym,
+    HistorySample,
+    Listener,
+    NodeInfo,
+    PartitionInfo,
+    PoolStatistics,
+    QueueStatistics,
+    Readiness,
+    ThreadStatistics,
+    TopicInfo,
+    UpdateMode,
+    WorkerStatistics,
+)
+
+START_MS = 1_780_000_000_000
+"""When fake time begins."""
+
+HISTORY_SAMPLES = 300
+"""Five minutes, as the page shows."""
+
+POOL_KEYS = ("num.network.threads", "num.io.threads", "queued.max.requests")
+
+DEFAULTS: Mapping[str, str] = {
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "queued.max.requests": "500",
+    "log.retention.ms": "604800000",
+    "auto.create.topics.enable": "true",
+    "password": "built-in secret",
+    "node.id": "1",
+}
+
+TYPES: Mapping[str, str] = {
+    "log.retention.ms": "long",
+    "auto.create.topics.enable": "boolean",
+    "password": "password",
+}
+
+
+def fake_topics() -> tuple[TopicInfo, ...]:
+    """Three topics of different shape."""
+    shapes = (("clickstream", 6, 184_000, 31 << 20), ("orders", 3, 52_000, 18 << 20), ("audit-log", 1, 912, 220_000))
+    return tuple(
+        TopicInfo(
+            name=name,
+            topic_id=f"{name[:4]}AAAAAAAAAAAAAAAAAA",
+            partitions=tuple(
+                PartitionInfo(
+                    partition=index,
+                    leader=1,
+                    leader_epoch=2,
+                    log_start_offset=records // 10 * index,
+                    last_stable_offset=records + 97 * index,
+                    high_watermark=records + 97 * index,
+                    log_end_offset=records + 97 * index,
+                    size_bytes=size_bytes + 4096 * index,
+                )
+                for index in range(partitions)
+            ),
+            configs={"retention.ms": "86400000"} if name == "orders" else {},
+        )
+        for name, partitions, records, size_bytes in shapes
+    )
+
+
+@attrs.define
+class FakeBrokerView:
+    """A broker made of constants, curves and a dictionary of dynamic configs."""
+
+    now_ms: int = START_MS
+    ready: bool = True
+    dynamic: dict[str, str] = attrs.field(factory=dict)
+    changes: list[ConfigChange] = attrs.field(factory=list)
+    samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
+    listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
+    metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
+    topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
+
+    def node(self) -> NodeInfo:
+        return NodeInfo(
+            node_id=1,
+            cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
+            version="0.1.0",
+            durability="fsync",
+            listeners=(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
+            started_at_ms=START_MS,
+            uptime_seconds=(self.now_ms - START_MS) / 1000,
+        )
+
+    def readiness(self) -> Readiness:
+        return Readiness(True) if self.ready else Readiness(False, "loading logs")
+
+    def config_entries(self) -> Sequence[ConfigEntry]:
+        return [self.config_entry(name) for name in DEFAULTS]
+
+    def config_entry(self, name: str) -> ConfigEntry:
+        """The entry of one key, with the layers that have a value for it."""
+        dynamic, default = ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+        layers = [ConfigSynonym(name, self.dynamic[name], dynamic)] if name in self.dynamic else []
+        layers.append(ConfigSynonym(name, DEFAULTS[name], default))
+        value = layers[0].value or ""
+        return ConfigEntry(
+            name=name,
+            value=value,
+            source=layers[0].source,
+            update_mode=UpdateMode.READ_ONLY if name == "node.id" else UpdateMode.CLUSTER_WIDE,
+            default=DEFAULTS[name],
+            type=TYPES.get(name, "int"),
+            documentation=f"What {name} means.",
+            synonyms=tuple(layers),
+            sensitive=name == "password",
+            allowed_range=AllowedRange(max(1, int(value) // 2), int(value) * 2) if name in POOL_KEYS else None,
+        )
+
+    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
+        await trio.lowlevel.checkpoint()
+        reasons = {key: self.reason_to_refuse(key, value) for key, value in changes.items()}
+        refusals = tuple(ConfigRefusal(key, reason) for key, reason in reasons.items() if reason)
+        if refusals:
+            return ConfigChangeResult(refusals=refusals)
+        made = tuple(self.change(key, value, changed_by) for key, value in changes.items())
+        for change in made:
+            self.tell(change)
+        return ConfigChangeResult(changes=made)
+
+    def reason_to_refuse(self, key: str, value: str | None) -> str | None:
+        """Why ``key`` cannot become ``value``, or None if it can."""
+        if key not in DEFAULTS:
+            return "there is no such key"
+        entry = self.config_entry(key)
+        if entry.update_mode is UpdateMode.READ_ONLY:
+            return "read-only: set it in the config file and start the broker again"
+        if entry.allowed_range is None:
+            return None
+        text = DEFAULTS[key] if value is None else value
+        if not text.isdecimal():
+            return f"{text!r} is not a whole number"
+        minimum, maximum = entry.allowed_range.minimum, entry.allowed_range.maximum
+        if minimum <= int(text) <= maximum:
+            return None
+        return f"{text} is outside {minimum} to {maximum}: at once a pool changes to half or double its size at most"
+
+    def change(self, key: str, value: str | None, changed_by: str) -> ConfigChange:
+        """Make one change that was checked before, and write it into the journal."""
+        old = self.config_entry(key).value
+        if value is None:
+            self.dynamic.pop(key, None)
+        else:
+            self.dynamic[key] = value
+        new = self.config_entry(key).value
+        change = ConfigChange(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
+        self.changes.append(change)
+        return change
+
+    def journal(self) -> Sequence[ConfigChange]:
+        return list(self.changes)
+
+    def threads(self) -> ThreadStatistics:
+        sample = self.samples[-1] if self.samples else self.sample()
+        return ThreadStatistics(
+            network=pool_statistics("network-thread", sample.network_idle_ratio, sample.network_idle_ratios),
+            io=pool_statistics("io-thread", sample.io_idle_ratio, sample.io_idle_ratios),
+            queue=QueueStatistics(sample.queue_depth, sample.queue_capacity),
+            parked_requests=sample.parked_requests,
+            event_loop_busy_ratio=sample.event_loop_busy_ratio,
+        )
+
+    def topics(self) -> Sequence[TopicInfo]:
+        return self.topic_list
+
+    def history(self) -> Sequence[HistorySample]:
+        return list(self.samples)
+
+    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def prometheus_renderer(self) -> Callable[[], bytes]:
+        return lambda: self.metrics_text
+
+    def tell(self, event: BrokerEvent) -> None:
+        """Tell all who subscribed."""
+        for listener in list(self.listeners):
+            listener(event)
+
+    def tick(self, seconds: int = 1) -> None:
+        """Let time pass, second by second."""
+        for _ in range(seconds):
+            self.now_ms += 1000
+            sample = self.sample()
+            self.samples.append(sample)
+            self.tell(sample)
+
+    def sample(self) -> HistorySample:
+        """The readings of this second: a load that comes and goes, shared by however many workers there are."""
+        second = (self.now_ms - START_MS) / 1000
+        load = 0.62 + 0.2 * math.sin(second / 37) + 0.04 * math.sin(second / 5) + 0.1 * noise(second)
+        network_threads = int(self.config_entry("num.network.threads").value or 1)
+        io_threads = int(self.config_entry("num.io.threads").value or 1)
+        network_idle = idle_ratios(load * 1.3 / network_threads, network_threads, second)
+        io_idle = idle_ratios(load * 5.6 / io_threads, io_threads, second)
+        return HistorySample(
+            sampled_at_ms=self.now_ms,
+            bytes_in_per_second=load * 180e6,
+            bytes_out_per_second=(load * 0.8 + 0.3) * 260e6,
+            requests_per_second=load * 4200,
+            network_idle_ratio=sum(network_idle) / network_threads,
+            network_idle_ratios=network_idle,
+            io_idle_ratio=sum(io_idle) / io_threads,
+            io_idle_ratios=io_idle,
+            queue_depth=int(max(0.0, load * 5.6 / io_threads - 0.33 + 0.1 * noise(second + 0.5)) * 220),
+            queue_capacity=int(self.config_entry("queued.max.requests").value or 1),
+            parked_requests=14,
+            connections=42,
+            event_loop_busy_ratio=min(1.0, load * 0.7),
+        )
+
+
+def noise(second: float) -> float:
+    """A number from -0.5 to 0.5 that looks random and is the same for the same second."""
+    return math.sin(second * 12.9898) * 43758.5453 % 1 - 0.5
+
+
+def idle_ratios(busy: float, workers: int, second: float) -> tuple[float, ...]:
+    """How idle each of ``workers`` is when they are ``busy`` on average."""
+    return tuple(
+        min(
+            1.0,
+            max(
+                0.0,
+                1 - busy * (1 + 0.14 * math.sin(second / (19 + index) + 2 * index) + 0.08 * noise(second + index / 7)),
+            ),
+        )
+        for index in range(workers)
+    )
+
+
+def pool_statistics(name: str, idle_ratio: float, ratios: Sequence[float]) -> PoolStatistics:
+    workers = tuple(WorkerStatistics(f"{name}-{index}", ratio) for index, ratio in enumerate(ratios))
+    return PoolStatistics(len(workers), idle_ratio, workers)
+
+
+async def serve_fake_broker(port: int) -> None:
+    """Serve the page over a fake broker with some minutes behind it, and let its time pass with ours."""
+    view = FakeBrokerView()
+    view.tick(190)
+    await view.change_config({"num.io.threads": "12"}, changed_by="http (page) from 127.0.0.1")
+    view.tick(70)
+    await view.change_config({"queued.max.requests": "1000"}, changed_by="kafka client rdkafka from 10.0.0.7")
+    view.tick(40)
+    async with trio.open_nursery() as nursery:
+        address: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", port)
+        logging.getLogger(__name__).info("serving a fake broker at %s", address.url)
+        while True:
+            await trio.sleep(1)
+            view.tick()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    trio.run(serve_fake_broker, int(sys.argv[1]) if len(sys.argv) > 1 else 0)

@@ -1,0 +1,273 @@
+"""BrokerView: everything the admin app may ask or tell a broker, and the values that go across.
+
+The app imports nothing of the broker. The broker passes an object that has these methods; a test passes a fake one
+(``testing.py``). All questions are answered at once, from what the broker knows anyway, because they are asked on its
+own event loop; only ``change_config`` may wait, since a change is written to disk before it is true.
+
+Values are frozen attrs classes. Their attribute names are the names in the JSON of the HTTP API, so renaming one is a
+change of that API. Times are milliseconds since 1970 UTC (``_at_ms``), ratios run from 0 to 1, absent is None.
+
+This module stays light (attrs and the standard library), because the broker imports it while it starts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+
+class UpdateMode(enum.Enum):
+    """Where a config key may be changed while the broker runs; Kafka's three modes."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigSource(enum.Enum):
+    """The layer a value comes from, by the names of DescribeConfigs; the upper one wins."""
+
+    DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
+    DYNAMIC_DEFAULT_BROKER_CONFIG = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
+    DEFAULT_CONFIG = "DEFAULT_CONFIG"
+
+
+@attrs.frozen
+class Listener:
+    """One address clients may dial."""
+
+    name: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+@attrs.frozen
+class NodeInfo:
+    """Who the broker is. ``durability`` is the mode's name: ``fsync`` or ``page-cache``."""
+
+    node_id: int
+    cluster_id: str
+    version: str
+    durability: str
+    listeners: tuple[Listener, ...]
+    started_at_ms: int
+    uptime_seconds: float
+
+
+@attrs.frozen
+class Readiness:
+    """Whether clients are served; when not, ``reason`` says what is waited for."""
+
+    ready: bool
+    reason: str = ""
+
+
+@attrs.frozen
+class ConfigSynonym:
+    """One layer's value for a key; a key's synonyms are ordered as they take precedence."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@attrs.frozen
+class AllowedRange:
+    """What a number may be changed to at this moment, both ends included."""
+
+    minimum: int
+    maximum: int
+
+
+@attrs.frozen
+class ConfigEntry:
+    """One config key with its effective value, as text, and where that comes from.
+
+    ``type`` is Kafka's name of the type in lower case (``int``, ``boolean``, ``list`` …). The app never sends the
+    values of a ``sensitive`` key to anyone, whatever stands here.
+    """
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    update_mode: UpdateMode
+    default: str | None
+    type: str
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    sensitive: bool = False
+    allowed_range: AllowedRange | None = None
+
+
+@attrs.frozen
+class ConfigChange:
+    """One line of the journal: a key's effective value before and after.
+
+    ``sequence`` grows by one with each change and names it for good. ``changed_by`` says who and from where, in words:
+    ``kafka client rdkafka from 10.0.0.7``.
+    """
+
+    sequence: int
+    changed_at_ms: int
+    changed_by: str
+    key: str
+    old: str | None
+    new: str | None
+
+
+@attrs.frozen
+class ConfigRefusal:
+    """Why one key of a change was not accepted."""
+
+    key: str
+    reason: str
+
+
+@attrs.frozen
+class ConfigChangeResult:
+    """What came of a change: all of it (``changes``) or nothing of it (``refusals``)."""
+
+    changes: tuple[ConfigChange, ...] = ()
+    refusals: tuple[ConfigRefusal, ...] = ()
+
+
+@attrs.frozen
+class WorkerStatistics:
+    """One network thread or handler slot; ``idle_ratio`` over the last sample's second."""
+
+    name: str
+    idle_ratio: float
+
+
+@attrs.frozen
+class PoolStatistics:
+    """A pool of workers. ``size`` is what is configured; while a pool shrinks it may still have more workers."""
+
+    size: int
+    idle_ratio: float
+    workers: tuple[WorkerStatistics, ...]
+
+
+@attrs.frozen
+class QueueStatistics:
+    """The request channel between network threads and handlers."""
+
+    depth: int
+    capacity: int
+
+
+@attrs.frozen
+class ThreadStatistics:
+    """Both pools, what lies between them, and the loop they all share.
+
+    ``parked_requests`` wait for something other than a slot (long polls, acks=all) and occupy none.
+    """
+
+    network: PoolStatistics
+    io: PoolStatistics
+    queue: QueueStatistics
+    parked_requests: int
+    event_loop_busy_ratio: float
+
+
+@attrs.frozen
+class PartitionInfo:
+    """One partition's log, by its offsets: start ≤ last stable ≤ high watermark ≤ end."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+
+
+@attrs.frozen
+class TopicInfo:
+    """One topic; ``configs`` holds only what was set on the topic itself."""
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionInfo, ...]
+    configs: Mapping[str, str] = attrs.field(factory=dict)
+    internal: bool = False
+
+
+@attrs.frozen
+class HistorySample:
+    """One second of the broker's life: rates over that second, levels at its end."""
+
+    sampled_at_ms: int
+    bytes_in_per_second: float
+    bytes_out_per_second: float
+    requests_per_second: float
+    network_idle_ratio: float
+    network_idle_ratios: tuple[float, ...]
+    io_idle_ratio: float
+    io_idle_ratios: tuple[float, ...]
+    queue_depth: int
+    queue_capacity: int
+    parked_requests: int
+    connections: int
+    event_loop_busy_ratio: float
+
+
+BrokerEvent = HistorySample | ConfigChange
+"""What a listener hears of: each new sample, and each change of a config wherever it was made."""
+
+
+class BrokerView(Protocol):
+    """A broker, as the admin app sees it."""
+
+    def node(self) -> NodeInfo:
+        """Who the broker is and how long it has been up."""
+        ...
+
+    def readiness(self) -> Readiness:
+        """Whether it serves clients now."""
+        ...
+
+    def config_entries(self) -> Sequence[ConfigEntry]:
+        """Every broker key, in the order they are to be shown."""
+        ...
+
+    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
+        """Set keys for this broker, or reset those whose value is None to the layer below; all of them or none.
+
+        Returns once the change is durable and in effect. A key that keeps its effective value needs no journal line.
+        """
+        ...
+
+    def journal(self) -> Sequence[ConfigChange]:
+        """The recent changes, oldest first, bounded."""
+        ...
+
+    def threads(self) -> ThreadStatistics:
+        """The pools, the queue and the loop, as of the last sample."""
+        ...
+
+    def topics(self) -> Sequence[TopicInfo]:
+        """All topics, by name."""
+        ...
+
+    def history(self) -> Sequence[HistorySample]:
+        """The samples kept, oldest first, one a second."""
+        ...
+
+    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
+        """Call ``listener`` on the event loop with every event from now on; returns what ends that.
+
+        The listener returns at once and does not raise.
+        """
+        ...
+
+    def prometheus_renderer(self) -> Callable[[], bytes]:
+        """Take the numbers now; the function returned turns them into Prometheus's text, in any thread."""
+        ...

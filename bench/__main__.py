@@ -1,0 +1,76 @@
+"""``python -m bench NAME…``: measure, print tables, save JSON. ``all`` measures everything and judges by the goals."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bench import bulk, disk, node, small
+from bench.figures import rendered
+from bench.machine import description
+from bench.outcome import Options, Outcome, save, scoreboard
+
+BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
+    "start": node.start,
+    "memory": node.memory,
+    "bulk-produce": bulk.produce,
+    "bulk-fetch": bulk.fetch,
+    "produce": small.produce,
+    "latency": small.latency,
+    "fsync": disk.fsync,
+    "io-threads": disk.io_threads,
+    "network-threads": disk.network_threads,
+}
+
+
+def options_of(arguments: Sequence[str] | None) -> tuple[list[str], Options]:
+    """Read the command line: the names of the benchmarks to run, and how."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="+", choices=[*BENCHMARKS, "all"], metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--repeats", type=int, default=5, help="how often each thing is measured (5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the volume of every measurement (1)")
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="where data directories are made; must be on a disk, not in memory",
+    )
+    parsed = parser.parse_args(arguments)
+    names = list(BENCHMARKS) if "all" in parsed.names else parsed.names
+    return names, Options(parsed.directory, parsed.repeats, parsed.scale)
+
+
+def show(outcome: Outcome) -> None:
+    """Print the tables and remarks of one benchmark."""
+    for table in outcome.tables:
+        print(rendered(table), end="\n\n", flush=True)
+    for remark in outcome.remarks:
+        print(remark, end="\n\n", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmarks that were asked for, one after the other."""
+    names, options = options_of(arguments)
+    facts = {**description(options.directory), "repeats": options.repeats, "scale": options.scale}
+    if facts["file_system"] in ("tmpfs", "ramfs"):
+        print(f"{options.directory} is in memory: what is about the disk means nothing", file=sys.stderr)
+    print(", ".join(f"{key} {value}" for key, value in facts.items()), end="\n\n")
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    outcomes = []
+    for name in names:
+        began = time.perf_counter()
+        outcomes.append(BENCHMARKS[name](options))
+        show(outcomes[-1])
+        print(f"({name} took {time.perf_counter() - began:.0f} s)", end="\n\n", flush=True)
+    measures = {key: value for outcome in outcomes for key, value in outcome.measures.items()}
+    if (goals := scoreboard(measures)).rows:
+        print(rendered(goals), end="\n\n")
+    print(f"saved: {save(outcomes, facts, stamp)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What a benchmark hands back, the goals it is held against, and how both are kept and shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from bench.figures import Better, Goal, Table, shown
+
+RESULTS_DIRECTORY = Path(__file__).parent / "results"
+
+MIB_LIMIT = 64
+
+GOALS: Mapping[str, Goal] = {
+    "bulk-produce": Goal(
+        "bulk produce, 1 MiB batches, page cache: CPU per MiB ÷ bare recv+crc+write", Better.LESS, 1.5
+    ),
+    "bulk-fetch": Goal("bulk fetch, cached: throughput ÷ bare sendfile", Better.MORE, 0.8),
+    "produce": Goal("one-record produce, 16 connections: CPU per request ÷ bare Trio pool echo", Better.LESS, 4),
+    "fsync-as-it-is": Goal("fsync acks=all, 64 producers: acks/s × one fdatasync; the disk as it is", Better.MORE, 20),
+    "fsync-2ms": Goal("the same; each sync 2 ms longer", Better.MORE, 20),
+    "fsync-5ms": Goal("the same; each sync 5 ms longer", Better.MORE, 20),
+    "io-threads-as-it-is": Goal(
+        "fsync-bound load, 16 partitions: io threads 4 ÷ 1; the disk as it is", Better.MORE, 2.5
+    ),
+    "io-threads-2ms": Goal("the same; each sync 2 ms longer", Better.MORE, 2.5),
+    "network-threads-as-it-is": Goal(
+        "cold fetch, 8 consumers: network threads 4 ÷ 1; the disk as it is", Better.MORE, 1.5
+    ),
+    "network-threads-2ms": Goal("the same; each read 2 ms longer", Better.MORE, 1.5),
+    "start": Goal("process start to first Metadata answer", Better.LESS, 0.8, "s"),
+    "start-in-process-first": Goal("the same inside a running Python, the first broker", Better.LESS, 50, "ms"),
+    "start-in-process": Goal("the same inside a running Python, each one after it", Better.LESS, 50, "ms"),
+    "memory-idle": Goal("idle RSS", Better.LESS, MIB_LIMIT, "MiB"),
+    "memory-connection": Goal("memory per idle connection at 10,000", Better.LESS, 20, "KB"),
+}
+
+
+@attrs.frozen
+class Options:
+    """What the command line sets. ``scale`` multiplies the volume of every measurement; 1 is meant for the table."""
+
+    directory: Path
+    repeats: int = 5
+    scale: float = 1.0
+
+    def volume(self, count: int) -> int:
+        return max(1, round(count * self.scale))
+
+
+@attrs.define
+class Outcome:
+    """The tables of one benchmark, the values that goals are about, and remarks that belong beside them."""
+
+    name: str
+    tables: list[Table] = attrs.field(factory=list)
+    measures: dict[str, float] = attrs.field(factory=dict)
+    remarks: list[str] = attrs.field(factory=list)
+
+    def table(self, title: str, *columns: str) -> Table:
+        """Begin a table."""
+        self.tables.append(Table(title, columns))
+        return self.tables[-1]
+
+
+def scoreboard(measures: Mapping[str, float]) -> Table:
+    """The goals of those measures that were taken, and whether they were reached."""
+    table = Table("Goals", ["measure", "goal", "measured", "verdict"])
+    for key, goal in GOALS.items():
+        if key in measures:
+            value = measures[key]
+            table.add(goal.measure, str(goal), f"{shown(value)} {goal.unit}".strip(), goal.verdict(value))
+    return table
+
+
+def save(outcomes: Iterable[Outcome], facts: Mapping[str, Any], stamp: str) -> Path:
+    """Write the outcomes with full precision to a file named by ``stamp``; return its path."""
+    RESULTS_DIRECTORY.mkdir(exist_ok=True)
+    taken: Sequence[Outcome] = list(outcomes)
+    path = RESULTS_DIRECTORY / f"{stamp}-{taken[0].name if len(taken) == 1 else 'all'}.json"
+    path.write_text(json.dumps({"machine": dict(facts), "outcomes": [attrs.asdict(one) for one in taken]}, indent=1))
+    return path

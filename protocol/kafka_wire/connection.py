@@ -1,0 +1,157 @@
+"""A connection as the broker sees it: bytes in, frames out, and no socket.
+
+Whoever owns the socket reads into one staging buffer for all of its connections and hands what came to
+``receive_data``, which keeps a copy of just those bytes. So a connection that is idle holds no buffer. Frames are cut
+out of that copy without another one: those that came together lie in one buffer, each with a view of its own part.
+
+A big frame is different: once its size is known and was found allowed, ``receive_buffer`` makes one buffer of exactly
+that size and the socket is read into it directly. Until that call nothing is allocated for it, so that the caller may
+first look at ``frame_bytes_expected`` and wait for memory.
+
+Source: Kafka's NetworkReceive, for the limits and for memory being asked for before it is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka_wire.errors import WireError
+from kafka_wire.framing import MIN_FRAME_BYTES, SIZE_PREFIX
+
+DIRECT_RECEIVE_BYTES: Final = 32 * 1024
+"""A frame that lacks at least this much is read straight into its own buffer. Below it the rest comes through the
+staging buffer, together with the requests behind it, which saves a system call for each."""
+
+
+class ServerConnection:
+    """Cuts the bytes of one connection into frames.
+
+    ``max_request_bytes`` may change while the connection lives, as it does after authentication; it holds for the next
+    size that is looked at.
+    """
+
+    def __init__(self, max_request_bytes: int) -> None:
+        self.max_request_bytes = max_request_bytes
+        self._received: bytearray | None = None
+        self._cut = 0  # up to here `_received` was given away as frames, or is 0 and nobody has a view of it
+        self._big_frame: bytearray | None = None
+        self._big_frame_received = 0
+
+    # --- Bytes in ---
+
+    def receive_data(self, data: memoryview) -> None:
+        """Take bytes that came; ``data`` may be overwritten afterwards."""
+        if self._big_frame is not None:
+            taken = min(len(data), len(self._big_frame) - self._big_frame_received)
+            self._big_frame[self._big_frame_received : self._big_frame_received + taken] = data[:taken]
+            self._big_frame_received += taken
+            data = data[taken:]
+        if not data:
+            return
+        if self._received is None:
+            self._received = bytearray(data)
+        elif self._cut:
+            # Frames look into the old buffer, so it can neither grow nor be thrown away by us.
+            self._received = self._received[self._cut :] + data
+            self._cut = 0
+        else:
+            self._received += data
+
+    def receive_buffer(self) -> memoryview | None:
+        """Return where to receive the rest of a big frame, or None if no such frame is under way.
+
+        To be asked when ``next_frame`` has nothing more.
+        """
+        if self._big_frame is None and not self._begin_big_frame():
+            return None
+        assert self._big_frame is not None
+        if self._big_frame_received == len(self._big_frame):
+            return None
+        return memoryview(self._big_frame)[self._big_frame_received :]
+
+    def bytes_received(self, count: int) -> None:
+        """Note that ``count`` bytes were written to the beginning of ``receive_buffer()``."""
+        assert self._big_frame is not None, "no big frame is under way"
+        self._big_frame_received += count
+        assert self._big_frame_received <= len(self._big_frame), f"{self._big_frame_received} > {len(self._big_frame)}"
+
+    def _begin_big_frame(self) -> bool:
+        size = self.frame_bytes_expected
+        if size is None or self._is_refused(size):
+            return False
+        here = self.frame_bytes_received
+        if size - here < DIRECT_RECEIVE_BYTES:
+            return False
+        frame = bytearray(size)
+        if self._received is not None:
+            begin = self._cut + SIZE_PREFIX.size
+            frame[:here] = memoryview(self._received)[begin : begin + here]
+        self._big_frame, self._big_frame_received = frame, here
+        self._received, self._cut = None, 0
+        return True
+
+    # --- Frames out ---
+
+    def next_frame(self) -> memoryview | None:
+        """Return the next whole frame without its size, writable, or None when more bytes are needed.
+
+        Raises:
+            WireError: the size is negative, too small for a request, or above the limit. The connection is of no use
+                then: every further call raises too.
+        """
+        if self._big_frame is not None:
+            return self._finished_big_frame()
+        size = self.frame_bytes_expected
+        if size is None:
+            return None
+        if self._is_refused(size):
+            raise WireError(f"a frame of {size} bytes; allowed are {MIN_FRAME_BYTES} to {self.max_request_bytes}")
+        assert self._received is not None
+        begin = self._cut + SIZE_PREFIX.size
+        end = begin + size
+        if end > len(self._received):
+            return None
+        frame = memoryview(self._received)[begin:end]
+        if end == len(self._received):
+            self._received, self._cut = None, 0
+        else:
+            self._cut = end
+        return frame
+
+    def _finished_big_frame(self) -> memoryview | None:
+        assert self._big_frame is not None
+        if self._big_frame_received < len(self._big_frame):
+            return None
+        frame = memoryview(self._big_frame)
+        self._big_frame, self._big_frame_received = None, 0
+        return frame
+
+    def _is_refused(self, size: int) -> bool:
+        return not MIN_FRAME_BYTES <= size <= self.max_request_bytes
+
+    # --- What is under way ---
+
+    @property
+    def frame_under_way(self) -> bool:
+        """Whether part of a frame is here, be it only a byte of its size; if not, the connection is idle."""
+        return self._big_frame is not None or self._received is not None
+
+    @property
+    def frame_bytes_expected(self) -> int | None:
+        """The size of the frame under way, as its sender says; None while that is not known."""
+        if self._big_frame is not None:
+            return len(self._big_frame)
+        if self._received is None or len(self._received) - self._cut < SIZE_PREFIX.size:
+            return None
+        size: int = SIZE_PREFIX.unpack_from(self._received, self._cut)[0]
+        return size
+
+    @property
+    def frame_bytes_received(self) -> int:
+        """How much of the frame under way is here, its size prefix not counted."""
+        if self._big_frame is not None:
+            return self._big_frame_received
+        if self._received is None:
+            return 0
+        here = len(self._received) - self._cut - SIZE_PREFIX.size
+        return max(0, min(here, self.frame_bytes_expected or 0))

@@ -1,0 +1,90 @@
+"""Writing Python source line by line, and turning it into a function that tracebacks can show.
+
+The readers and writers of messages are plain functions, written by ``emit_reader`` and ``emit_writer``. This is their
+common desk: lines and their indentation, the names the function will find as globals, and precompiled ``struct`` calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+_INDENT: Final = "    "
+_LITERAL_TYPES: Final = (int, str, bytes, bool, float, type(None))
+
+_structs: Final[dict[str, struct.Struct]] = {}
+"""Compiled formats, shared by all functions."""
+
+
+class Source:
+    """The text of one function as it grows, and the globals it will see."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.globals: dict[str, Any] = {}
+        self._depth = 0
+        self._numbers = 0
+
+    def line(self, text: str) -> None:
+        """Add a line at the current indentation."""
+        self.lines.append(_INDENT * self._depth + text)
+
+    @contextlib.contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        """Add a header line; what is added inside stands under it."""
+        self.line(header)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def number(self) -> int:
+        """Return a number not given before, to keep local names apart."""
+        self._numbers += 1
+        return self._numbers
+
+    def constant(self, hint: str, value: Any) -> str:
+        """Return an expression for ``value``: itself if it is simple, else the name of a global."""
+        if type(value) in _LITERAL_TYPES:
+            return repr(value)
+        name = hint
+        while self.globals.setdefault(name, value) is not value:
+            name = f"{hint}_{self.number()}"
+        return name
+
+    def unpack(self, codes: str) -> str:
+        """Return the name of the function that unpacks these ``struct`` codes."""
+        name = f"unpack_{_identifier(codes)}"
+        self.globals[name] = _compiled(codes).unpack_from
+        return name
+
+    def pack(self, codes: str) -> str:
+        """Return the name of the function that packs these ``struct`` codes."""
+        name = f"pack_{_identifier(codes)}"
+        self.globals[name] = _compiled(codes).pack
+        return name
+
+    def refusal(self, error: type[Exception], condition: str, reason: str) -> None:
+        """Add lines that raise ``error`` on a condition; the reason may name local variables in braces."""
+        self.globals[error.__name__] = error
+        with self.block(f"if {condition}:"):
+            self.line(f"raise {error.__name__}({'f' if '{' in reason else ''}{reason!r})")
+
+    def function(self, name: str, filename: str) -> Callable[..., Any]:
+        """Compile what was written, and let tracebacks and debuggers see it under ``filename``."""
+        text = "\n".join(self.lines) + "\n"
+        exec(compile(text, filename, "exec"), self.globals)
+        # An entry without a time of change is one that linecache does not look for on the disk.
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        function: Callable[..., Any] = self.globals[name]
+        return function
+
+
+def _compiled(codes: str) -> struct.Struct:
+    return _structs.setdefault(codes, struct.Struct(">" + codes))
+
+
+def _identifier(codes: str) -> str:
+    return codes.replace("?", "t")

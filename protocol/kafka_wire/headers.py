@@ -1,0 +1,117 @@
+"""The headers before every request and every response.
+
+A request's header is read before anything is known about the request, so it is read by hand and tolerantly: of an
+unknown API, or of a version above ours, the fixed part and the client id still come out. They are needed for the
+answer to a too new ApiVersions (KIP-511) and for the log line before a connection is closed.
+
+Two oddities. The client id keeps its int16 length also in the flexible header 2. The response to ApiVersions always has
+header 0, because its reader cannot know yet what the broker speaks.
+
+Source: Kafka's RequestHeader.json, ResponseHeader.json, ApiVersionsResponse.json; ApiKeys.requestHeaderVersion.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import attrs
+
+from kafka_wire.apis import FLEXIBLE_FROM, ApiKey
+from kafka_wire.errors import WireError
+from kafka_wire.primitives import MAX_STRING_BYTES, ReadableBuffer, skip_tags
+
+_FIXED_PART: Final = struct.Struct(">hhih")
+"""API key, version, correlation id, and the length of the client id."""
+
+_CORRELATION_ID: Final = struct.Struct(">i")
+_NO_TAGS: Final = b"\0"
+
+
+@attrs.define
+class RequestHeader:
+    """What a request is, and by whom; ``client_id`` is whatever the client calls itself."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether a request and its response have flexible headers (2 and 1); False for unknown APIs."""
+    flexible_from = FLEXIBLE_FROM.get(api_key)
+    return flexible_from is not None and api_version >= flexible_from
+
+
+def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
+    """Read the header at the beginning of a frame; return it and the position of the body.
+
+    Of an unknown API the position is only that after the client id.
+
+    Raises:
+        WireError: the frame ends too early, or the client id is not UTF-8.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
+    except struct.error:
+        raise WireError(f"a frame of {len(frame)} bytes is too short for a request header") from None
+    client_id, position = _read_client_id(frame, length)
+    if is_flexible(api_key, api_version):
+        position = skip_tags(frame, position)
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def _read_client_id(frame: ReadableBuffer, length: int) -> tuple[str | None, int]:
+    begin = _FIXED_PART.size
+    if length < 0:
+        if length != -1:
+            raise WireError(f"the client id has the length {length}")
+        return None, begin
+    end = begin + length
+    if end > len(frame):
+        raise WireError("the client id reaches past the end")
+    try:
+        return str(frame[begin:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise WireError(f"the client id is not UTF-8: {error.reason}") from None
+
+
+def request_header(header: RequestHeader) -> bytes:
+    """Write a request's header.
+
+    Raises:
+        ValueError: a number or the client id does not fit.
+    """
+    client_id = None if header.client_id is None else header.client_id.encode()
+    length = -1 if client_id is None else len(client_id)
+    if length > MAX_STRING_BYTES:
+        raise ValueError(f"a client id of {length} bytes is longer than {MAX_STRING_BYTES}")
+    try:
+        fixed = _FIXED_PART.pack(header.api_key, header.api_version, header.correlation_id, length)
+    except struct.error as error:
+        raise ValueError(f"{header}: {error}") from None
+    return fixed + (client_id or b"") + (_NO_TAGS if is_flexible(header.api_key, header.api_version) else b"")
+
+
+def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
+    """Write the header of the response to a request of this API and version."""
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
+        return _CORRELATION_ID.pack(correlation_id) + _NO_TAGS
+    return _CORRELATION_ID.pack(correlation_id)
+
+
+def read_response_header(api_key: int, api_version: int, frame: ReadableBuffer) -> tuple[int, int]:
+    """Read a response's header; return its correlation id and the position of the body.
+
+    Raises:
+        WireError: the frame ends too early.
+    """
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    except struct.error:
+        raise WireError(f"a frame of {len(frame)} bytes is too short for a response header") from None
+    position = _CORRELATION_ID.size
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
+        position = skip_tags(frame, position)
+    return correlation_id, position

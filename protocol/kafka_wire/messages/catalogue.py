@@ -1,0 +1,56 @@
+"""Every request there is a file for, by API key.
+
+For tests, fuzzing and tools that want them all. A broker needs only those it has handlers for, and imports them there.
+
+Source: the files beside this one.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+MESSAGE_FILES: Final = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "metadata",
+    "offset_commit",
+    "offset_fetch",
+    "find_coordinator",
+    "join_group",
+    "heartbeat",
+    "leave_group",
+    "sync_group",
+    "describe_groups",
+    "list_groups",
+    "api_versions",
+    "create_topics",
+    "delete_topics",
+    "delete_records",
+    "init_producer_id",
+    "offset_for_leader_epoch",
+    "describe_configs",
+    "alter_configs",
+    "create_partitions",
+    "delete_groups",
+    "incremental_alter_configs",
+    "offset_delete",
+    "describe_cluster",
+    "describe_topic_partitions",
+)
+"""The stems of the message files, in the order of their API keys."""
+
+
+@functools.cache
+def all_requests() -> Mapping[int, type[Any]]:
+    """Return every request class by its API key; ``RESPONSE`` leads from there to the response class."""
+    requests: dict[int, type[Any]] = {}
+    for stem in MESSAGE_FILES:
+        module = importlib.import_module(f"kafka_wire.messages.{stem}")
+        request = getattr(module, "".join(word.capitalize() for word in stem.split("_")) + "Request")
+        requests[request.API_KEY] = request
+    return MappingProxyType(requests)

@@ -1,0 +1,276 @@
+"""The primitive types of Kafka's wire, and the few codings that have no fixed size.
+
+A type is seen twice. The checker sees plain Python (``Int16`` is ``int``); the codec sees the wire type in the
+annotation (``Fixed`` or ``Sized``). So a message class is at once an ordinary class and a description of bytes.
+
+Everything is big-endian. Varints are base 128 with the low group first, as in Protocol Buffers; the signed ones are
+zigzag coded. Reading stops at the longest that a value can need, because a longer one is garbage.
+
+Source: Kafka's protocol guide, "Protocol Primitive Types"; ByteUtils; KIP-482 for the compact forms; Uuid.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+import struct
+from typing import Annotated, Any, Final, Protocol, TypeAlias
+
+import attrs
+
+from kafka_wire.errors import WireError
+
+ReadableBuffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Region(Protocol):
+    """Something to send that is not in memory, such as a piece of a file; the codec asks only for its length."""
+
+    def __len__(self) -> int: ...
+
+
+Chunk: TypeAlias = bytes | bytearray | memoryview | Region
+"""A piece of an encoded message."""
+
+
+# --- Wire types, as the codec sees them ---
+
+
+@attrs.frozen
+class Fixed:
+    """A type whose values all have one size.
+
+    ``kafka_type`` is its name in Kafka's schemas, ``code`` its code for the ``struct`` module.
+    """
+
+    kafka_type: str
+    code: str
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire."""
+        return struct.calcsize(">" + self.code)
+
+
+@attrs.frozen
+class Sized:
+    """A type whose values say how long they are: ``string``, ``bytes`` or ``records``."""
+
+    kafka_type: str
+
+
+# --- Wire types, as declarations use them ---
+
+Boolean = Annotated[bool, Fixed("bool", "?")]
+"""One byte; any but zero is true."""
+
+Int8 = Annotated[int, Fixed("int8", "b")]
+Int16 = Annotated[int, Fixed("int16", "h")]
+Int32 = Annotated[int, Fixed("int32", "i")]
+Int64 = Annotated[int, Fixed("int64", "q")]
+UInt16 = Annotated[int, Fixed("uint16", "H")]
+UInt32 = Annotated[int, Fixed("uint32", "I")]
+Float64 = Annotated[float, Fixed("float64", "d")]
+
+String = Annotated[str, Sized("string")]
+"""UTF-8, at most ``MAX_STRING_BYTES``."""
+
+Bytes = Annotated[bytes, Sized("bytes")]
+"""Read as a copy, so that what a coordinator keeps does not keep the frame."""
+
+Uuid = Annotated[bytes, Fixed("uuid", "16s")]
+"""Sixteen plain bytes; see ``uuid_text`` for how Kafka prints them."""
+
+Records = Annotated[Any, Sized("records")]
+"""Record batches, never copied.
+
+Read as a ``memoryview`` of the frame, which therefore stays in memory while somebody holds it. Written from anything
+with a length, which becomes a chunk of its own.
+"""
+
+MAX_STRING_BYTES: Final = 0x7FFF
+"""Kafka's limit for every string: what the int16 length of the older versions can say."""
+
+
+# --- Varints ---
+
+MAX_VARINT_BYTES: Final = 5
+"""A 32-bit number needs no more; a longer one is an attack or garbage, so reading stops there."""
+
+MAX_VARLONG_BYTES: Final = 10
+"""The same for 64-bit numbers."""
+
+ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
+"""The unsigned varints of one byte, by value."""
+
+
+def _read_base_128(buffer: ReadableBuffer, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
+    value = 0
+    try:
+        for index in range(max_bytes):
+            byte = buffer[position + index]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if value >> bits:
+                    raise WireError(f"varint {value} does not fit in {bits} bits")
+                return value, position + index + 1
+    except IndexError:
+        raise WireError("varint reaches past the end") from None
+    raise WireError(f"varint is longer than {max_bytes} bytes")
+
+
+def read_unsigned_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """Return the unsigned 32-bit varint at ``position``, and the position after it.
+
+    Raises:
+        WireError: it is cut off, longer than five bytes, or does not fit in 32 bits.
+    """
+    # Two bytes are what the length of a usual batch takes, on the way of every Produce.
+    try:
+        if (low := buffer[position]) < 0x80:
+            return low, position + 1
+        if (high := buffer[position + 1]) < 0x80:
+            return high << 7 | low & 0x7F, position + 2
+    except IndexError:
+        raise WireError("varint reaches past the end") from None
+    return _read_base_128(buffer, position, MAX_VARINT_BYTES, 32)
+
+
+def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """Return the signed 32-bit varint at ``position``, and the position after it.
+
+    Raises:
+        WireError: as ``read_unsigned_varint``.
+    """
+    value, position = _read_base_128(buffer, position, MAX_VARINT_BYTES, 32)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def read_varlong(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+    """Return the signed 64-bit varint at ``position``, and the position after it.
+
+    Raises:
+        WireError: it is cut off, longer than ten bytes, or does not fit in 64 bits.
+    """
+    value, position = _read_base_128(buffer, position, MAX_VARLONG_BYTES, 64)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _base_128(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def unsigned_varint(value: int) -> bytes:
+    """Encode an unsigned 32-bit number.
+
+    Raises:
+        ValueError: it is negative or does not fit.
+    """
+    if 0 <= value < 128:
+        return ONE_BYTE[value]
+    if 0 <= value < 1 << 14:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if not 0 <= value < 1 << 32:
+        raise ValueError(f"{value} does not fit in an unsigned varint")
+    return _base_128(value)
+
+
+def varint(value: int) -> bytes:
+    """Encode a signed 32-bit number, zigzag.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value} does not fit in a varint")
+    return _base_128((value << 1) ^ (value >> 31))
+
+
+def varlong(value: int) -> bytes:
+    """Encode a signed 64-bit number, zigzag.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{value} does not fit in a varlong")
+    return _base_128((value << 1) ^ (value >> 63))
+
+
+# --- Tagged fields ---
+
+
+def read_tag(buffer: ReadableBuffer, position: int, previous: int) -> tuple[int, int, int]:
+    """Read the head of a tagged field; return its tag, its end, and where its value begins.
+
+    Raises:
+        WireError: it reaches past the end, or tags do not ascend.
+    """
+    tag, position = read_unsigned_varint(buffer, position)
+    length, position = read_unsigned_varint(buffer, position)
+    if tag <= previous:
+        raise WireError(f"tag {tag} comes after tag {previous}")
+    end = position + length
+    if end > len(buffer):
+        raise WireError(f"tag {tag} reaches past the end")
+    return tag, end, position
+
+
+def skip_tags(buffer: ReadableBuffer, position: int) -> int:
+    """Return the position after tagged fields of which none is known; errors as ``read_tag``."""
+    count, position = read_unsigned_varint(buffer, position)
+    tag = -1
+    for _ in range(count):
+        tag, position, _ = read_tag(buffer, position, tag)
+    return position
+
+
+# --- Uuids ---
+
+UUID_BYTES: Final = 16
+
+NO_UUID: Final = bytes(UUID_BYTES)
+"""Stands for "none" wherever a uuid is asked for."""
+
+RESERVED_UUIDS: Final = frozenset((NO_UUID, bytes(15) + b"\1"))
+"""Never given to anything: "none", and the id of the metadata topic."""
+
+
+def uuid_text(uuid: bytes) -> str:
+    """Return the text by which Kafka shows a uuid: base64 for URLs, 22 characters, no padding."""
+    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> bytes:
+    """Return the uuid that ``uuid_text`` wrote.
+
+    Raises:
+        ValueError: it is not 16 bytes in that form.
+    """
+    try:
+        uuid = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not a uuid: {error}") from None
+    if len(uuid) != UUID_BYTES:
+        raise ValueError(f"{text!r} is not a uuid: {len(uuid)} bytes instead of {UUID_BYTES}")
+    return uuid
+
+
+def random_uuid() -> bytes:
+    """Return a new random uuid (version 4), none of the reserved ones.
+
+    As Kafka's does, it avoids a text that begins with a dash, which a command line would take for an option.
+    """
+    while True:
+        raw = bytearray(secrets.token_bytes(UUID_BYTES))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        uuid = bytes(raw)
+        if uuid not in RESERVED_UUIDS and not uuid_text(uuid).startswith("-"):
+            return uuid

@@ -1,0 +1,422 @@
+"""Record batches, version 2: the unit that producers send, the log stores and consumers fetch.
+
+======  =====  ======================  ===================================================
+offset  bytes  field
+======  =====  ======================  ===================================================
+0       8      base_offset             given by the leader; producers send 0
+8       4      batch_length            bytes after this field
+12      4      partition_leader_epoch  given by the leader
+16      1      magic                   2
+17      4      crc                     unsigned CRC-32C of everything from attributes on
+21      2      attributes              codec, timestamp type, transactional, control, delete horizon
+23      4      last_offset_delta       kept by compaction
+27      8      base_timestamp          milliseconds since the epoch; timestamps of records are relative to it
+35      8      max_timestamp
+43      8      producer_id             -1 for none
+51      2      producer_epoch          -1 for none
+53      4      base_sequence           -1 for none
+57      4      record_count            0 only in a batch emptied by compaction
+61             records                 as one block, compressed when a codec is set
+======  =====  ======================  ===================================================
+
+All integers are big-endian. The leader stamps offset and epoch without touching the CRC, since they lie before it; the
+other side of that coin is that a flipped bit there goes unnoticed by the CRC.
+
+Reading a header costs one ``struct`` call and looks at nothing behind it. Whoever wants the records asks for them, and
+pays then.
+
+Source: Kafka's DefaultRecordBatch; docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
+from kafka_wire.records.crc import Buffer, crc32c
+from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
+from kafka_wire.records.record import (
+    NewRecord,
+    Record,
+    RecordsSummary,
+    append_record,
+    check_records,
+    read_records,
+)
+
+__all__ = [
+    "BATCH_HEADER_BYTES",
+    "LOG_OVERHEAD_BYTES",
+    "BatchHeader",
+    "CorruptRecordBatch",
+    "DecompressionTooLarge",
+    "InvalidRecord",
+    "NewRecord",
+    "Record",
+    "RecordBatch",
+    "RecordsSummary",
+    "TimestampType",
+    "build_batch",
+    "read_batch_header",
+    "read_batches",
+    "recompress_batch",
+    "stamp_batch",
+    "stamp_log_append_time",
+]
+
+BATCH_HEADER_BYTES = 61
+"""Up to and with ``record_count``: the smallest batch there is."""
+
+LOG_OVERHEAD_BYTES = 12
+"""``base_offset`` and ``batch_length``: what ``batch_length`` does not count."""
+
+MAGIC = 2
+
+ATTRIBUTES_POSITION = 21
+"""Where the CRC begins to count."""
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+
+MAX_SEQUENCE = 2**31 - 1
+"""After it comes 0."""
+
+MAX_OFFSET = 2**63 - 1
+MAX_OFFSET_DELTA = 2**31 - 1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = struct.Struct(">q")
+_PARTITION_LEADER_EPOCH = struct.Struct(">i")
+_PARTITION_LEADER_EPOCH_POSITION = 12
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 17
+_BATCH_LENGTH = struct.Struct(">i")
+_BATCH_LENGTH_POSITION = 8
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAX_TIMESTAMP_POSITION = 35
+
+_CODECS = tuple(Codec)
+
+
+class TimestampType(enum.IntEnum):
+    """Who gave the records their timestamps: the producer, or the broker when it appended them."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+@attrs.define
+class BatchHeader:
+    """The 61 bytes before the records, as they stand there."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch with its header."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset the batch takes up, even where compaction removed the record that had it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed.
+
+        Raises:
+            InvalidRecord: the attributes name a codec that does not exist.
+        """
+        number = self.attributes & CODEC_MASK
+        if number >= len(_CODECS):
+            raise InvalidRecord(f"codec {number} does not exist")
+        return _CODECS[number]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whose timestamps these are; with LOG_APPEND_TIME every record's is ``max_timestamp``."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction, or the marker ends one."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether this holds a control record, which applications never see."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Whether ``base_timestamp`` says when tombstones in here may go; records are relative to it all the same."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote this; if not, its epoch and sequence mean nothing."""
+        return self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, -1 if there is none; after 2**31 - 1 it wraps to 0."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+
+@attrs.define
+class RecordBatch:
+    """A whole batch: its header, read, and its bytes, untouched."""
+
+    header: BatchHeader
+    buffer: memoryview
+
+    def verify_crc(self) -> None:
+        """Compare the checksum.
+
+        Raises:
+            CorruptRecordBatch: it differs.
+        """
+        actual = crc32c(self.buffer[ATTRIBUTES_POSITION:])
+        if actual != self.header.crc:
+            raise CorruptRecordBatch(
+                f"batch at offset {self.header.base_offset}: CRC is {actual:#010x}, header says {self.header.crc:#010x}"
+            )
+
+    def payload(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+        """Return the bytes of the records, inflated; errors are those of ``decompress``."""
+        block = self.buffer[BATCH_HEADER_BYTES:]
+        if not block and not self.header.record_count:
+            return b""  # emptied by compaction, which may leave the codec's bits behind
+        return decompress(self.header.codec, block, max_bytes=max_bytes)
+
+    def records(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        """Yield the records with their absolute offsets and timestamps.
+
+        The CRC is not looked at; ``verify_crc`` does that. Inflating happens at the first record asked for.
+
+        Raises:
+            InvalidRecord: the records break the format.
+            DecompressionTooLarge: they would take more than ``max_bytes``.
+        """
+        header = self.header
+        _check_offsets(header)
+        records = read_records(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            last_offset_delta=header.last_offset_delta,
+        )
+        if header.timestamp_type is TimestampType.CREATE_TIME:
+            yield from records
+            return
+        for record in records:
+            record.timestamp = header.max_timestamp
+            yield record
+
+    def validate_records(
+        self, *, require_keys: bool = False, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    ) -> RecordsSummary:
+        """Check the records as a leader does before it takes a client's batch, without building any of them.
+
+        Offsets must be 0, 1, 2 …, as many as ``record_count`` and ``last_offset_delta`` say, and at least one; with
+        ``require_keys`` each must have a key. Timestamps in the summary are the records' own, whatever the header says.
+
+        Raises:
+            InvalidRecord: the records break the format or these rules.
+            DecompressionTooLarge: they would take more than ``max_bytes``.
+        """
+        header = self.header
+        if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+            raise InvalidRecord(
+                f"record_count {header.record_count} does not go with last_offset_delta {header.last_offset_delta}"
+            )
+        _check_offsets(header)
+        return check_records(
+            self.payload(max_bytes=max_bytes),
+            header.record_count,
+            base_timestamp=header.base_timestamp,
+            require_keys=require_keys,
+        )
+
+
+def _check_offsets(header: BatchHeader) -> None:
+    if header.last_offset_delta < 0 or not 0 <= header.base_offset <= MAX_OFFSET - header.last_offset_delta:
+        raise InvalidRecord(f"offsets from {header.base_offset}, {header.last_offset_delta} further")
+
+
+def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """Return the header at ``position``. The rest of the batch need not be there.
+
+    Raises:
+        CorruptRecordBatch: fewer than 61 bytes are left, the batch is shorter than its header, or no such magic exists.
+        InvalidRecord: magic 0 or 1, the message sets of old, which brokers since 4.0 do not take.
+    """
+    try:
+        header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+    except struct.error:
+        raise CorruptRecordBatch(
+            f"{len(buffer) - position} bytes where a batch has at least {BATCH_HEADER_BYTES}"
+        ) from None
+    if header.magic != MAGIC:
+        if header.magic in (0, 1):
+            raise InvalidRecord(f"magic {header.magic} at offset {header.base_offset}: only 2 is supported")
+        raise CorruptRecordBatch(f"magic {header.magic} at offset {header.base_offset} does not exist")
+    if header.batch_length < BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES:
+        raise CorruptRecordBatch(f"a batch of {header.batch_length} bytes at offset {header.base_offset}")
+    return header
+
+
+def read_batches(buffer: Buffer) -> Iterator[RecordBatch]:
+    """Yield the whole batches in ``buffer``, one after the other; stop at one that is cut short.
+
+    A fetch response, or a piece of a segment, may end in the middle of a batch: that is no error.
+
+    Raises:
+        CorruptRecordBatch: what should be a batch is none. The batches before it have been yielded.
+    """
+    view = memoryview(buffer)
+    position, size = 0, len(view)
+    while size - position >= BATCH_HEADER_BYTES:
+        header = read_batch_header(view, position)
+        end = position + header.size_bytes
+        if end > size:
+            return
+        yield RecordBatch(header, view[position:end])
+        position = end
+
+
+def build_batch(
+    records: Iterable[Record | NewRecord],
+    *,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+    codec: Codec = Codec.NONE,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """Return a batch of ``records``.
+
+    A ``NewRecord`` comes at the next offset; a ``Record`` keeps its own, so that gaps stay. Timestamps are relative
+    to the first record's.
+
+    Raises:
+        ValueError: no records at all, or offsets that do not increase.
+    """
+    body = bytearray()
+    offset_delta = -1
+    record_count = 0
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    for record in records:
+        previous_delta = offset_delta
+        offset_delta = record.offset - base_offset if isinstance(record, Record) else previous_delta + 1
+        if not previous_delta < offset_delta <= MAX_OFFSET_DELTA:
+            raise ValueError(f"offset delta {offset_delta} after {previous_delta}")
+        if not record_count:
+            base_timestamp = max_timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, record.timestamp)
+        append_record(body, record.timestamp - base_timestamp, offset_delta, record.key, record.value, record.headers)
+        record_count += 1
+    if not record_count:
+        raise ValueError("a batch of no records: only compaction leaves those, in batches that had some")
+    attributes = (
+        codec
+        | (TIMESTAMP_TYPE_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
+    )
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=partition_leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=record_count,
+    )
+    return _assemble(header, compress(codec, body))
+
+
+def recompress_batch(
+    batch: RecordBatch,
+    codec: Codec,
+    *,
+    level: int | None = None,
+    max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> bytes:
+    """Return ``batch`` with its records compressed by ``codec`` instead; nothing else changes but length and CRC.
+
+    For topics whose ``compression.type`` is not the producer's. Errors are those of ``decompress``.
+    """
+    block = compress(codec, batch.payload(max_bytes=max_bytes), level)
+    return _assemble(attrs.evolve(batch.header, attributes=batch.header.attributes & ~CODEC_MASK | codec), block)
+
+
+def _assemble(header: BatchHeader, block: bytes) -> bytes:
+    """Return the bytes of a batch, with the length and CRC that go with ``block`` in place of the header's."""
+    header.batch_length = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(block)
+    batch = bytearray(_HEADER.pack(*attrs.astuple(header)))
+    batch += block
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+    return bytes(batch)
+
+
+def stamp_batch(buffer: bytearray | memoryview, *, base_offset: int, partition_leader_epoch: int) -> None:
+    """Write the leader's offset and epoch into the batch at the start of ``buffer``. The CRC does not cover them."""
+    _BASE_OFFSET.pack_into(buffer, 0, base_offset)
+    _PARTITION_LEADER_EPOCH.pack_into(buffer, _PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
+
+
+def stamp_log_append_time(buffer: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Make ``timestamp_ms`` the time of all records of the batch at the start of ``buffer``, and redo its CRC."""
+    view = memoryview(buffer)
+    (attributes,) = _ATTRIBUTES.unpack_from(view, ATTRIBUTES_POSITION)
+    _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_BIT)
+    _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    (batch_length,) = _BATCH_LENGTH.unpack_from(view, _BATCH_LENGTH_POSITION)
+    crc = crc32c(view[ATTRIBUTES_POSITION : LOG_OVERHEAD_BYTES + batch_length])
+    _CRC.pack_into(view, _CRC_POSITION, crc)

@@ -1,0 +1,358 @@
+"""The five codecs of record batches, each in the framing that Kafka's clients use, and bounded.
+
+=======  ============================================================================================================
+gzip     a gzip stream; concatenated members are read
+snappy   snappy-java's blocks: 8 magic bytes, two int32 versions, then int32 length and raw snappy, repeated; what does
+         not begin with the magic is read as one raw snappy block
+lz4      the lz4 frame format. Written with independent blocks, because Java's reader refuses linked ones; both are read
+zstd     zstd frames, with or without the size in them; concatenated and skippable frames are read
+=======  ============================================================================================================
+
+Every inflation is bounded twice: by what the caller allows and by the ratio to the compressed size. Sizes that the data
+declares are checked before memory is taken for them; where nothing is declared the output is counted as it comes.
+Two hundred million zeros pack into six thousand bytes, so the size of the input protects nobody.
+
+All functions let go of the interpreter lock while they work on large blocks; call them in a worker thread. The
+libraries are imported on first use: a broker that never meets lz4 does not pay for it at start.
+
+Source: Kafka's CompressionType and compress package; RFC 1952, RFC 8878, the snappy and lz4 frame descriptions;
+docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+from types import ModuleType
+
+from kafka_wire.records.crc import Buffer
+from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
+
+__all__ = [
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "MAX_DECOMPRESSED_BYTES",
+    "Codec",
+    "CorruptRecordBatch",
+    "DecompressionTooLarge",
+    "InvalidRecord",
+    "compress",
+    "decompress",
+    "decompression_limit",
+]
+
+DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+"""What one batch may grow to when nobody says otherwise: sixty times the default ``message.max.bytes``, far above what
+a producer packs into one batch, and little enough for several at once."""
+
+MAX_DECOMPRESSED_BYTES = 1024 * 1024 * 1024
+"""What one batch may grow to whatever the configuration says: beyond a gibibyte it is the machine that breaks."""
+
+MAX_MESSAGE_BYTES_FACTOR = 4
+"""Where ``message.max.bytes`` is large, a batch may at least grow to this many times as much: text packs about so."""
+
+MAX_RATIO = 1000
+"""How many bytes one compressed byte may become. Text packs 10:1, zeros pack 255:1 (lz4), 1,000:1 (gzip) and 30,000:1
+(zstd)."""
+
+RATIO_FREE_BYTES = 4 * 1024 * 1024
+"""Up to here the ratio is not looked at: a batch of equal records is honest, common in tests, and does no harm."""
+
+MAX_FRAMES = 64
+"""How many gzip members, or lz4 or zstd frames, may follow one another. Clients write one. Without a limit, frames of a
+few bytes each would make us copy the rest of the input once for each of them."""
+
+ZSTD_MAX_WINDOW_LOG = 27
+"""The largest zstd window, 2**27 bytes: what Java's reader accepts and what its level 22 writes. The memory is touched
+only as far as there is output, which is bounded; a larger window could ask for 2 GiB up front."""
+
+GZIP_WBITS = 31
+"""zlib's name for "gzip framing, 32 KiB window"."""
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+"""The magic, the version written and the lowest version that can read it."""
+
+XERIAL_BLOCK_BYTES = 32 * 1024
+"""How much goes into one snappy block: snappy-java's own default."""
+
+SNAPPY_MAX_RATIO = 32
+"""Snappy's densest element makes 64 bytes of 3, so a block that declares more is lying about its size."""
+
+LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
+"""The largest block, by the three bits that say so in the frame's second descriptor byte."""
+
+LZ4_MAX_RATIO = 255
+"""One byte of lz4 makes at most 255: a match length grows by that much for each further byte."""
+
+DEFAULT_GZIP_LEVEL = 6
+DEFAULT_LZ4_LEVEL = 1
+"""The fast one: the library's own default level is eight times slower for a third less output."""
+DEFAULT_ZSTD_LEVEL = 3
+
+
+class Codec(enum.IntEnum):
+    """How the records of a batch are compressed: bits 0 to 2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def decompression_limit(max_message_bytes: int) -> int:
+    """Return what a batch may grow to on a topic with this ``max.message.bytes``."""
+    wanted = max(DEFAULT_MAX_DECOMPRESSED_BYTES, MAX_MESSAGE_BYTES_FACTOR * max_message_bytes)
+    return min(wanted, MAX_DECOMPRESSED_BYTES)
+
+
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Return ``data`` compressed. ``level`` is the codec's own scale; None is a good one; snappy has none."""
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            import zlib
+
+            return zlib.compress(data, DEFAULT_GZIP_LEVEL if level is None else level, wbits=GZIP_WBITS)
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            return _compress_lz4(data, DEFAULT_LZ4_LEVEL if level is None else level)
+        case Codec.ZSTD:
+            packed: bytes = _zstd().compress(data, DEFAULT_ZSTD_LEVEL if level is None else level)
+            return packed
+
+
+def decompress(codec: Codec, data: Buffer, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
+    """Return ``data`` inflated, at most ``max_bytes`` of it.
+
+    Raises:
+        DecompressionTooLarge: there is more, or it grows by more than ``MAX_RATIO`` beyond ``RATIO_FREE_BYTES``.
+        InvalidRecord: it is not what ``codec`` writes, or it is cut short.
+    """
+    limit = min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
+    match codec:
+        case Codec.NONE:
+            if len(data) > max_bytes:
+                raise _too_large(codec, data, max_bytes)
+            return bytes(data)
+        case Codec.GZIP:
+            return _decompress_gzip(data, limit)
+        case Codec.SNAPPY:
+            return _decompress_snappy(memoryview(data), limit)
+        case Codec.LZ4:
+            return _decompress_lz4(memoryview(data), limit)
+        case Codec.ZSTD:
+            return _decompress_zstd(data, limit)
+
+
+def _too_large(codec: Codec, data: Buffer, limit: int) -> DecompressionTooLarge:
+    return DecompressionTooLarge(f"{len(data)} bytes of {codec.name.lower()} hold more than the {limit} bytes allowed")
+
+
+def _damaged(codec: Codec, reason: object) -> InvalidRecord:
+    return InvalidRecord(f"cannot decompress {codec.name.lower()}: {reason}")
+
+
+# gzip -----------------------------------------------------------------------------------------------------------------
+
+
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+    import zlib
+
+    parts: list[bytes] = []
+    produced = 0
+    rest = data
+    for _ in range(MAX_FRAMES):
+        inflater = zlib.decompressobj(GZIP_WBITS)
+        try:
+            # One byte more than allowed, so that "exactly the limit" and "beyond it" look different.
+            part = inflater.decompress(rest, limit - produced + 1)
+        except zlib.error as error:
+            raise _damaged(Codec.GZIP, error) from None
+        parts.append(part)
+        produced += len(part)
+        if produced > limit:
+            raise _too_large(Codec.GZIP, data, limit)
+        if not inflater.eof:
+            raise _damaged(Codec.GZIP, "it ends early")
+        rest = inflater.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise _damaged(Codec.GZIP, f"more than {MAX_FRAMES} members")
+
+
+# snappy ---------------------------------------------------------------------------------------------------------------
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    import cramjam
+
+    view = memoryview(data)
+    out = bytearray(XERIAL_HEADER)
+    for start in range(0, len(view), XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        out += len(block).to_bytes(4, "big")
+        out += block
+    return bytes(out)
+
+
+def _decompress_snappy(data: memoryview, limit: int) -> bytes:
+    import cramjam
+
+    blocks = _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else [data]
+    sizes = [_snappy_declared_bytes(block) for block in blocks]
+    total = sum(sizes)
+    if total > limit:
+        raise _too_large(Codec.SNAPPY, data, limit)
+    out = bytearray(total)
+    view = memoryview(out)
+    position = 0
+    try:
+        for block, size in zip(blocks, sizes, strict=True):
+            if size:  # an empty output buffer is an error to the library; the declared size was all there was to read
+                cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+            position += size
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, error) from None
+    return bytes(out)
+
+
+def _xerial_blocks(data: memoryview) -> list[memoryview]:
+    """Return the raw snappy blocks of snappy-java's framing, whose magic was seen.
+
+    The whole header may come again between blocks, where two streams were joined.
+    """
+    blocks: list[memoryview] = []
+    position, end = 0, len(data)
+    while position < end:
+        if data[position : position + 8] == XERIAL_MAGIC:
+            position += len(XERIAL_HEADER)
+            if position > end:
+                raise _damaged(Codec.SNAPPY, "the stream header ends early")
+            continue
+        size = int.from_bytes(data[position : position + 4], "big")
+        position += 4
+        if size > end - position or position > end:
+            raise _damaged(Codec.SNAPPY, f"a block of {size} bytes where {max(0, end - position)} are left")
+        blocks.append(data[position : position + size])
+        position += size
+    return blocks
+
+
+def _snappy_declared_bytes(block: memoryview) -> int:
+    """Return the inflated size that a raw block declares (a little-endian varint), refusing impossible ones."""
+    size = 0
+    for index in range(min(5, len(block))):
+        byte = block[index]
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            if size > SNAPPY_MAX_RATIO * len(block):
+                raise _damaged(Codec.SNAPPY, f"a block of {len(block)} bytes cannot hold the {size} it declares")
+            return size
+    raise _damaged(Codec.SNAPPY, "a block without a size")
+
+
+# lz4 ------------------------------------------------------------------------------------------------------------------
+
+
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    import cramjam
+
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))  # it takes nothing else; bytes are not copied by this
+    return bytes(compressor.finish())
+
+
+def _decompress_lz4(data: memoryview, limit: int) -> bytes:
+    import cramjam
+
+    bound = _lz4_output_bound(data)
+    out = bytearray(max(1, min(bound, limit)))  # not empty, so that the library looks at empty frames too
+    try:
+        produced = cramjam.lz4.decompress_into(data, out)
+    except cramjam.DecompressionError as error:
+        if bound > limit:
+            # The library says only that it failed. With room for all that the frame could hold this would be damage;
+            # here the room was cut, and that is by far the likelier reason.
+            raise _too_large(Codec.LZ4, data, limit) from None
+        raise _damaged(Codec.LZ4, error) from None
+    if produced > limit:
+        raise _too_large(Codec.LZ4, data, limit)
+    return bytes(memoryview(out)[:produced])
+
+
+def _lz4_output_bound(data: memoryview) -> int:
+    """Return the most that the frames in ``data`` can inflate to, by walking their block headers.
+
+    The library wants the output buffer beforehand; this keeps it as small as the input can fill.
+    """
+    bound = position = 0
+    for _ in range(MAX_FRAMES):
+        frame_bound, position = _lz4_frame_bound(data, position)
+        bound += frame_bound
+        if position == len(data):
+            return bound
+    raise _damaged(Codec.LZ4, f"more than {MAX_FRAMES} frames")
+
+
+def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
+    """Return the most that the frame at ``position`` can inflate to, and the position after it."""
+    if data[position : position + 4] != LZ4_FRAME_MAGIC or len(data) < position + 7:
+        raise _damaged(Codec.LZ4, f"no frame at byte {position}")
+    flags, descriptor = data[position + 4], data[position + 5]
+    block_bytes = LZ4_BLOCK_BYTES.get(descriptor >> 4 & 0x07)
+    if block_bytes is None:
+        raise _damaged(Codec.LZ4, "a block size that does not exist")
+    position += 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)  # content size, dictionary id
+    block_checksum_bytes = 4 if flags & 0x10 else 0
+    bound = 0
+    while True:
+        header = data[position : position + 4]
+        if len(header) < 4:
+            raise _damaged(Codec.LZ4, "it ends early")
+        word = int.from_bytes(header, "little")
+        position += 4
+        if word == 0:
+            return bound, position + (4 if flags & 0x04 else 0)  # content checksum
+        size = word & 0x7FFF_FFFF  # the high bit marks a block stored as it is
+        bound += min(block_bytes, LZ4_MAX_RATIO * size)
+        position += size + block_checksum_bytes
+
+
+# zstd -----------------------------------------------------------------------------------------------------------------
+
+
+def _zstd() -> ModuleType:
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        from backports import zstd
+    module: ModuleType = zstd
+    return module
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    zstd = _zstd()
+    options = {zstd.DecompressionParameter.window_log_max: ZSTD_MAX_WINDOW_LOG}
+    parts: list[bytes] = []
+    produced = 0
+    rest = data
+    for _ in range(MAX_FRAMES):
+        inflater = zstd.ZstdDecompressor(options=options)
+        try:
+            part: bytes = inflater.decompress(rest, limit - produced + 1)
+        except zstd.ZstdError as error:
+            raise _damaged(Codec.ZSTD, error) from None
+        parts.append(part)
+        produced += len(part)
+        if produced > limit:
+            raise _too_large(Codec.ZSTD, data, limit)
+        if not inflater.eof:
+            raise _damaged(Codec.ZSTD, "it ends early")
+        rest = inflater.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise _damaged(Codec.ZSTD, f"more than {MAX_FRAMES} frames")

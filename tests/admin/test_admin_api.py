@@ -1,0 +1,259 @@
+"""Claims about the JSON addresses of the admin server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from broker_admin.app import create_app
+from broker_admin.testing import FakeBrokerView
+from broker_admin.view import ThreadStatistics
+
+CHANGE_HEADERS = {"x-requested-with": "pytest", "content-type": "application/json"}
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    return FakeBrokerView()
+
+
+@pytest.fixture
+async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+async def patch(client: httpx.AsyncClient, body: str | bytes, headers: Mapping[str, str] = CHANGE_HEADERS) -> Any:
+    return await client.patch("/api/v1/config", content=body, headers=headers)
+
+
+async def test_config_tells_everything_about_every_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.dynamic["num.io.threads"] = "12"
+    configs = (await client.get("/api/v1/config")).json()["configs"]
+    assert configs["num.io.threads"] == {
+        "name": "num.io.threads",
+        "value": "12",
+        "source": "DYNAMIC_BROKER_CONFIG",
+        "update_mode": "cluster-wide",
+        "default": "8",
+        "type": "int",
+        "documentation": "What num.io.threads means.",
+        "synonyms": [
+            {"name": "num.io.threads", "value": "12", "source": "DYNAMIC_BROKER_CONFIG"},
+            {"name": "num.io.threads", "value": "8", "source": "DEFAULT_CONFIG"},
+        ],
+        "sensitive": False,
+        "allowed_range": {"minimum": 6, "maximum": 24},
+    }
+    assert configs["node.id"]["update_mode"] == "read-only"
+
+
+async def test_a_sensitive_value_leaves_the_broker_by_no_way(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    changed = await patch(client, '{"password": "new secret"}')
+    assert changed.status_code == 200
+    assert view.dynamic["password"] == "new secret"
+    answers = [changed.text, *[(await client.get(at)).text for at in ("/api/v1/config", "/api/v1/journal", "/")]]
+    assert not any("secret" in answer for answer in answers)
+    change = (await client.get("/api/v1/journal")).json()["changes"][0]
+    assert (change["key"], change["old"], change["new"]) == ("password", None, None)
+
+
+async def test_a_change_answers_with_the_values_now_in_effect(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    answer = await patch(client, '{"num.io.threads": 12, "queued.max.requests": "750"}')
+    assert answer.status_code == 200
+    body = answer.json()
+    assert {key: entry["value"] for key, entry in body["configs"].items()} == {
+        "num.io.threads": "12",
+        "queued.max.requests": "750",
+    }
+    assert [(change["key"], change["old"], change["new"]) for change in body["changes"]] == [
+        ("num.io.threads", "8", "12"),
+        ("queued.max.requests", "500", "750"),
+    ]
+    assert view.changes[0].changed_by == "http (pytest) from 127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("json_text", "config_text"), [("12", "12"), ("12.0", "12"), ('"12"', "12"), ("true", "true"), ("1.5", "1.5")]
+)
+async def test_numbers_booleans_and_strings_are_taken(
+    client: httpx.AsyncClient, view: FakeBrokerView, json_text: str, config_text: str
+) -> None:
+    assert (await patch(client, f'{{"log.retention.ms": {json_text}}}')).status_code == 200
+    assert view.dynamic["log.retention.ms"] == config_text
+
+
+async def test_null_resets_to_the_lower_layer(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.dynamic["num.io.threads"] = "12"
+    answer = await patch(client, '{"num.io.threads": null}')
+    assert answer.json()["configs"]["num.io.threads"]["value"] == "8"
+    assert view.dynamic == {}
+
+
+async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    answer = await patch(client, '{"num.io.threads": 12, "node.id": 7, "num.network.threads": 100, "no.such": 1}')
+    assert answer.status_code == 422
+    refusals = {refusal["key"]: refusal["reason"] for refusal in answer.json()["refusals"]}
+    assert refusals.keys() == {"node.id", "num.network.threads", "no.such"}
+    assert "outside 1 to 6" in refusals["num.network.threads"]
+    assert view.dynamic == {}
+    assert view.changes == []
+
+
+async def test_a_value_that_is_a_structure_is_refused_by_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    answer = await patch(client, '{"num.io.threads": [12], "log.retention.ms": 1}')
+    assert answer.status_code == 422
+    assert [refusal["key"] for refusal in answer.json()["refusals"]] == ["num.io.threads"]
+    assert view.dynamic == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"a": 1, "a": 2}',
+        b'{"a": NaN}',
+        b'{"a": \xff}',
+        b'{"a": ' + b"[" * 20_000,
+        b'{"a": ' + b"9" * 10_000 + b"}",
+    ],
+    ids=range(9),
+)
+async def test_a_body_that_is_no_object_of_changes_is_refused_with_a_reason(
+    client: httpx.AsyncClient, body: bytes
+) -> None:
+    answer = await patch(client, body)
+    assert answer.status_code == 400
+    assert len(answer.json()["error"]) > 10
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(
+    view: FakeBrokerView, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def never_ending() -> AsyncIterator[bytes]:
+        yield b'{"num.io'
+        await trio.sleep_forever()
+
+    transport = httpx.ASGITransport(create_app(view))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None) as client:
+        answer = await client.patch("/api/v1/config", content=never_ending(), headers=CHANGE_HEADERS)
+    assert answer.status_code == 408
+
+
+async def test_a_name_sent_with_a_change_cannot_forge_lines_of_the_journal(
+    client: httpx.AsyncClient, view: FakeBrokerView
+) -> None:
+    headers = {**CHANGE_HEADERS, "x-requested-with": "a\tb" + "c" * 200}
+    await patch(client, '{"num.io.threads": 12}', headers)
+    assert view.changes[0].changed_by == "http (ab" + "c" * 37 + ") from 127.0.0.1"
+
+
+async def test_threads_show_each_worker_and_what_lies_between(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.tick()
+    threads = (await client.get("/api/v1/threads")).json()
+    assert [worker["name"] for worker in threads["network"]["workers"]] == [
+        "network-thread-0",
+        "network-thread-1",
+        "network-thread-2",
+    ]
+    assert threads["io"]["size"] == 8
+    assert threads["queue"]["capacity"] == 500
+    assert 0 <= threads["event_loop_busy_ratio"] <= 1
+
+
+async def test_topics_show_offsets_and_sizes_of_partitions(client: httpx.AsyncClient) -> None:
+    topics = (await client.get("/api/v1/topics")).json()["topics"]
+    assert [topic["name"] for topic in topics] == ["clickstream", "orders", "audit-log"]
+    assert topics[1]["configs"] == {"retention.ms": "86400000"}
+    assert topics[2]["partitions"] == [
+        {
+            "partition": 0,
+            "leader": 1,
+            "leader_epoch": 2,
+            "log_start_offset": 0,
+            "last_stable_offset": 912,
+            "high_watermark": 912,
+            "log_end_offset": 912,
+            "size_bytes": 220_000,
+        }
+    ]
+
+
+async def test_history_and_journal_are_oldest_first(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.tick(3)
+    await patch(client, '{"num.io.threads": 12}')
+    await patch(client, '{"num.io.threads": 16}')
+    samples = (await client.get("/api/v1/history")).json()["samples"]
+    times = [sample["sampled_at_ms"] for sample in samples]
+    assert times == sorted(times)
+    assert len(times) == 3
+    changes = (await client.get("/api/v1/journal")).json()["changes"]
+    assert [(change["sequence"], change["new"]) for change in changes] == [(1, "12"), (2, "16")]
+
+
+async def test_health_is_up_and_readiness_follows_the_broker(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    assert (await client.get("/healthz")).text == "ok\n"
+    assert (await client.get("/readyz")).status_code == 200
+    view.ready = False
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.text) == (503, "not ready: loading logs\n")
+
+
+async def test_metrics_come_as_prometheus_wants_them(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/metrics")
+    assert answer.text == "trio_broker_requests_total 1.0\n"
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def test_unknown_addresses_and_methods_are_told_in_json_under_api(client: httpx.AsyncClient) -> None:
+    missing = await client.get("/api/v1/nothing")
+    assert (missing.status_code, "nothing at this address" in missing.json()["error"]) == (404, True)
+    wrong = await client.delete("/api/v1/config")
+    assert (wrong.status_code, "method" in wrong.json()["error"]) == (405, True)
+    assert {name.strip() for name in wrong.headers["allow"].split(",")} == {"GET", "HEAD", "PATCH"}
+    assert (await client.get("/nothing")).headers["content-type"].startswith("text/plain")
+
+
+class BrokenView(FakeBrokerView):
+    """A view with a bug."""
+
+    def threads(self) -> ThreadStatistics:
+        raise RuntimeError("the inner workings")
+
+
+async def test_a_bug_of_ours_is_told_without_details() -> None:
+    transport = httpx.ASGITransport(create_app(BrokenView()), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.get("/api/v1/threads")
+    assert answer.status_code == 500
+    assert "inner workings" not in answer.text
+    assert "log says why" in answer.json()["error"]
+
+
+async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/api/v1/openapi.json")).json()
+    assert set(document["paths"]) == {
+        "/api/v1/config",
+        "/api/v1/events",
+        "/api/v1/history",
+        "/api/v1/journal",
+        "/api/v1/node",
+        "/api/v1/threads",
+        "/api/v1/topics",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+    }
+    assert set(document["paths"]["/api/v1/config"]) == {"get", "patch"}
+    schemas = document["components"]["schemas"]
+    assert schemas["ConfigEntry"]["properties"]["value"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert schemas["TopicInfo"]["properties"]["partitions"]["items"] == {"$ref": "#/components/schemas/PartitionInfo"}
+    assert all(path_operation["summary"] for path in document["paths"].values() for path_operation in path.values())

@@ -1,0 +1,161 @@
+"""Claims about the event stream, driven over ASGI so that the test holds the clock and the connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import httpx
+import pytest
+import trio
+from starlette.applications import Starlette
+
+from broker_admin.app import create_app
+from broker_admin.parts import MAX_EVENT_STREAMS
+from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
+from broker_admin.testing import FakeBrokerView
+
+
+@attrs.define
+class Stream:
+    """One open stream: what came of it so far, and the ends by which to pull at it."""
+
+    received: trio.MemoryReceiveChannel[dict[str, Any]]
+    disconnected: trio.Event = attrs.field(factory=trio.Event)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def text(self) -> str:
+        """The next piece of the stream."""
+        message = await self.received.receive()
+        return str(message["body"].decode())
+
+    async def event(self) -> tuple[str, Any]:
+        """The next event: its name and its data."""
+        name, data = (await self.text()).strip().split("\n")
+        return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+@asynccontextmanager
+async def open_stream(app: Starlette, *, room: float = 1000) -> AsyncIterator[Stream]:
+    """Open a stream; its reader takes ``room`` pieces without being asked, then only what is taken out."""
+    sender, receiver = trio.open_memory_channel[dict[str, Any]](room)
+    stream = Stream(receiver)
+
+    async def receive() -> dict[str, Any]:
+        await stream.disconnected.wait()
+        return {"type": "http.disconnect"}
+
+    async def run() -> None:
+        await app(scope(), receive, sender.send)  # type: ignore[arg-type]  # plain dictionaries, as any ASGI server's
+        stream.ended.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        assert (await receiver.receive())["status"] == 200
+        assert await stream.text() == "retry: 2000\n\n"
+        yield stream
+        stream.disconnected.set()
+
+
+def scope() -> dict[str, Any]:
+    return {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/v1/events",
+        "raw_path": b"/api/v1/events",
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 5555),
+        "server": ("127.0.0.1", 9644),
+    }
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    return FakeBrokerView()
+
+
+async def test_each_sample_is_sent_as_it_is_taken(view: FakeBrokerView) -> None:
+    async with open_stream(create_app(view)) as stream:
+        view.tick()
+        name, sample = await stream.event()
+        assert name == "sample"
+        assert sample["sampled_at_ms"] == view.now_ms
+        assert len(sample["io_idle_ratios"]) == 8
+
+
+async def test_a_change_made_anywhere_is_sent_at_once(
+    view: FakeBrokerView, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with open_stream(create_app(view)) as stream:
+        before = trio.current_time()
+        await view.change_config({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
+        name, change = await stream.event()
+        assert (name, change["key"], change["old"], change["new"]) == ("config", "num.io.threads", "8", "12")
+        assert change["changed_by"] == "kafka client rdkafka from 10.0.0.7"
+        assert trio.current_time() == before
+
+
+async def test_a_secret_is_not_streamed(view: FakeBrokerView) -> None:
+    async with open_stream(create_app(view)) as stream:
+        await view.change_config({"password": "new secret"}, changed_by="test")
+        _, change = await stream.event()
+        assert (change["key"], change["old"], change["new"]) == ("password", None, None)
+
+
+async def test_a_quiet_stream_has_a_heartbeat(view: FakeBrokerView, autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(create_app(view)) as stream:
+        before = trio.current_time()
+        assert (await stream.text()).startswith(":")
+        assert trio.current_time() - before == pytest.approx(HEARTBEAT_SECONDS)
+
+
+async def test_a_stream_ends_when_its_client_is_gone(view: FakeBrokerView) -> None:
+    async with open_stream(create_app(view)) as stream:
+        assert len(view.listeners) == 1
+        stream.disconnected.set()
+        await stream.ended.wait()
+        assert view.listeners == []
+
+
+async def test_a_stream_ends_when_the_server_stops(view: FakeBrokerView) -> None:
+    stopping = trio.Event()
+    async with open_stream(create_app(view, stopping=stopping)) as stream:
+        stopping.set()
+        await stream.ended.wait()
+        assert view.listeners == []
+
+
+async def test_a_reader_that_falls_behind_is_sent_away(view: FakeBrokerView) -> None:
+    """It connects again and reads the history; memory for it stays bounded meanwhile."""
+    async with open_stream(create_app(view), room=0) as stream:
+        await trio.testing.wait_all_tasks_blocked()
+        view.tick(QUEUED_EVENTS + 5)
+        events = 0
+        while not stream.ended.is_set():
+            with trio.move_on_after(1):
+                events += bool(await stream.text())
+        assert events <= QUEUED_EVENTS + 1
+        assert view.listeners == []
+
+
+async def test_the_number_of_streams_is_bounded(view: FakeBrokerView) -> None:
+    app = create_app(view)
+    app.state.parts.open_streams = MAX_EVENT_STREAMS
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        answer = await client.get("/api/v1/events")
+    assert answer.status_code == 503
+    assert "history" in answer.json()["error"]
+
+
+async def test_a_stream_that_ended_makes_room(view: FakeBrokerView) -> None:
+    app = create_app(view)
+    async with open_stream(app):
+        assert app.state.parts.open_streams == 1
+    assert app.state.parts.open_streams == 0

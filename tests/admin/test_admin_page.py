@@ -1,0 +1,109 @@
+"""Claims about the page as the server renders it, and about its assets."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from broker_admin.routes.page import ASSETS, bytes_text, duration_text, number_text, render_page
+from broker_admin.testing import FakeBrokerView
+from broker_admin.view import TopicInfo
+
+BASE_URL = "http://127.0.0.1:9644"
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    fake = FakeBrokerView()
+    fake.tick(90)
+    return fake
+
+
+def test_the_page_says_who_the_broker_is(view: FakeBrokerView) -> None:
+    page = render_page(view, BASE_URL)
+    for fact in ("node 1", "Vt3kq0ZcQ3y8dW1nQeN5Aw", "PLAINTEXT://127.0.0.1:9092", "fsync", "1 min 30 s"):
+        assert fact in page
+
+
+def test_each_knob_has_slider_number_range_button_and_the_call_it_makes(view: FakeBrokerView) -> None:
+    page = render_page(view, BASE_URL)
+    for key, minimum, maximum, value in (
+        ("num.network.threads", 1, 6, 3),
+        ("num.io.threads", 4, 16, 8),
+        ("queued.max.requests", 250, 1000, 500),
+    ):
+        card = page[page.index(f'data-knob="{key}"') :]
+        card = card[: card.index("</section>")]
+        assert f"<b data-minimum>{minimum}</b> to <b data-maximum>{maximum}</b>" in card
+        assert f'aria-label="{key}, slider"' in card
+        assert card.count(f'min="{minimum}" max="{maximum}" value="{value}"') == 2
+        assert ">Apply</button>" in card
+        assert f"curl -X PATCH {BASE_URL}/api/v1/config" in card
+        assert f"""-d '{{"{key}": {value}}}'""" in card
+        assert "<b>Does not.</b>" in card
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView) -> None:
+    """The content security policy would stop it; better that there is nothing to stop."""
+    page = render_page(view, BASE_URL)
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page)
+    assert not re.search(r"<script(?![^>]*\bsrc=)", page)
+    sources = re.findall(r'(?:src|href)="([^"]*)"', page)
+    assert sources
+    assert all(source.startswith(("/", "#")) for source in sources)
+
+
+@pytest.mark.parametrize("name", ["page.js", "page.css"])
+def test_assets_name_no_other_host(name: str) -> None:
+    text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")
+    assert "://" not in text
+    assert "eval(" not in text
+
+
+def test_what_the_broker_says_is_shown_as_text(view: FakeBrokerView) -> None:
+    view.topic_list = (TopicInfo("<script>alert(1)</script>", "id", (), configs={'"><b>': "1"}),)
+    page = render_page(view, 'http://localhost/"><script>')
+    assert "<script>alert" not in page
+    assert '"><script>' not in page
+    assert "<b>: 1" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+async def test_recent_changes_are_newest_first(view: FakeBrokerView) -> None:
+    await view.change_config({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
+    await view.change_config({"num.io.threads": "16"}, changed_by="http (curl) from 127.0.0.1")
+    page = render_page(view, BASE_URL)
+    assert page.index("http (curl)") < page.index("kafka client rdkafka")
+
+
+def test_an_empty_broker_says_so_in_words(view: FakeBrokerView) -> None:
+    view.topic_list = ()
+    page = render_page(view, BASE_URL)
+    assert "No topics yet" in page
+    assert "Nothing was changed" in page
+
+
+def test_a_broker_of_ten_thousand_topics_does_not_make_a_page_of_them(view: FakeBrokerView) -> None:
+    view.topic_list = tuple(TopicInfo(f"t{number}", "id", ()) for number in range(10_000))
+    page = render_page(view, BASE_URL)
+    assert "The first 200 of 10000" in page
+    assert len(page) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB"), (5 << 50, "5120.0 TiB")]
+)
+def test_sizes_are_told_in_binary_units(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000.7, "1 d 1 h")]
+)
+def test_durations_are_told_by_their_two_largest_units(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+def test_thousands_are_set_apart() -> None:
+    assert number_text(1234567) == "1\u202f234\u202f567"

@@ -1,0 +1,17 @@
+"""One benchmark from front to back with next to no load: what keeps the others from rotting unseen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import small
+from bench.outcome import Options
+
+
+def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
+    outcome = small.produce(Options(tmp_path, repeats=1, scale=0.001))
+    (table,) = outcome.tables
+    assert [row[:2] for row in table.rows] == [
+        (server, connections) for connections in small.CONNECTIONS for server in ("bare echo", "broker")
+    ]
+    assert outcome.measures["produce"] > 0

@@ -1,0 +1,40 @@
+"""A registered node with a controller whose log is in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.primitives import random_uuid
+from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.node_decisions import NodeRegistration
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import Endpoint, SecurityProtocol
+
+
+@pytest.fixture
+def config():
+    return BrokerConfig({"node.id": "1"})
+
+
+@pytest.fixture
+def metadata_log():
+    return MemoryMetadataLog()
+
+
+@pytest.fixture
+def node():
+    endpoint = Endpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "localhost", 9092)
+    return NodeRegistration(node_id=1, incarnation_id=random_uuid(), endpoints=[endpoint], rack="r1")
+
+
+@pytest.fixture
+async def controller(metadata_log, config, node):
+    made = Controller(metadata_log, config)
+    await made.register_node(node)
+    return made
+
+
+@pytest.fixture
+def image(controller):
+    return controller.image

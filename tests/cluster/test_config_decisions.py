@@ -1,0 +1,136 @@
+"""What a change of settings comes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import random_uuid
+from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
+from trio_broker.cluster.config_decisions import (
+    ConfigAlteration,
+    ConfigOperation,
+    ResourceAlterations,
+    ResourceReplacement,
+    decide_config_change,
+)
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.config.broker_config import BrokerConfig, ConfigScope
+
+TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+
+@pytest.fixture
+def config():
+    return BrokerConfig()
+
+
+@pytest.fixture
+def image():
+    image = MetadataImage()
+    image.apply(TopicRecord(name="orders", topic_id=random_uuid()))
+    for name, value in (("retention.ms", "5"), ("cleanup.policy", "delete")):
+        image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name=name, value=value))
+    return image
+
+
+def altered(image, config, resource, *alterations):
+    change = ResourceAlterations(resource, tuple(ConfigAlteration(*alteration) for alteration in alterations))
+    return written(decide_config_change(image, config, change))
+
+
+def replaced(image, config, resource, configs):
+    return written(decide_config_change(image, config, ResourceReplacement(resource, configs)))
+
+
+def written(decision):
+    for record in decision.records:
+        assert (record.resource_type, record.resource_name) == (decision.outcome.type, decision.outcome.name)
+    return {record.name: record.value for record in decision.records}
+
+
+def code_of(decide, *arguments):
+    with pytest.raises(KafkaError) as refusal:
+        decide(*arguments)
+    return refusal.value.code
+
+
+def test_set_and_delete_write_what_changes(image, config):
+    assert altered(image, config, TOPIC, ("segment.ms", SET, "9"), ("retention.ms", DELETE, None)) == {
+        "segment.ms": "9",
+        "retention.ms": None,
+    }
+
+
+def test_what_keeps_its_value_is_not_written(image, config):
+    assert altered(image, config, TOPIC, ("retention.ms", SET, "5"), ("segment.ms", DELETE, None)) == {}
+
+
+def test_append_and_subtract_work_on_lists(image, config):
+    assert altered(image, config, TOPIC, ("cleanup.policy", APPEND, "compact")) == {"cleanup.policy": "delete,compact"}
+    assert altered(image, config, TOPIC, ("cleanup.policy", APPEND, "delete")) == {}
+    assert altered(image, config, TOPIC, ("cleanup.policy", SUBTRACT, "delete")) == {"cleanup.policy": ""}
+
+
+def test_append_to_a_list_that_is_not_set_begins_with_the_effective_one(image):
+    config = BrokerConfig({"log.cleanup.policy": "compact"})
+    image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="cleanup.policy", value=None))
+    assert altered(image, config, TOPIC, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
+    assert altered(image, config, BROKER, ("log.cleanup.policy", APPEND, "delete")) == {
+        "log.cleanup.policy": "compact,delete"
+    }
+
+
+def test_append_to_what_is_no_list_is_refused(image, config):
+    assert code_of(altered, image, config, TOPIC, ("retention.ms", APPEND, "1")) is ErrorCode.INVALID_CONFIG
+
+
+def test_trap_69_a_replacement_takes_away_what_it_does_not_name(image, config):
+    assert replaced(image, config, TOPIC, {"segment.ms": "9", "retention.ms": "5"}) == {
+        "segment.ms": "9",
+        "cleanup.policy": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("resource", "alteration", "code"),
+    [
+        (TOPIC, ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, ("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (BROKER, ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (BROKER, ("log.dirs", SET, "/"), ErrorCode.INVALID_CONFIG),
+        (BROKER, ("num.io.threads", SET, "100"), ErrorCode.INVALID_CONFIG),
+        (CLUSTER_DEFAULT, ("num.io.threads", SET, "0"), ErrorCode.INVALID_CONFIG),
+        (ConfigResource(ConfigResourceType.BROKER, "2"), ("num.io.threads", SET, "9"), ErrorCode.INVALID_REQUEST),
+        (
+            ConfigResource(ConfigResourceType.TOPIC, "x"),
+            ("retention.ms", SET, "1"),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (ConfigResource(ConfigResourceType.TOPIC, "/"), ("retention.ms", SET, "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (ConfigResource(ConfigResourceType.GROUP, "g"), ("a", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_change_that_may_not_be_is_refused_with_the_right_code(image, config, resource, alteration, code):
+    assert code_of(altered, image, config, resource, alteration) is code
+
+
+def test_one_key_may_change_once_in_a_request(image, config):
+    alterations = (("retention.ms", SET, "1"), ("retention.ms", DELETE, None))
+    assert code_of(altered, image, config, TOPIC, *alterations) is ErrorCode.INVALID_REQUEST
+
+
+def test_settings_of_a_topic_are_checked_together_with_those_it_has(image, config):
+    image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="max.compaction.lag.ms", value="5"))
+    assert code_of(altered, image, config, TOPIC, ("min.compaction.lag.ms", SET, "6")) is ErrorCode.INVALID_CONFIG
+
+
+def test_a_broker_replacement_obeys_half_and_double_for_what_it_takes_away(image):
+    config = BrokerConfig({"num.io.threads": "64"})
+    image.apply(ConfigRecord(resource_type=BROKER.type, resource_name="1", name="num.io.threads", value="16"))
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
+    assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_CONFIG

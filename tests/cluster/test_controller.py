@@ -1,0 +1,152 @@
+"""Decide, append, fold, tell."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from trio_broker.cluster.topic_decisions import NewPartitions, NewTopic, TopicTarget
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.keys import NUM_IO_THREADS
+
+BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
+
+
+def setting(resource, name, value):
+    return ResourceAlterations(resource, (ConfigAlteration(name, ConfigOperation.SET, value),))
+
+
+@pytest.fixture
+def deltas(controller):
+    heard = []
+
+    async def listen(delta):
+        heard.append(delta)
+
+    controller.subscribe(listen)
+    return heard
+
+
+async def test_a_topic_is_in_log_and_image_and_told_when_the_request_is_answered(controller, metadata_log, deltas):
+    [created] = await controller.create_topics([NewTopic(name="t")])
+    assert controller.image.topics["t"].topic_id == created.topic_id
+    assert metadata_log.batches[-1][0].name == "t"
+    assert [delta.changed_topics for delta in deltas] == [("t",)]
+
+
+async def test_one_request_is_one_batch_and_refusals_keep_their_place(controller, metadata_log):
+    outcomes = await controller.create_topics([NewTopic(name="a"), NewTopic(name="/"), NewTopic(name="b")])
+    assert [getattr(item, "name", None) for item in outcomes] == ["a", None, "b"]
+    assert isinstance(outcomes[1], KafkaError)
+    assert [record.name for record in metadata_log.batches[-1] if hasattr(record, "name")] == ["a", "b"]
+
+
+async def test_trap_71_validate_only_answers_alike_and_changes_nothing(controller, metadata_log, deltas):
+    before = len(metadata_log.batches)
+    outcomes = await controller.create_topics([NewTopic(name="t"), NewTopic(name="/")], validate_only=True)
+    assert outcomes[0].num_partitions == 1
+    assert outcomes[1].code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert (controller.image.topics, len(metadata_log.batches), deltas) == ({}, before, [])
+
+
+async def test_two_requests_for_one_name_at_once_make_one_topic(controller):
+    outcomes = []
+
+    async def create():
+        outcomes.extend(await controller.create_topics([NewTopic(name="t")]))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(create)
+    refused = [item for item in outcomes if isinstance(item, KafkaError)]
+    assert [item.code for item in refused] == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+async def test_growth_and_deletion_go_the_same_way(controller, deltas):
+    await controller.create_topics([NewTopic(name="t")])
+    await controller.create_partitions([NewPartitions(name="t", count=3)])
+    assert len(controller.image.topics["t"].partitions) == 3
+    [gone] = await controller.delete_topics([TopicTarget("t")])
+    assert controller.image.topics == {}
+    assert [item.name for delta in deltas for item in delta.deleted_topics] == [gone.name] == ["t"]
+
+
+async def test_a_disk_that_refuses_changes_nothing(controller, metadata_log, deltas):
+    metadata_log.failure = OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        await controller.create_topics([NewTopic(name="t")])
+    assert (controller.image.topics, deltas) == ({}, [])
+
+
+async def test_cancellation_between_log_and_image_does_not_part_them(config, node):
+    scope = trio.CancelScope()
+
+    class CancellingLog:
+        log_end_offset = 0
+
+        async def append(self, records):
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+            return 0
+
+    controller = Controller(CancellingLog(), config)
+    with scope:
+        await controller.register_node(node)
+    assert 1 in controller.image.brokers
+
+
+async def test_a_listener_that_fails_takes_nobody_with_it(controller, caplog):
+    heard = []
+
+    async def fail(delta):
+        raise RuntimeError("no")
+
+    async def listen(delta):
+        heard.append(delta)
+
+    controller.subscribe(fail)
+    end = controller.subscribe(listen)
+    await controller.create_topics([NewTopic(name="t")])
+    assert len(heard) == 1
+    assert "a listener failed" in caplog.text
+    end()
+    await controller.create_topics([NewTopic(name="u")])
+    assert len(heard) == 1
+
+
+async def test_settings_of_this_broker_take_effect_with_the_name_of_who_changed_them(controller, config):
+    heard = []
+    config.subscribe_all(lambda changes, changed_by: heard.append((changes[0].name, changed_by)))
+    await controller.change_configs([setting(BROKER, "num.io.threads", "9")], changed_by="the page")
+    assert config.get(NUM_IO_THREADS) == 9
+    await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
+    assert config.get(NUM_IO_THREADS) == 9
+    assert heard == [("num.io.threads", "the page")]
+
+
+async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(controller, config, caplog):
+    def fail(value):
+        raise RuntimeError("no")
+
+    config.subscribe(NUM_IO_THREADS, fail)
+    assert await controller.change_configs([setting(BROKER, "num.io.threads", "9")]) == [BROKER]
+    assert "failed on new settings" in caplog.text
+
+
+async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller, metadata_log):
+    await controller.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
+    await controller.create_partitions([NewPartitions(name="t", count=3)])
+    await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
+    await controller.take_producer_ids()
+    config = BrokerConfig({"node.id": "1"})
+    again = Controller(metadata_log, config, metadata_log.records)
+    assert again.image.topics == controller.image.topics
+    assert again.image.brokers == controller.image.brokers
+    assert again.image.next_producer_id == 1000
+    assert again.image.partition_count == 3
+    assert config.get(NUM_IO_THREADS) == 9

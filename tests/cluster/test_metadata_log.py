@@ -1,0 +1,171 @@
+"""The metadata log on a disk."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafka_wire.primitives import random_uuid
+from kafka_wire.records.batch import read_batches
+from kafka_wire.records.control import ControlRecordType, read_control_record
+from kafka_wire.stored.metadata import TopicRecord
+from trio_broker.clock import ManualClock
+from trio_broker.cluster.metadata_log import (
+    METADATA_TOPIC_ID,
+    MetadataLog,
+    MetadataLogUnusable,
+    leader_change_value,
+    read_leader_epoch,
+)
+
+
+def topic(name):
+    return TopicRecord(name=name, topic_id=random_uuid())
+
+
+@pytest.fixture
+def reopen(tmp_path):
+    opened = []
+
+    def open_log():
+        if opened:
+            opened[-1].log.release()
+        opened.append(MetadataLog.open(tmp_path, ManualClock(), node_id=1))
+        return opened[-1]
+
+    yield open_log
+    opened[-1].log.release()
+
+
+@pytest.fixture
+def segment(tmp_path):
+    return tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
+
+
+def batches(segment):
+    return list(read_batches(segment.read_bytes()))
+
+
+async def test_what_was_appended_comes_back_in_order_after_a_crash(reopen):
+    first = [topic("a"), topic("b")]
+    second = [topic("c")]
+    log = reopen()
+    await log.append(first)
+    await log.append(second)
+    assert list(reopen().replay()) == first + second
+
+
+async def test_an_append_counts_only_when_it_is_on_the_disk(reopen):
+    log = reopen()
+    await log.append([topic("a")])
+    assert log.log.recovery_point == log.log_end_offset
+
+
+async def test_one_append_is_one_batch_and_tells_its_first_offset(reopen, segment):
+    log = reopen()
+    offset = log.log_end_offset
+    assert await log.append([topic("a"), topic("b")]) == offset
+    batch = batches(segment)[-1]
+    assert (batch.header.base_offset, batch.header.record_count) == (offset, 2)
+
+
+async def test_a_torn_decision_is_gone_as_a_whole(reopen, segment):
+    log = reopen()
+    kept = topic("a")
+    await log.append([kept])
+    await log.append([topic("b"), topic("c")])
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 1)
+    assert list(reopen().replay()) == [kept]
+
+
+async def test_every_start_is_a_new_epoch_that_opens_with_a_leader_change(reopen, segment):
+    reopen()
+    log = reopen()
+    await log.append([topic("a")])
+    headers = [batch.header for batch in batches(segment)]
+    assert [(header.partition_leader_epoch, header.is_control) for header in headers] == [
+        (1, True),
+        (2, True),
+        (2, False),
+    ]
+    [record] = batches(segment)[1].records()
+    assert read_control_record(record).type is ControlRecordType.LEADER_CHANGE
+
+
+def test_a_leader_change_names_the_only_voter():
+    assert leader_change_value(1).hex() == "0000" + "00000001" + "020000000100" * 2 + "00"
+
+
+def test_the_quorum_state_is_one_line_as_kafka_writes_it(reopen, segment):
+    reopen()
+    reopen()
+    state = (segment.parent / "quorum-state").read_text()
+    assert json.loads(state) == {
+        "leaderId": 1,
+        "leaderEpoch": 2,
+        "votedId": 1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAAAA",
+        "data_version": 1,
+    }
+    assert "\n" not in state
+    assert "topic_id: AAAAAAAAAAAAAAAAAAAAAQ" in (segment.parent / "partition.metadata").read_text()
+    assert METADATA_TOPIC_ID.hex() == "00" * 15 + "01"
+
+
+def test_an_epoch_is_never_used_again_even_if_the_log_is_behind(reopen, segment):
+    reopen()
+    (segment.parent / "quorum-state").write_text('{"leaderEpoch":7}')
+    assert reopen().leader_epoch == 8
+    (segment.parent / "quorum-state").unlink()
+    assert reopen().leader_epoch == 9
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"leaderEpoch":"x"}', "\xff"])
+def test_a_quorum_state_that_says_nothing_ends_the_start(tmp_path, content):
+    path = tmp_path / "quorum-state"
+    path.write_text(content)
+    with pytest.raises(MetadataLogUnusable):
+        read_leader_epoch(path)
+
+
+async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segment, tmp_path):
+    log = reopen()
+    for name in "abc":
+        await log.append([topic(name)])
+    log.log.release()
+    position = sum(batch.header.size_bytes for batch in batches(segment)[:2]) - 1
+    data = bytearray(segment.read_bytes())
+    data[position] ^= 0xFF
+    segment.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(MetadataLogUnusable, match="was damaged before its end"):
+            MetadataLog.open(tmp_path, ManualClock(), node_id=1)
+
+
+async def test_a_record_nobody_knows_ends_the_start(reopen, monkeypatch):
+    log = reopen()
+    monkeypatch.setattr("trio_broker.cluster.metadata_log.encode_metadata_record", lambda record: b"\x01\x7f\x00")
+    offset = await log.append([topic("a")])
+    with pytest.raises(
+        MetadataLogUnusable, match=f"the record at offset {offset}: metadata record of unknown type 127"
+    ):
+        list(log.replay())
+
+
+async def test_a_replay_longer_than_one_read_is_whole(reopen, monkeypatch):
+    monkeypatch.setattr("trio_broker.cluster.metadata_log.READ_BYTES", 100)
+    log = reopen()
+    records = [topic(f"t{number}") for number in range(20)]
+    for record in records:
+        await log.append([record])
+    assert list(log.replay()) == records
+
+
+async def test_a_closed_log_opens_again(reopen):
+    log = reopen()
+    record = topic("a")
+    await log.append([record])
+    log.close()
+    assert list(reopen().replay()) == [record]

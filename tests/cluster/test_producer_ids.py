@@ -1,0 +1,47 @@
+"""Producer ids are given once."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
+
+
+async def test_ids_follow_each_other_and_a_block_costs_one_record(controller, metadata_log):
+    before = len(metadata_log.batches)
+    ids = ProducerIds(controller.take_producer_ids)
+    given = [await ids.next() for _ in range(BLOCK_SIZE)]
+    assert given == list(range(BLOCK_SIZE))
+    assert len(metadata_log.batches) == before + 1
+    assert await ids.next() == BLOCK_SIZE
+    assert len(metadata_log.batches) == before + 2
+
+
+async def test_trap_30_no_id_comes_twice_over_a_restart(controller, metadata_log, config):
+    first = await ProducerIds(controller.take_producer_ids).next()
+    restarted = Controller(metadata_log, config, metadata_log.records)
+    assert await ProducerIds(restarted.take_producer_ids).next() == first + BLOCK_SIZE
+
+
+async def test_producers_that_come_at_once_get_different_ids(controller):
+    ids = ProducerIds(controller.take_producer_ids)
+    given = []
+
+    async def take():
+        given.append(await ids.next())
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(take)
+    assert len(set(given)) == 20
+
+
+async def test_a_block_that_cannot_be_recorded_gives_no_id(controller, metadata_log):
+    ids = ProducerIds(controller.take_producer_ids)
+    metadata_log.failure = OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        await ids.next()
+    metadata_log.failure = None
+    assert await ids.next() == 0

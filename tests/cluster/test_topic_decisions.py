@@ -1,0 +1,265 @@
+"""Which topics may come, grow and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.stored.metadata import (
+    ConfigRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.topic_decisions import (
+    MAX_PARTITIONS,
+    MAX_PARTITIONS_PER_REQUEST,
+    NewPartitions,
+    NewTopic,
+    TopicTarget,
+    decide_new_partitions,
+    decide_new_topics,
+    decide_topic_deletions,
+)
+from trio_broker.cluster.topic_names import is_internal_topic, is_valid_topic_name
+from trio_broker.config.broker_config import BrokerConfig
+
+
+def register(image, broker_id):
+    image.apply(
+        RegisterBrokerRecord(
+            broker_id=broker_id,
+            incarnation_id=random_uuid(),
+            broker_epoch=0,
+            end_points=[],
+            features=[],
+            rack=None,
+            fenced=False,
+        )
+    )
+
+
+@pytest.fixture
+def config():
+    return BrokerConfig({"num.partitions": "3"})
+
+
+@pytest.fixture
+def image(config):
+    image = MetadataImage()
+    register(image, 1)
+    accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)]))
+    return image
+
+
+def accept(image, *decisions):
+    for decision in decisions:
+        assert isinstance(decision, Decision), decision
+        for record in decision.records:
+            image.apply(record)
+
+
+def codes(outcomes):
+    return [item.code if isinstance(item, KafkaError) else ErrorCode.NONE for item in outcomes]
+
+
+def code_for(image, config, **topic):
+    [outcome] = decide_new_topics(image, config, [NewTopic(**topic)])
+    return codes([outcome])[0]
+
+
+# --- creation ---
+
+
+def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
+    [decision] = decide_new_topics(image, config, [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
+    topic, setting, *partitions = decision.records
+    assert isinstance(topic, TopicRecord)
+    assert (topic.name, topic.topic_id) == ("t", decision.outcome.topic_id)
+    assert isinstance(setting, ConfigRecord)
+    assert (setting.resource_name, setting.name, setting.value) == ("t", "retention.ms", "5")
+    assert [partition.partition_id for partition in partitions] == [0, 1]
+    first = partitions[0]
+    assert isinstance(first, PartitionRecord)
+    assert (first.leader, first.leader_epoch, first.partition_epoch) == (1, 0, 0)
+    assert (first.replicas, first.isr) == ([1], [1])
+
+
+def test_trap_18_every_topic_gets_an_id_of_its_own(image, config):
+    ids = {decide_new_topics(image, config, [NewTopic(name="t")])[0].outcome.topic_id for _ in range(5)}
+    assert len(ids) == 5
+    assert NO_UUID not in ids
+
+
+def test_trap_71_minus_one_stands_for_the_brokers_defaults(image, config):
+    [decision] = decide_new_topics(image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)])
+    assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (3, 1)
+
+
+def test_trap_71_a_topic_that_exists_is_refused_with_36(image, config):
+    assert code_for(image, config, name="orders.eu") is ErrorCode.TOPIC_ALREADY_EXISTS == 36
+
+
+@pytest.mark.parametrize("count", [0, -2])
+def test_partitions_must_be_positive(image, config, count):
+    assert code_for(image, config, name="t", num_partitions=count) is ErrorCode.INVALID_PARTITIONS
+
+
+@pytest.mark.parametrize("factor", [0, -2, 2])
+def test_the_replication_factor_must_be_positive_and_not_above_the_brokers(image, config, factor):
+    assert code_for(image, config, name="t", replication_factor=factor) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a/b", "größe", "a b"])
+def test_a_name_that_no_topic_can_have_is_refused(image, config, name):
+    assert not is_valid_topic_name(name)
+    assert code_for(image, config, name=name) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_a_name_of_249_characters_is_allowed(image, config):
+    assert code_for(image, config, name="a" * 249) is ErrorCode.NONE
+
+
+def test_a_name_that_differs_only_in_dot_and_underscore_collides(image, config):
+    assert code_for(image, config, name="orders_eu") is ErrorCode.INVALID_TOPIC_EXCEPTION
+    outcomes = decide_new_topics(image, config, [NewTopic(name="x.y"), NewTopic(name="x_y")])
+    assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_the_metadata_log_is_nobodys_topic(image, config):
+    assert code_for(image, config, name="__cluster_metadata") is ErrorCode.INVALID_REQUEST
+
+
+def test_trap_29_the_brokers_own_topics_are_known():
+    assert is_internal_topic("__consumer_offsets")
+    assert not is_internal_topic("orders")
+
+
+def test_a_topic_named_twice_is_refused_twice_and_others_are_not(image, config):
+    outcomes = decide_new_topics(image, config, [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a")])
+    assert codes(outcomes) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    "configs", [{"retention.ms": "x"}, {"no.such": "1"}, {"retention.ms": None}, {"num.io.threads": "1"}]
+)
+def test_bad_settings_are_refused(image, config, configs):
+    assert code_for(image, config, name="t", configs=configs) is ErrorCode.INVALID_CONFIG
+
+
+def test_a_manual_assignment_counts(image, config):
+    register(image, 2)
+    [decision] = decide_new_topics(image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})])
+    assert [record.replicas for record in decision.records[1:]] == [[2, 1], [1, 2]]
+    assert [record.leader for record in decision.records[1:]] == [2, 1]
+    assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "assignments", [{1: [1]}, {0: []}, {0: [1, 1]}, {0: [7]}, {0: [1], 2: [1]}, {0: [1], 1: [1, 2]}]
+)
+def test_a_manual_assignment_that_cannot_be_is_refused(image, config, assignments):
+    register(image, 2)
+    assert code_for(image, config, name="t", assignments=assignments) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.mark.parametrize("numbers", [{"num_partitions": 1}, {"replication_factor": 1}])
+def test_a_manual_assignment_excludes_numbers(image, config, numbers):
+    assert code_for(image, config, name="t", assignments={0: [1]}, **numbers) is ErrorCode.INVALID_REQUEST
+
+
+def test_leaders_go_round_over_the_brokers(image, config):
+    register(image, 2)
+    [decision] = decide_new_topics(image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)])
+    assert [record.leader for record in decision.records[1:]] == [1, 2, 1, 2]
+
+
+def test_one_request_may_not_ask_for_too_many_partitions(image, config):
+    half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
+    topics = [NewTopic(name=name, num_partitions=half) for name in "ab"]
+    with pytest.raises(KafkaError) as refusal:
+        decide_new_topics(image, config, topics)
+    assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
+    image.partition_count = MAX_PARTITIONS - 3
+    outcomes = decide_new_topics(image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"])
+    assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+
+
+# --- growth ---
+
+
+def test_growth_adds_the_partitions_behind_those_there_are(image):
+    [decision] = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=4)])
+    assert [record.partition_id for record in decision.records] == [2, 3]
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 2])
+def test_growth_must_grow(image, count):
+    assert codes(decide_new_partitions(image, [NewPartitions(name="orders.eu", count=count)])) == [
+        ErrorCode.INVALID_PARTITIONS
+    ]
+
+
+def test_growth_of_an_unknown_topic_is_refused(image):
+    assert codes(decide_new_partitions(image, [NewPartitions(name="x", count=4)])) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+
+
+@pytest.mark.parametrize("assignments", [[], [[1]], [[1], [7]], [[1], []]])
+def test_growth_needs_one_good_assignment_for_each_new_partition(image, assignments):
+    outcomes = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=4, assignments=assignments)])
+    assert codes(outcomes) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
+
+
+def test_growth_takes_a_manual_assignment(image):
+    [decision] = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=3, assignments=[[1]])])
+    assert [record.replicas for record in decision.records] == [[1]]
+
+
+def test_growth_twice_in_one_request_is_refused(image):
+    outcomes = decide_new_partitions(image, [NewPartitions(name="orders.eu", count=count) for count in (3, 4)])
+    assert codes(outcomes) == [ErrorCode.INVALID_REQUEST] * 2
+
+
+# --- deletion ---
+
+
+def test_a_topic_goes_by_name_or_by_id(image, config):
+    topic_id = image.topics["orders.eu"].topic_id
+    for target in (TopicTarget(name="orders.eu"), TopicTarget(topic_id=topic_id)):
+        [decision] = decide_topic_deletions(image, config, [target])
+        assert decision.records == (RemoveTopicRecord(topic_id=topic_id),)
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        (TopicTarget(), ErrorCode.INVALID_REQUEST),
+        (TopicTarget("orders.eu", random_uuid()), ErrorCode.INVALID_REQUEST),
+        (TopicTarget("x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TopicTarget(topic_id=random_uuid()), ErrorCode.UNKNOWN_TOPIC_ID),
+    ],
+)
+def test_a_topic_that_is_not_there_cannot_go(image, config, target, code):
+    assert codes(decide_topic_deletions(image, config, [target])) == [code]
+
+
+def test_a_topic_that_is_meant_twice_does_not_go(image, config):
+    topic_id = image.topics["orders.eu"].topic_id
+    outcomes = decide_topic_deletions(image, config, [TopicTarget("orders.eu"), TopicTarget(topic_id=topic_id)])
+    assert codes(outcomes) == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_deletion_can_be_switched_off(image):
+    with pytest.raises(KafkaError) as refusal:
+        decide_topic_deletions(image, BrokerConfig({"delete.topic.enable": "false"}), [TopicTarget("orders.eu")])
+    assert refusal.value.code is ErrorCode.TOPIC_DELETION_DISABLED

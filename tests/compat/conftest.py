@@ -1,0 +1,52 @@
+"""A real broker as a process, shared by the tests of one file, for clients that were not written here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trio_broker.testing.process import BrokerProcess
+
+
+@pytest.fixture(autouse=True)
+def _compat_marker(request: pytest.FixtureRequest) -> None:
+    request.applymarker(pytest.mark.compat)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A running broker with its defaults, the log in page-cache mode so that a slow disk does not decide how long tests
+    take."""
+    directory = tmp_path_factory.mktemp("broker")
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as process:
+        yield process
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Start a broker of one's own, with overrides; it is stopped at the end, however the test ends."""
+    started: list[BrokerProcess] = []
+
+    def start(**overrides: str) -> BrokerProcess:
+        settings = {key.replace("_", "."): value for key, value in overrides.items()}
+        process = BrokerProcess(tmp_path / f"broker-{len(started)}", overrides=settings)
+        started.append(process)
+        return process.start()
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture(scope="session")
+def topic_names() -> Iterator[str]:
+    return (f"topic-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def topic(topic_names: Iterator[str]) -> str:
+    """The name of a topic that no other test uses."""
+    return next(topic_names)

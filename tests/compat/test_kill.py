@@ -1,0 +1,127 @@
+"""Kill −9 while a client produces, start again: every acknowledged record is there, once, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+
+from trio_broker.testing.process import BrokerProcess
+
+SECONDS = 60
+TOPIC = "survivor"
+
+
+class Sender:
+    """Sends numbered records from a thread of its own, idempotently, and notes which were acknowledged, and where."""
+
+    def __init__(self, servers: str, prefix: str) -> None:
+        self.prefix = prefix
+        self.acknowledged: dict[int, bytes] = {}
+        self.sent = 0
+        self.enough = threading.Event()
+        self.progress = threading.Condition()
+        self.producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "batch.num.messages": 50,
+                "reconnect.backoff.max.ms": 200,
+                "message.timeout.ms": SECONDS * 1000,
+            }
+        )
+        self.thread = threading.Thread(target=self.run, name=f"sender {prefix}")
+
+    def run(self) -> None:
+        while not self.enough.is_set():
+            if len(self.producer) < 2000:
+                value = f"{self.prefix}-{self.sent}".encode()
+                self.producer.produce(TOPIC, value, partition=0, on_delivery=self.delivered)
+                self.sent += 1
+            self.producer.poll(0.001)
+        assert self.producer.flush(SECONDS) == 0
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        offset, value = message.offset(), message.value()
+        assert offset is not None
+        assert value is not None
+        with self.progress:
+            self.acknowledged[offset] = value
+            self.progress.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        """Return when ``count`` more records were acknowledged."""
+        with self.progress:
+            goal = len(self.acknowledged) + count
+            assert self.progress.wait_for(lambda: len(self.acknowledged) >= goal, SECONDS)
+
+
+def read_all(servers: str) -> dict[int, bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
+    found: dict[int, bytes] = {}
+    try:
+        while True:
+            message = consumer.poll(SECONDS)
+            assert message is not None, f"nothing came in {SECONDS} s after {len(found)} records"
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                return found
+            offset, value = message.offset(), message.value()
+            assert offset is not None
+            assert value is not None
+            found[offset] = value
+    finally:
+        consumer.close()
+
+
+def kill_while_producing(broker: BrokerProcess, *, kills: int, between: int) -> None:
+    sender = Sender(broker.bootstrap_servers, "r")
+    sender.thread.start()
+    try:
+        for _ in range(kills):
+            sender.wait_for(between)
+            broker.kill()
+            broker.start()
+        sender.wait_for(between)
+    finally:
+        sender.enough.set()
+        sender.thread.join()
+
+    found = read_all(broker.bootstrap_servers)
+    assert {offset: found.get(offset) for offset in sender.acknowledged} == sender.acknowledged
+    assert [found[offset] for offset in sorted(found)] == [f"r-{number}".encode() for number in range(sender.sent)]
+
+
+@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
+    start_broker: Callable[..., BrokerProcess], durability: str
+) -> None:
+    broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
+    kill_while_producing(broker, kills=3, between=2000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+def test_fifty_kills(start_broker: Callable[..., BrokerProcess], durability: str) -> None:
+    broker = start_broker(log_durability=durability, log_segment_bytes="1048576")
+    kill_while_producing(broker, kills=50, between=5000)
+
+
+def test_a_clean_stop_keeps_everything_too(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    sender = Sender(broker.bootstrap_servers, "r")
+    sender.thread.start()
+    sender.wait_for(1000)
+    sender.enough.set()
+    sender.thread.join()
+
+    assert broker.stop() == 0
+    broker.start()
+    assert read_all(broker.bootstrap_servers) == sender.acknowledged

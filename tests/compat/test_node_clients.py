@@ -1,0 +1,63 @@
+"""kafkajs and @platformatic/kafka against a real broker process, where Node and the packages are installed.
+
+``npm install --prefix tests/compat/node`` brings the packages. Neither client consumes without joining a group, so what
+they produced is read back with kafka-python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from trio_broker.testing.process import BrokerProcess
+
+NODE = shutil.which("node")
+SCRIPTS = Path(__file__).parent / "node"
+SECONDS = 60
+
+
+def run_script(name: str, package: str, *arguments: str) -> Any:
+    """Run one of the scripts beside the packages and return what it printed."""
+    if NODE is None or not (SCRIPTS / "node_modules" / package).exists():
+        pytest.skip(f"{package} is not installed")
+    completed = subprocess.run(
+        [NODE, str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout.splitlines()[-1])
+
+
+def values(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=SECONDS * 1000)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_beginning()
+    found = [record.value for record in itertools.islice(consumer, count)]
+    consumer.close()
+    return found
+
+
+def test_kafkajs_creates_produces_describes_and_grows(broker: BrokerProcess, topic: str) -> None:
+    told = run_script("kafkajs_round_trip.js", "kafkajs", broker.bootstrap_servers, topic)
+
+    assert told == {
+        "created": True,
+        "baseOffset": "0",
+        "high": {"0": "100", "1": "1"},
+        "partitions": 2,
+        "grown": 3,
+        "retention": "604800000",
+    }
+    assert values(broker, topic, 100) == [b"value %d" % number for number in range(100)]
+
+
+def test_platformatic_creates_produces_and_lists_offsets(broker: BrokerProcess, topic: str) -> None:
+    told = run_script("platformatic_round_trip.mjs", "@platformatic/kafka", broker.bootstrap_servers, topic)
+
+    assert told == {"first": "0", "second": "50", "end": "100"}

@@ -1,0 +1,247 @@
+"""Layers, precedence, changes while running."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimits, ValueChange
+from trio_broker.config.config_key import ConfigType
+from trio_broker.config.entries import ConfigSource, ConfigSynonym
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import (
+    LOG_DIRS,
+    LOG_FLUSH_INTERVAL_MS,
+    LOG_RETENTION_MS,
+    LOG_ROLL_MS,
+    MESSAGE_MAX_BYTES,
+    NODE_ID,
+    NUM_IO_THREADS,
+    NUM_NETWORK_THREADS,
+    QUEUED_MAX_REQUESTS,
+)
+
+
+def entry(config, name):
+    return next(item for item in config.entries() if item.name == name)
+
+
+def test_per_broker_wins_over_cluster_default_over_static_over_built_in():
+    config = BrokerConfig()
+    assert config.get(NUM_IO_THREADS) == 8
+    config = BrokerConfig({"num.io.threads": "4"})
+    assert config.get(NUM_IO_THREADS) == 4
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
+    assert config.get(NUM_IO_THREADS) == 5
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
+    assert config.get(NUM_IO_THREADS) == 6
+    config.set_dynamic(ConfigScope.BROKER, {})
+    assert config.get(NUM_IO_THREADS) == 5
+
+
+@pytest.mark.parametrize(
+    ("static", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.hours": "-1"}, -1),
+        ({"log.retention.minutes": "-1"}, -1),
+    ],
+)
+def test_the_smaller_unit_wins(static, retention_ms):
+    assert BrokerConfig(static).get(LOG_RETENTION_MS) == retention_ms
+
+
+def test_roll_hours_and_scheduler_interval_stand_in_for_their_finer_keys():
+    config = BrokerConfig({"log.roll.hours": "1", "log.flush.scheduler.interval.ms": "9"})
+    assert config.get(LOG_ROLL_MS) == 3_600_000
+    assert config.get(LOG_FLUSH_INTERVAL_MS) == 9
+
+
+def test_log_dirs_wins_over_log_dir():
+    assert BrokerConfig({"log.dir": "/a"}).get(LOG_DIRS) == ("/a",)
+    assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b,/c"}).get(LOG_DIRS) == ("/b", "/c")
+
+
+def test_broker_id_stands_in_for_node_id_and_may_not_contradict_it():
+    assert BrokerConfig({"broker.id": "7"}).get(NODE_ID) == 7
+    assert BrokerConfig({"broker.id": "7", "node.id": "7"}).get(NODE_ID) == 7
+    with pytest.raises(ConfigError, match=r"node.id is 8 and broker.id is 7"):
+        BrokerConfig({"broker.id": "7", "node.id": "8"})
+
+
+def test_an_unknown_key_is_a_warning_with_its_place():
+    config = BrokerConfig({"process.roles": "broker"}, {"process.roles": "server.properties:3"})
+    assert config.warnings == ["server.properties:3: process.roles is not a key of this broker and is ignored"]
+
+
+def test_a_bad_static_value_is_refused_with_place_key_and_reason():
+    with pytest.raises(ConfigError, match=r"a\.properties:9: num\.io\.threads: 'x' is refused: .* whole number"):
+        BrokerConfig({"num.io.threads": "x"}, {"num.io.threads": "a.properties:9"})
+
+
+def test_config_errors_travel_as_invalid_config():
+    assert ConfigError("x").code is ErrorCode.INVALID_CONFIG
+
+
+# --- checking a change ---
+
+
+@pytest.mark.parametrize("wanted", [4, 5, 8, 16])
+def test_a_pool_may_go_from_half_to_double(wanted):
+    BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": str(wanted)})
+
+
+@pytest.mark.parametrize(("wanted", "reason"), [(3, "at least half"), (17, "at most double"), (0, "at least 1")])
+def test_a_pool_may_not_go_further(wanted, reason):
+    with pytest.raises(ConfigError, match=reason):
+        BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": str(wanted)})
+
+
+def test_half_of_an_odd_size_is_rounded_down():
+    config = BrokerConfig()
+    assert config.get(NUM_NETWORK_THREADS) == 3
+    config.check_change(ConfigScope.CLUSTER, {"num.network.threads": "1"})
+
+
+def test_the_limits_of_a_pool_can_be_asked_for():
+    assert BrokerConfig().pool_limits(NUM_NETWORK_THREADS) == PoolLimits(current=3, minimum=1, maximum=6)
+
+
+def test_a_refusal_names_the_key_at_fault():
+    with pytest.raises(ConfigError) as refusal:
+        BrokerConfig().check_change(ConfigScope.BROKER, {"queued.max.requests": "9", "num.io.threads": "99"})
+    assert refusal.value.key == "num.io.threads"
+
+
+def test_half_and_double_are_those_of_the_current_size_not_of_the_default():
+    config = BrokerConfig()
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
+    config.check_change(ConfigScope.BROKER, {"num.io.threads": "32"})
+    with pytest.raises(ConfigError, match="half the current value 16"):
+        config.check_change(ConfigScope.BROKER, {"num.io.threads": "7"})
+
+
+def test_taking_a_value_away_obeys_half_and_double_too():
+    config = BrokerConfig({"num.io.threads": "64"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
+    with pytest.raises(ConfigError, match="double the current value 16"):
+        config.check_change(ConfigScope.BROKER, {"num.io.threads": None})
+
+
+def test_a_cluster_default_behind_a_value_of_the_broker_changes_no_pool_and_passes():
+    config = BrokerConfig()
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "8"})
+    config.check_change(ConfigScope.CLUSTER, {"num.io.threads": "100"})
+
+
+def test_the_queue_between_the_pools_may_change_by_any_factor():
+    BrokerConfig().check_change(ConfigScope.BROKER, {"queued.max.requests": "1"})
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig().check_change(ConfigScope.BROKER, {"queued.max.requests": "0"})
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("log.dirs", "log.dirs cannot be updated dynamically"), ("no.such.key", "no.such.key is not a key")],
+)
+def test_read_only_and_unknown_keys_are_refused(name, reason):
+    with pytest.raises(ConfigError, match=reason):
+        BrokerConfig().check_change(ConfigScope.BROKER, {name: "1"})
+
+
+def test_values_that_contradict_each_other_are_refused():
+    with pytest.raises(ConfigError, match="must not be above"):
+        BrokerConfig().check_change(
+            ConfigScope.CLUSTER,
+            {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"},
+        )
+
+
+def test_checking_changes_nothing():
+    config = BrokerConfig()
+    config.check_change(ConfigScope.BROKER, {"num.io.threads": "16"})
+    assert config.get(NUM_IO_THREADS) == 8
+
+
+# --- applying a change ---
+
+
+def test_subscribers_hear_of_effective_changes_only():
+    config = BrokerConfig()
+    heard = []
+    config.subscribe(NUM_IO_THREADS, heard.append)
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "8"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "9"})
+    assert heard == []
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "10"})
+    config.set_dynamic(ConfigScope.BROKER, {})
+    assert heard == [10, 9]
+
+
+def test_a_subscription_ends_when_asked():
+    config = BrokerConfig()
+    heard = []
+    end = config.subscribe(QUEUED_MAX_REQUESTS, heard.append)
+    end()
+    config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10"})
+    assert heard == []
+
+
+def test_an_observer_hears_all_changed_keys_at_once():
+    config = BrokerConfig()
+    heard = []
+    config.subscribe_all(lambda changes, changed_by: heard.append((changed_by, changes)))
+    config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10", "num.io.threads": "9"}, changed_by="me")
+    assert heard == [
+        ("me", (ValueChange("num.io.threads", "8", "9"), ValueChange("queued.max.requests", "500", "10"))),
+    ]
+
+
+def test_a_persisted_value_that_is_not_valid_any_more_is_left_out_with_a_warning(caplog):
+    config = BrokerConfig()
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "-3", "gone.key": "1", "message.max.bytes": "77"})
+    assert config.get(NUM_IO_THREADS) == 8
+    assert config.get(MESSAGE_MAX_BYTES) == 77
+    assert "gone.key is not a key" in caplog.text
+
+
+# --- describing ---
+
+
+def test_trap_70_an_entry_names_its_source_and_the_whole_chain_behind_it():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
+    described = entry(config, "num.io.threads")
+    assert (described.value, described.source, described.read_only) == ("6", ConfigSource.DYNAMIC_BROKER_CONFIG, False)
+    assert described.type is ConfigType.INT
+    assert described.synonyms == (
+        ConfigSynonym("num.io.threads", "6", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ConfigSynonym("num.io.threads", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ConfigSynonym("num.io.threads", "4", ConfigSource.STATIC_BROKER_CONFIG),
+        ConfigSynonym("num.io.threads", "8", ConfigSource.DEFAULT_CONFIG),
+    )
+
+
+def test_a_key_with_fallbacks_lists_them_and_has_no_value_of_its_own():
+    described = entry(BrokerConfig({"log.retention.minutes": "5"}), "log.retention.ms")
+    assert described.value is None
+    assert described.synonyms == (
+        ConfigSynonym("log.retention.minutes", "5", ConfigSource.STATIC_BROKER_CONFIG),
+        ConfigSynonym("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    )
+
+
+def test_a_read_only_key_says_so():
+    assert entry(BrokerConfig(), "log.dirs").read_only
+
+
+def test_the_unnamed_broker_has_only_what_is_set_for_the_cluster():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
+    (described,) = config.default_entries()
+    assert (described.name, described.value) == ("num.io.threads", "5")
+    assert described.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG

@@ -1,0 +1,109 @@
+"""Text to value and back, by the rules of each type."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_broker.config.config_key import ConfigKey, ConfigType
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import (
+    AUTO_CREATE_TOPICS_ENABLE,
+    BROKER_KEYS,
+    COMPRESSION_TYPE,
+    LOG_CLEANER_MIN_CLEANABLE_RATIO,
+    LOG_CLEANUP_POLICY,
+    LOG_RETENTION_BYTES,
+    LOG_RETENTION_MS,
+    MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    NUM_IO_THREADS,
+)
+from trio_broker.config.topic_keys import TOPIC_KEYS
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        (NUM_IO_THREADS, " 12 ", 12),
+        (NUM_IO_THREADS, "+12", 12),
+        (LOG_RETENTION_BYTES, "-1", -1),
+        (AUTO_CREATE_TOPICS_ENABLE, "TRUE", True),
+        (AUTO_CREATE_TOPICS_ENABLE, "false", False),
+        (LOG_CLEANER_MIN_CLEANABLE_RATIO, "0.25", 0.25),
+        (LOG_CLEANUP_POLICY, "compact , delete", ("compact", "delete")),
+        (LOG_CLEANUP_POLICY, "", ()),
+        (COMPRESSION_TYPE, "zstd", "zstd"),
+        (MAX_CONNECTIONS_PER_IP_OVERRIDES, "10.0.0.1:5, ::1:7", {"10.0.0.1": 5, "::1": 7}),
+        (MAX_CONNECTIONS_PER_IP_OVERRIDES, "[::1]:7", {"::1": 7}),
+        (MAX_CONNECTIONS_PER_IP_OVERRIDES, "", {}),
+    ],
+)
+def test_text_is_read_by_the_rules_of_its_type(key, text, value):
+    assert key.parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        (NUM_IO_THREADS, "eight", "num.io.threads: 'eight' is refused: the value must be a whole number"),
+        (NUM_IO_THREADS, "1_000", "the value must be a whole number"),
+        (NUM_IO_THREADS, "٣", "the value must be a whole number"),
+        (NUM_IO_THREADS, "0", "the value must be at least 1"),
+        (NUM_IO_THREADS, str(2**31), "the value must fit into 32 bits"),
+        (LOG_RETENTION_BYTES, str(2**63), "the value must fit into 64 bits"),
+        (LOG_RETENTION_MS, "0", "the value must be -1, or at least 1"),
+        (AUTO_CREATE_TOPICS_ENABLE, "yes", "the value must be true or false"),
+        (LOG_CLEANER_MIN_CLEANABLE_RATIO, "1.5", "the value must be between 0.0 and 1.0"),
+        (LOG_CLEANER_MIN_CLEANABLE_RATIO, "nan", "the value must be between 0.0 and 1.0"),
+        (LOG_CLEANER_MIN_CLEANABLE_RATIO, "half", "the value must be a number"),
+        (LOG_CLEANUP_POLICY, "delete,delete", "each at most once"),
+        (LOG_CLEANUP_POLICY, "shred", "a list of delete, compact"),
+        (COMPRESSION_TYPE, "brotli", "one of uncompressed, zstd"),
+        (MAX_CONNECTIONS_PER_IP_OVERRIDES, "10.0.0.1", "'10.0.0.1' is not host:count"),
+        (MAX_CONNECTIONS_PER_IP_OVERRIDES, "10.0.0.1:many", "'10.0.0.1:many' is not host:count"),
+    ],
+)
+def test_a_value_outside_the_limits_is_refused_with_the_reason(key, text, reason):
+    with pytest.raises(ConfigError) as refusal:
+        key.parse(text)
+    assert reason in str(refusal.value)
+
+
+def test_a_refusal_never_shows_a_secret():
+    key = ConfigKey(name="secret", type=ConfigType.INT, default=0, sensitive=True, documentation="A test.")
+    with pytest.raises(ConfigError) as refusal:
+        key.parse("hunter2")
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+def test_every_default_is_valid_and_survives_the_way_through_text(key):
+    if key.default is not None:
+        assert key.parse(key.text_of(key.default)) == key.default
+
+
+@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+def test_every_key_is_documented_in_one_line(key):
+    assert key.documentation.endswith(".")
+    assert "\n" not in key.documentation
+
+
+@pytest.mark.parametrize("key", [key for key in BROKER_KEYS.values() if key.inherits_default], ids=lambda key: key.name)
+def test_an_inherited_default_is_the_last_fallbacks_default_converted(key):
+    last = key.fallbacks[-1]
+    assert key.default == last.convert(last.key.default)
+
+
+def test_defaults_people_rely_on_are_kafkas():
+    """Trap 74."""
+    defaults = {name: BROKER_KEYS[name].default for name in BROKER_KEYS}
+    assert defaults["num.partitions"] == 1
+    assert defaults["auto.create.topics.enable"] is True
+    assert defaults["log.retention.ms"] == 7 * 24 * 3_600_000
+    assert defaults["log.segment.delete.delay.ms"] == 60_000
+    assert defaults["socket.request.max.bytes"] == 104_857_600
+    assert defaults["fetch.max.bytes"] == 57_671_680
+    assert defaults["connections.max.idle.ms"] == 600_000
+    assert defaults["message.max.bytes"] == 1_048_588
+    assert defaults["log.message.timestamp.after.max.ms"] == 3_600_000
+    assert defaults["queued.max.requests"] == 500
+    assert (defaults["num.network.threads"], defaults["num.io.threads"]) == (3, 8)

@@ -1,0 +1,77 @@
+"""Where the static settings of a start come from."""
+
+from __future__ import annotations
+
+import pytest
+
+from trio_broker.config.broker_config import load_broker_config
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import BROKER_KEYS, NUM_IO_THREADS, NUM_NETWORK_THREADS, NUM_PARTITIONS
+from trio_broker.config.static_settings import environment_name
+
+
+@pytest.fixture
+def properties(tmp_path):
+    def write(text):
+        path = tmp_path / "server.properties"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_command_line_wins_over_the_environment_over_the_file(properties):
+    path = properties("num.io.threads=2\nnum.network.threads=2\nnum.partitions=2\n")
+    config = load_broker_config(
+        path,
+        {"num.io.threads": "4"},
+        {"TRIO_BROKER_NUM_IO_THREADS": "3", "TRIO_BROKER_NUM_NETWORK_THREADS": "3", "HOME": "/"},
+    )
+    assert config.get(NUM_IO_THREADS) == 4
+    assert config.get(NUM_NETWORK_THREADS) == 3
+    assert config.get(NUM_PARTITIONS) == 2
+    assert config.warnings == []
+
+
+def test_a_bad_value_is_reported_with_file_line_key_and_reason(properties):
+    path = properties("# threads\nnum.io.threads=none\n")
+    with pytest.raises(ConfigError) as refusal:
+        load_broker_config(path)
+    assert str(refusal.value) == f"{path}:2: num.io.threads: 'none' is refused: the value must be a whole number"
+
+
+def test_a_bad_value_elsewhere_is_reported_with_its_place():
+    with pytest.raises(ConfigError, match=r"environment variable TRIO_BROKER_NUM_IO_THREADS: num.io.threads: '0'"):
+        load_broker_config(environment={"TRIO_BROKER_NUM_IO_THREADS": "0"})
+    with pytest.raises(ConfigError, match=r"command line: num.io.threads: '0'"):
+        load_broker_config(overrides={"num.io.threads": "0"})
+
+
+def test_what_has_no_effect_is_a_warning(properties):
+    path = properties("process.roles=broker\nnum.partitions=1\nnum.partitions=2\n")
+    config = load_broker_config(path, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
+    assert config.warnings == [
+        f"{path}:3: num.partitions was set above already; the last value counts",
+        "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored",
+        f"{path}:1: process.roles is not a key of this broker and is ignored",
+    ]
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere: No such file or directory"):
+        load_broker_config(tmp_path / "nowhere")
+
+
+def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path):
+    path = tmp_path / "server.properties"
+    path.write_bytes("# Größe\nbroker.rack=Kühlraum\n".encode("latin-1"))
+    assert load_broker_config(path).get(BROKER_KEYS["broker.rack"]) == "Kühlraum"
+
+
+def test_listeners_are_checked_at_once():
+    with pytest.raises(ConfigError, match="only PLAINTEXT listeners are served"):
+        load_broker_config(overrides={"listeners": "SSL://:9093"})
+
+
+def test_no_two_keys_share_an_environment_variable():
+    assert len({environment_name(key) for key in BROKER_KEYS}) == len(BROKER_KEYS)

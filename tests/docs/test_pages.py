@@ -1,0 +1,45 @@
+"""The pages under ``docs/`` say what the code says, and their links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\d.]+) \|", re.MULTILINE)
+TRAP_ROW = re.compile(r"^\| (\d+) \|", re.MULTILINE)
+TRAP_TEST = re.compile(r"def test_trap_(\d+)_")
+
+LIMITS = LIMIT.findall((ROOT / "docs" / "operating.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_and_to_code_lead_somewhere(page: Path):
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize(("module", "name", "value"), LIMITS, ids=lambda text: text.rpartition(".")[2])
+def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value: str):
+    assert getattr(importlib.import_module(module), name) == float(value)
+
+
+def test_the_table_of_limits_is_found():
+    assert len(LIMITS) > 30
+
+
+def test_every_trap_that_a_test_names_is_explained():
+    explained = {int(number) for number in TRAP_ROW.findall((ROOT / "docs" / "traps.md").read_text(encoding="utf-8"))}
+    named = {
+        int(number)
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if "node_modules" not in path.parts
+        for number in TRAP_TEST.findall(path.read_text(encoding="utf-8"))
+    }
+    assert named - explained == set()

@@ -1,0 +1,73 @@
+"""Asking a handler as a client would: the request through the codec, the handler, the response through the codec.
+
+What a version does not carry is lost on the way, so a test sees exactly what a client of that version sees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from kafka_wire.codec import decode, encode
+from kafka_wire.headers import RequestHeader
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.parts import BrokerParts
+from trio_broker.network.request_channel import ConnectionInfo, Request
+from trio_broker.replication.replica_manager import ReplicaManager
+
+CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
+
+
+@attrs.define
+class CountingProducerIds:
+    """Hands out 1000, 1001, …"""
+
+    following: int = 1000
+
+    async def next(self) -> int:
+        self.following += 1
+        return self.following - 1
+
+
+def joined(chunks: list[Any]) -> bytes:
+    """The bytes of an answer, regions of files read in."""
+    return b"".join(chunk.read() if hasattr(chunk, "read") else bytes(chunk) for chunk in chunks)
+
+
+@attrs.define
+class Client:
+    """A client with a connection of its own to the handlers over ``replicas``. ``parked`` counts given-back slots."""
+
+    replicas: ReplicaManager
+    client_id: str = "test"
+    parked: int = 0
+    producer_ids: CountingProducerIds = attrs.Factory(CountingProducerIds)
+
+    def context(self, version: int) -> Context:
+        def give_slot_back(*, long_poll: bool) -> None:
+            self.parked += 1
+
+        header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
+        request = Request(header, memoryview(b""), CONNECTION, 0.0, give_slot_back=give_slot_back)
+        parts = BrokerParts(
+            node=None,
+            config=self.replicas.config,
+            clock=self.replicas.clock,
+            controller=None,
+            replicas=self.replicas,
+            producer_ids=self.producer_ids,
+        )
+        return Context(request, parts)
+
+    async def ask(self, handler: Any, request: Any, version: int) -> Any:
+        """The response as a client of ``version`` reads it, None for silence."""
+        wire = memoryview(bytearray(joined(encode(request, version))))
+        decoded, _ = decode(type(request), version, wire)
+        response = await handler(decoded, self.context(version))
+        if response is None:
+            return None
+        answer = joined(encode(response, version))
+        read, end = decode(type(response), version, answer)
+        assert end == len(answer)
+        return read

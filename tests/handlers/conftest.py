@@ -1,0 +1,62 @@
+"""Handlers over real logs."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.handlers.asking import Client
+from tests.handlers.dispatching import ADVERTISED, WireClient, broker_config
+from tests.replication.real_logs import make_replicas
+from trio_broker.assembly import open_parts
+from trio_broker.clock import ManualClock
+from trio_broker.handlers.dispatch import Dispatcher
+
+
+@pytest.fixture
+async def replicas(tmp_path, nursery):
+    """A replica manager in page-cache mode, alive."""
+    made = make_replicas(tmp_path / "data", log_durability="page-cache")
+    await nursery.start(made.run)
+    yield made
+    made.log_manager.close(clean=False)
+
+
+@pytest.fixture
+async def durable_replicas(tmp_path, nursery):
+    """A replica manager in fsync mode, alive."""
+    made = make_replicas(tmp_path / "durable")
+    await nursery.start(made.run)
+    yield made
+    made.log_manager.close(clean=False)
+
+
+@pytest.fixture
+def client(replicas):
+    return Client(replicas)
+
+
+@pytest.fixture
+def durable_client(durable_replicas):
+    return Client(durable_replicas)
+
+
+@pytest.fixture
+async def open_wire_client(tmp_path):
+    """Open the parts of a broker with given settings, and return a client of its Dispatcher."""
+    async with AsyncExitStack() as stack:
+
+        async def open_client(advertised=ADVERTISED, directory="broker", **settings):
+            clock = ManualClock()
+            config = broker_config(tmp_path / directory, **settings)
+            parts = await stack.enter_async_context(open_parts(config, clock, advertised))
+            return WireClient(Dispatcher(parts), clock)
+
+        yield open_client
+
+
+@pytest.fixture
+async def wire(open_wire_client):
+    """A client of a fresh broker with its defaults, which speaks in bytes."""
+    return await open_wire_client()

@@ -1,0 +1,103 @@
+"""ApiVersions, the first request of every client."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import decode
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from trio_broker.handlers.registry import served_apis
+from trio_broker.network.handler_pool import CloseConnection
+
+VERSIONS = range(5)
+FLEXIBLE_VERSIONS = range(3, 5)
+CORRELATION_ID_BYTES = 4
+
+
+def request(name: str = "librdkafka", software_version: str = "2.11.1") -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_served_api_is_told_with_its_range(wire, version):
+    response = await wire.ask(request(), version)
+    told = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    assert told == {key: tuple(api.advertised) for key, api in served_apis().items()}
+    assert response.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("unknown_version", [5, 6, 32767])
+async def test_trap_01_a_version_above_ours_is_answered_in_version_0_with_our_own_range(wire, unknown_version):
+    answer = await wire.send(ApiKey.API_VERSIONS, unknown_version, b"a body that nobody parses")
+    response, end = decode(ApiVersionsResponse, 0, answer, CORRELATION_ID_BYTES)
+    assert end == len(answer)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    [own] = response.api_keys
+    assert (own.api_key, own.min_version, own.max_version) == (ApiKey.API_VERSIONS, 0, 4)
+
+
+async def test_trap_01_a_version_below_zero_ends_the_connection(wire):
+    with pytest.raises(CloseConnection):
+        await wire.send(ApiKey.API_VERSIONS, -1, b"")
+
+
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+async def test_trap_02_the_response_header_has_no_tags_even_where_the_body_is_flexible(wire, version):
+    answer = await wire.send(ApiKey.API_VERSIONS, version, b"\x02x\x021\x00")
+    response, end = decode(ApiVersionsResponse, version, answer, CORRELATION_ID_BYTES)
+    assert end == len(answer)
+    assert response.error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_trap_08_produce_is_advertised_from_version_0(wire, version):
+    response = await wire.ask(request(), version)
+    [produce] = [entry for entry in response.api_keys if entry.api_key == ApiKey.PRODUCE]
+    assert (produce.min_version, produce.max_version) == (0, 13)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_trap_09_the_unstable_top_of_init_producer_id_is_not_advertised(wire, version):
+    response = await wire.ask(request(), version)
+    [init_producer_id] = [entry for entry in response.api_keys if entry.api_key == ApiKey.INIT_PRODUCER_ID]
+    assert init_producer_id.max_version < 6
+
+
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+async def test_trap_10_features_that_nothing_here_depends_on_are_left_out(wire, version):
+    response = await wire.ask(request(), version)
+    assert response.supported_features == []
+    assert response.finalized_features == []
+
+
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+@pytest.mark.parametrize(
+    ("name", "software_version"),
+    [
+        ("", "1.0"),
+        ("client", ""),
+        ("-client", "1.0"),
+        ("client", "1.0-"),
+        ("two words", "1"),
+        ("a\nb", "1"),
+        ("ä", "1"),
+    ],
+)
+async def test_trap_11_a_software_name_that_is_none_is_an_invalid_request(wire, version, name, software_version):
+    response = await wire.ask(request(name, software_version), version)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert response.api_keys == []
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_trap_11_versions_that_carry_no_software_name_are_not_asked_for_one(wire, version):
+    assert (await wire.ask(ApiVersionsRequest(), version)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+@pytest.mark.parametrize("name", ["apache-kafka-java", "kafka-python", "c", "Sarama", "a.b-c.d"])
+async def test_the_software_is_remembered_with_its_connection(wire, version, name):
+    await wire.ask(request(name, "4.3.1"), version)
+    assert (wire.request.client_software.name, wire.request.client_software.version) == (name, "4.3.1")

@@ -1,0 +1,159 @@
+"""IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tests.handlers.administering import make_admin_client
+from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.config.keys import NUM_IO_THREADS, QUEUED_MAX_REQUESTS
+from trio_broker.handlers.incremental_alter_configs import incremental_alter_configs, refused
+
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+LOGGER = "trio_broker.cluster.controller"
+
+
+def resource(kind, name, *changes):
+    return AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in changes
+        ],
+    )
+
+
+def request(*resources, validate_only=False):
+    return IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+
+
+@pytest.fixture
+async def admin():
+    client = await make_admin_client()
+    await client.controller.create_topics([NewTopic(name="t", configs={"retention.ms": "5"})])
+    yield client
+    logging.getLogger(LOGGER).setLevel(logging.NOTSET)
+
+
+async def codes(admin, *resources, version=1, validate_only=False):
+    response = await admin.ask(incremental_alter_configs, request(*resources, validate_only=validate_only), version)
+    assert [(item.resource_type, item.resource_name) for item in response.responses] == [
+        (item.resource_type, item.resource_name) for item in resources
+    ]
+    return [item.error_code for item in response.responses]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_trap_69_single_settings_of_a_topic_change_and_others_stay(admin, version):
+    changes = resource(TOPIC, "t", ("segment.ms", SET, "9"), ("cleanup.policy", APPEND, "compact"))
+    assert await codes(admin, changes, version=version) == [0]
+    assert admin.controller.image.topics["t"].configs == {
+        "retention.ms": "5",
+        "segment.ms": "9",
+        "cleanup.policy": "delete,compact",
+    }
+    changes = resource(TOPIC, "t", ("retention.ms", DELETE, None), ("cleanup.policy", SUBTRACT, "delete"))
+    assert await codes(admin, changes, version=version) == [0]
+    assert admin.controller.image.topics["t"].configs == {"segment.ms": "9", "cleanup.policy": "compact"}
+
+
+async def test_a_pool_and_the_queue_are_tuned_live_and_who_did_it_is_told(admin):
+    told = []
+    admin.config.subscribe_all(lambda changes, changed_by: told.append(changed_by))
+    changes = resource(BROKER, "1", ("num.io.threads", SET, "16"), ("queued.max.requests", SET, "10"))
+    assert await codes(admin, changes) == [0]
+    assert (admin.config.get(NUM_IO_THREADS), admin.config.get(QUEUED_MAX_REQUESTS)) == (16, 10)
+    assert told == ["kafka client test from 127.0.0.1"]
+
+
+async def test_a_pool_beyond_double_is_refused_with_everything_beside_it(admin):
+    changes = resource(BROKER, "1", ("queued.max.requests", SET, "10"), ("num.io.threads", SET, "17"))
+    assert await codes(admin, changes) == [ErrorCode.INVALID_CONFIG]
+    assert (admin.config.get(NUM_IO_THREADS), admin.config.get(QUEUED_MAX_REQUESTS)) == (8, 500)
+
+
+async def test_the_cluster_default_counts_until_the_broker_has_its_own(admin):
+    assert await codes(admin, resource(BROKER, "", ("num.io.threads", SET, "10"))) == [0]
+    assert admin.config.get(NUM_IO_THREADS) == 10
+    assert await codes(admin, resource(BROKER, "1", ("num.io.threads", SET, "12"))) == [0]
+    assert admin.config.get(NUM_IO_THREADS) == 12
+    assert await codes(admin, resource(BROKER, "1", ("num.io.threads", DELETE, None))) == [0]
+    assert admin.config.get(NUM_IO_THREADS) == 10
+
+
+async def test_each_resource_fares_by_itself(admin):
+    outcomes = await codes(
+        admin,
+        resource(TOPIC, "x", ("retention.ms", SET, "1")),
+        resource(99, "t", ("retention.ms", SET, "1")),
+        resource(TOPIC, "t", ("retention.ms", SET, "1")),
+        resource(BROKER, "1", ("log.dirs", SET, "/")),
+    )
+    assert outcomes == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_CONFIG,
+    ]
+    assert admin.controller.image.topics["t"].configs == {"retention.ms": "1"}
+
+
+async def test_a_resource_named_twice_is_refused_twice(admin):
+    one, two = resource(TOPIC, "t", ("segment.ms", SET, "1")), resource(TOPIC, "t", ("segment.ms", SET, "2"))
+    assert await codes(admin, one, two) == [ErrorCode.INVALID_REQUEST] * 2
+
+
+async def test_an_unknown_operation_and_a_missing_value_are_refused(admin):
+    assert await codes(admin, resource(TOPIC, "t", ("segment.ms", 7, "1"))) == [ErrorCode.INVALID_REQUEST]
+    assert await codes(admin, resource(TOPIC, "t", ("segment.ms", SET, None))) == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_validate_only_answers_alike_and_changes_nothing(admin):
+    before = admin.metadata_log.log_end_offset
+    outcomes = await codes(
+        admin,
+        resource(TOPIC, "t", ("segment.ms", SET, "9")),
+        resource(BROKER, "1", ("num.io.threads", SET, "99")),
+        resource(BROKER_LOGGER, "1", (LOGGER, SET, "ERROR")),
+        validate_only=True,
+    )
+    assert outcomes == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert admin.metadata_log.log_end_offset == before
+    assert logging.getLogger(LOGGER).level == logging.NOTSET
+
+
+async def test_a_logger_gets_a_level_and_loses_it_again(admin):
+    assert await codes(admin, resource(BROKER_LOGGER, "1", (LOGGER, SET, "ERROR"))) == [0]
+    assert logging.getLogger(LOGGER).level == logging.ERROR
+    assert await codes(admin, resource(BROKER_LOGGER, "1", (LOGGER, DELETE, None))) == [0]
+    assert logging.getLogger(LOGGER).level == logging.NOTSET
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code"),
+    [
+        ("2", (LOGGER, SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        ("1", (LOGGER, SET, "LOUD"), ErrorCode.INVALID_CONFIG),
+        ("1", ("no.such", SET, "INFO"), ErrorCode.INVALID_CONFIG),
+        ("1", (LOGGER, APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+        ("1", (LOGGER, SET, None), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_level_that_cannot_be_is_refused(admin, name, change, code):
+    assert await codes(admin, resource(BROKER_LOGGER, name, change)) == [code]
+
+
+def test_a_refused_request_refuses_each_resource():
+    error = KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
+    [item] = refused(request(resource(TOPIC, "t")), error).responses
+    assert (item.error_code, item.resource_name) == (ErrorCode.KAFKA_STORAGE_ERROR, "t")

@@ -1,0 +1,116 @@
+"""Claims about the Prometheus text."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from trio_broker.metrics.history import History
+from trio_broker.metrics.prometheus import MetricsSnapshot, render
+from trio_broker.metrics.reading import PartitionReading, Reading, WorkerReading
+
+
+def reading(at: float, *, bytes_in: int, busy_seconds: float) -> Reading:
+    return Reading(
+        taken_at=at,
+        taken_at_ms=int(at * 1000),
+        bytes_in=bytes_in,
+        bytes_out=2,
+        records_in=3,
+        requests=6,
+        requests_by_api={"Produce": 4, "Fetch": 2},
+        connections=5,
+        connections_accepted=6,
+        network_workers=(WorkerReading("0", busy_seconds),),
+        io_workers=(WorkerReading("0", busy_seconds), WorkerReading("1", 0.0)),
+        queue_depth=7,
+        queue_capacity=500,
+        parked_requests=8,
+        event_loop_busy_seconds=busy_seconds,
+    )
+
+
+def snapshot(partitions: tuple[PartitionReading, ...] = ()) -> MetricsSnapshot:
+    """A broker that was half busy for the last second."""
+    history = History(reading(0, bytes_in=0, busy_seconds=0))
+    history.add(reading(1, bytes_in=1000, busy_seconds=0.5))
+    return MetricsSnapshot(
+        version="0.1.0",
+        node_id=1,
+        cluster_id="abc",
+        durability="fsync",
+        uptime_seconds=60.0,
+        topic_count=1,
+        partition_count=2,
+        log_size_bytes=4096,
+        reading=history.latest_reading,
+        sample=history.latest_sample,
+        partitions=partitions,
+    )
+
+
+def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every series with its value, by its name and its label values in the order of their labels' names."""
+    return {
+        (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_every_number_of_the_snapshot_is_told() -> None:
+    values = values_of(render(snapshot()))
+    expected = {
+        ("trio_broker_node_info", ("abc", "fsync", "1", "0.1.0")): 1.0,
+        ("trio_broker_uptime_seconds", ()): 60.0,
+        ("trio_broker_topic_count", ()): 1.0,
+        ("trio_broker_partition_count", ()): 2.0,
+        ("trio_broker_log_size_bytes", ()): 4096.0,
+        ("trio_broker_bytes_in_total", ()): 1000.0,
+        ("trio_broker_bytes_out_total", ()): 2.0,
+        ("trio_broker_records_in_total", ()): 3.0,
+        ("trio_broker_requests_total", ()): 6.0,
+        ("trio_broker_api_requests_total", ("Produce",)): 4.0,
+        ("trio_broker_api_requests_total", ("Fetch",)): 2.0,
+        ("trio_broker_connections", ()): 5.0,
+        ("trio_broker_connections_accepted_total", ()): 6.0,
+        ("trio_broker_request_queue_size", ()): 7.0,
+        ("trio_broker_request_queue_capacity", ()): 500.0,
+        ("trio_broker_purgatory_size", ()): 8.0,
+        ("trio_broker_network_processor_count", ()): 1.0,
+        ("trio_broker_network_processor_avg_idle_ratio", ()): 0.5,
+        ("trio_broker_network_processor_idle_ratio", ("0",)): 0.5,
+        ("trio_broker_network_processor_busy_seconds_total", ("0",)): 0.5,
+        ("trio_broker_request_handler_count", ()): 2.0,
+        ("trio_broker_request_handler_avg_idle_ratio", ()): 0.75,
+        ("trio_broker_request_handler_idle_ratio", ("0",)): 0.5,
+        ("trio_broker_request_handler_idle_ratio", ("1",)): 1.0,
+        ("trio_broker_event_loop_busy_ratio", ()): 0.5,
+        ("trio_broker_event_loop_busy_seconds_total", ()): 0.5,
+    }
+    assert {key: values.get(key) for key in expected} == expected
+
+
+def test_all_names_carry_the_prefix() -> None:
+    assert {name.startswith("trio_broker_") for name, _ in values_of(render(snapshot()))} == {True}
+
+
+def test_the_page_and_prometheus_read_the_same_numbers() -> None:
+    taken = snapshot()
+    values = values_of(render(taken))
+    assert values[("trio_broker_network_processor_avg_idle_ratio", ())] == taken.sample.network_idle_ratio
+    assert values[("trio_broker_event_loop_busy_ratio", ())] == taken.sample.event_loop_busy_ratio
+
+
+def test_partitions_are_told_only_when_asked_for() -> None:
+    assert not [name for name, _ in values_of(render(snapshot())) if "partition_size" in name]
+    partitions = (PartitionReading("orders", 3, 10, 20, 30, 4000),)
+    values = values_of(render(snapshot(partitions)))
+    assert values[("trio_broker_partition_log_start_offset", ("3", "orders"))] == 10
+    assert values[("trio_broker_partition_high_watermark", ("3", "orders"))] == 20
+    assert values[("trio_broker_partition_log_end_offset", ("3", "orders"))] == 30
+    assert values[("trio_broker_partition_size_bytes", ("3", "orders"))] == 4000
+
+
+def test_two_brokers_in_one_process_do_not_meet() -> None:
+    first, second = render(snapshot()), render(snapshot())
+    assert values_of(first).keys() == values_of(second).keys()

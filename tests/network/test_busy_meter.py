@@ -1,0 +1,92 @@
+"""Busy ratios are shares of time, whoever asks and whenever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+
+from trio_broker.network import busy_meter
+from trio_broker.network.busy_meter import BusyMeter, BusyReader
+from trio_broker.network.loop_monitor import LoopMonitor
+
+
+class Counter:
+    """A performance counter that is set by hand."""
+
+    now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def counter(monkeypatch: Any) -> Counter:
+    counter = Counter()
+    monkeypatch.setattr(busy_meter, "perf_counter_ns", counter)
+    return counter
+
+
+def test_a_ratio_is_the_share_of_time_since_the_reader_last_looked(counter):
+    meter = BusyMeter()
+    reader = BusyReader(meter)
+    meter.enter()
+    counter.now = 30
+    meter.exit()
+    assert reader.sample(100) == 0.3
+    assert reader.sample(200) == 0.0
+
+
+def test_work_still_under_way_counts_up_to_now_and_never_twice(counter):
+    meter = BusyMeter()
+    reader = BusyReader(meter)
+    meter.enter()
+    assert reader.sample(50) == 1.0
+    counter.now = 75
+    meter.exit()
+    assert reader.sample(100) == 0.5
+
+
+def test_stretches_that_overlap_count_once(counter):
+    meter = BusyMeter()
+    reader = BusyReader(meter)
+    meter.enter()
+    counter.now = 10
+    meter.enter()
+    counter.now = 30
+    meter.exit()
+    counter.now = 40
+    meter.exit()
+    assert reader.sample(80) == 0.5
+
+
+def test_readers_do_not_disturb_each_other(counter):
+    meter = BusyMeter()
+    often, seldom = BusyReader(meter), BusyReader(meter)
+    meter.enter()
+    counter.now = 100
+    meter.exit()
+    assert [often.sample(now) for now in (100, 200)] == [1.0, 0.0]
+    assert seldom.sample(200) == 0.5
+
+
+def test_no_time_at_all_repeats_the_last_ratio(counter):
+    reader = BusyReader(BusyMeter())
+    assert reader.sample(0) == 0.0
+    reader.ratio = 0.25
+    assert reader.sample(0) == 0.25
+
+
+async def test_the_loop_monitor_sees_that_the_loop_works():
+    monitor = LoopMonitor()
+    with monitor.installed():
+        reader = BusyReader(monitor.meter)
+        for _ in range(100):
+            await trio.lowlevel.checkpoint()
+        now = reader.seen_at_ns + 10**9
+        assert monitor.passes >= 100
+        assert 0 < reader.sample(now) <= 1
+    passes = monitor.passes
+    await trio.lowlevel.checkpoint()
+    assert monitor.passes == passes

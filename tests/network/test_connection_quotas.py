@@ -1,0 +1,138 @@
+"""How many connections there may be."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from trio_broker.clock import ManualClock
+from trio_broker.network.connection_quotas import (
+    ConnectionQuotas,
+    ConnectionRate,
+    plain_address,
+    resolve_overrides,
+)
+from trio_broker.network.log_throttle import LOG_INTERVAL_SECONDS, LogThrottle
+from trio_broker.network.server_config import SocketServerConfig
+
+
+def quotas_with(**settings: object) -> ConnectionQuotas:
+    return ConnectionQuotas(SocketServerConfig(**settings), ManualClock())  # type: ignore[arg-type]
+
+
+async def test_an_address_with_too_many_connections_is_refused_and_others_are_not():
+    quotas = quotas_with(max_connections_per_ip=2)
+    assert [await quotas.admit("10.0.0.1") for _ in range(3)] == [True, True, False]
+    assert await quotas.admit("10.0.0.2")
+    assert dict(quotas.refused) == {"max.connections.per.ip": 1}
+    quotas.release("10.0.0.1")
+    assert await quotas.admit("10.0.0.1")
+
+
+async def test_an_override_holds_for_its_address_and_for_a_name_too():
+    quotas = quotas_with(max_connections_per_ip=0, max_connections_per_ip_overrides={"10.0.0.7": 1, "localhost": 2})
+    await quotas.refresh_overrides()
+    assert [await quotas.admit("10.0.0.7") for _ in range(2)] == [True, False]
+    assert [await quotas.admit("127.0.0.1") for _ in range(3)] == [True, True, False]
+    assert not await quotas.admit("10.0.0.8")
+
+
+async def test_a_changed_override_is_taken_up():
+    quotas = quotas_with(max_connections_per_ip=0)
+    assert not await quotas.admit("10.0.0.7")
+    quotas.config.max_connections_per_ip_overrides = {"10.0.0.7": 1}
+    await quotas.refresh_overrides()
+    assert await quotas.admit("10.0.0.7")
+
+
+def test_a_name_that_means_nothing_is_left_out():
+    assert resolve_overrides({"::1": 3, "nowhere.invalid": 4}) == {"::1": 3}
+
+
+async def test_accepting_waits_while_there_are_max_connections(nursery):
+    quotas = quotas_with(max_connections=1)
+    await quotas.admit("10.0.0.1")
+    nursery.start_soon(quotas.admit, "10.0.0.2")
+    await wait_all_tasks_blocked()
+    assert quotas.total == 1
+    quotas.release("10.0.0.1")
+    await wait_all_tasks_blocked()
+    assert dict(quotas.by_address) == {"10.0.0.2": 1}
+
+
+async def test_a_raised_limit_ends_the_wait_at_the_next_recheck(nursery):
+    quotas = quotas_with(max_connections=1)
+    await quotas.admit("10.0.0.1")
+    nursery.start_soon(quotas.admit, "10.0.0.2")
+    await wait_all_tasks_blocked()
+    quotas.config.max_connections = 2
+    quotas.recheck()
+    await wait_all_tasks_blocked()
+    assert quotas.total == 2
+
+
+async def test_a_wait_that_is_cancelled_counts_nothing():
+    quotas = quotas_with(max_connections=1)
+    await quotas.admit("10.0.0.1")
+    with trio.move_on_after(0):
+        await quotas.admit("10.0.0.2")
+    assert dict(quotas.by_address) == {"10.0.0.1": 1}
+
+
+async def test_new_connections_come_at_the_rate_after_a_burst(autojump_clock):
+    quotas = quotas_with(max_connection_creation_rate=5)
+    arrivals = []
+    for _ in range(15):
+        await quotas.admit("10.0.0.1")
+        arrivals.append(trio.current_time())
+    assert arrivals[4] - arrivals[0] < 0.01
+    assert arrivals[14] - arrivals[4] == pytest.approx(10 / 5)
+
+
+def test_a_rate_forgets_a_quiet_time_beyond_one_second():
+    rate = ConnectionRate()
+    assert rate.delay(0.0, 1) == 0.0
+    assert rate.delay(0.0, 1) == 1.0
+    assert rate.delay(1000.0, 1) == 0.0
+    assert rate.delay(1000.0, 1) == 1.0
+
+
+async def test_waiting_for_the_last_connection_ends_with_it(nursery):
+    quotas = quotas_with()
+    for _ in range(2):
+        await quotas.admit("10.0.0.1")
+    ended = trio.Event()
+
+    async def wait() -> None:
+        await quotas.wait_until_none()
+        ended.set()
+
+    nursery.start_soon(wait)
+    quotas.release("10.0.0.1")
+    await wait_all_tasks_blocked()
+    assert not ended.is_set()
+    quotas.release("10.0.0.1")
+    await ended.wait()
+
+
+def test_an_ipv4_address_seen_through_ipv6_is_itself():
+    assert plain_address("::ffff:10.1.2.3") == "10.1.2.3"
+    assert plain_address("::1") == "::1"
+
+
+def test_a_flood_is_logged_once_per_interval_with_a_count(caplog):
+    clock = ManualClock()
+    throttle = LogThrottle(logging.getLogger("flood"), clock)
+    for _ in range(100):
+        throttle.warning("kind", "refused")
+    throttle.warning("other", "also refused")
+    clock.advance(LOG_INTERVAL_SECONDS)
+    throttle.warning("kind", "refused again")
+    assert [record.getMessage() for record in caplog.records] == [
+        "refused",
+        "also refused",
+        "refused again (99 more like it since the last line)",
+    ]

@@ -1,0 +1,260 @@
+"""One connection's conversation: order, bad input, endings."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+import trio
+import trio.lowlevel
+
+from kafka_wire.apis import ApiKey
+from trio_broker.network.errors import CloseConnection
+from trio_broker.network.request_channel import Answer, Request
+
+
+async def test_a_request_is_answered(serving):
+    async with serving() as harness:
+        client = await harness.connect()
+        assert await client.ask(7, b"hello") == b"hello"
+
+
+async def test_pipelined_requests_are_answered_in_their_order(serving):
+    async with serving() as harness:
+        client = await harness.connect()
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                for number in range(500):
+                    await client.send(number, bytes(number))
+
+            nursery.start_soon(send)
+            for number in range(500):
+                assert await client.receive() == (number, bytes(number))
+
+
+async def test_trap_14_the_next_request_is_handled_only_when_the_one_before_is_answered(serving):
+    running = 0
+    highest = 0
+
+    async def handle(request: Request) -> Answer:
+        nonlocal running, highest
+        running += 1
+        highest = max(highest, running)
+        await trio.lowlevel.checkpoint()
+        running -= 1
+        return [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        await client.stream.send_all(b"".join(bytes.fromhex("0000000a") + bytes(10) for _ in range(50)))
+        for _ in range(50):
+            await client.receive()
+    assert highest == 1
+
+
+async def test_a_frame_sent_byte_by_byte_is_one_request(serving, frame_of):
+    async with serving() as harness:
+        client = await harness.connect()
+        for byte in frame_of(3, b"slow"):
+            await client.stream.send_all(bytes([byte]))
+            await trio.lowlevel.checkpoint()
+        assert await client.receive() == (3, b"slow")
+
+
+async def test_a_large_frame_comes_whole_and_so_does_the_small_one_behind_it(serving, frame_of):
+    body = bytes(range(256)) * 20_000
+    async with serving() as harness:
+        client = await harness.connect()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.stream.send_all, frame_of(1, body) + frame_of(2, b"after"))
+            assert await client.receive() == (1, body)
+            assert await client.receive() == (2, b"after")
+
+
+async def test_silence_sends_nothing_and_the_next_request_is_served(serving):
+    async def handle(request: Request) -> Answer:
+        return None if request.body else [request.header.correlation_id.to_bytes(4, "big")]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        await client.send(1, b"acks=0")
+        await client.send(2)
+        assert await client.receive() == (2, b"")
+
+
+async def test_trap_4_an_unknown_version_closes_the_connection_and_names_the_client(serving, caplog):
+    async with serving() as harness:
+        client = await harness.connect()
+        await client.send(1, version=11)
+        assert await client.is_closed()
+    [line] = [record.getMessage() for record in caplog.records if "closed" in record.getMessage()]
+    assert "Metadata version 11 is not served here" in line
+    assert "'tests'" in line
+    assert "unnamed software" in line
+
+
+async def test_trap_4_an_unknown_api_closes_the_connection(serving, caplog):
+    async with serving(is_served=lambda api_key, version: api_key in iter(ApiKey)) as harness:
+        client = await harness.connect()
+        await client.send(1, api_key=999)
+        assert await client.is_closed()
+    assert "unknown API 999" in caplog.text
+
+
+async def test_trap_4_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
+    async def handle(request: Request) -> Answer:
+        request.client_software.name, request.client_software.version = "librdkafka", "2.16.0"
+        return [b"\0\0\0\1"]
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        await client.ask(1)
+        await client.send(2, version=11)
+        assert await client.is_closed()
+    assert "librdkafka 2.16.0" in caplog.text
+
+
+async def test_trap_1_apiversions_of_an_unknown_version_reaches_its_handler(serving):
+    async with serving() as harness:
+        client = await harness.connect()
+        await client.send(5, b"whatever", api_key=ApiKey.API_VERSIONS, version=99)
+        correlation_id, _ = await client.receive()
+        assert correlation_id == 5
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 2**31 - 1, 1001])
+async def test_a_frame_of_a_forbidden_size_closes_the_connection_with_one_line(serving, caplog, size):
+    async with serving(socket_request_max_bytes=1000) as harness:
+        bystander = await harness.connect()
+        client = await harness.connect()
+        await client.stream.send_all(size.to_bytes(4, "big", signed=True) + bytes(20))
+        assert await client.is_closed()
+        assert await bystander.ask(1, b"unharmed") == b"unharmed"
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+
+
+async def test_a_garbled_header_closes_the_connection_with_one_line(serving, caplog):
+    async with serving() as harness:
+        client = await harness.connect()
+        await client.stream.send_all(bytes.fromhex("0000000a 0003 0001 00000001 7fff"))
+        assert await client.is_closed()
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+    assert "not Kafka's protocol" in caplog.text
+
+
+async def test_a_handler_that_raises_ends_its_connection_alone(serving, caplog):
+    async def handle(request: Request) -> Answer:
+        if request.body == b"bang":
+            raise RuntimeError("a bug of ours")
+        return [request.header.correlation_id.to_bytes(4, "big"), bytes(request.body)]
+
+    async with serving(handle, num_io_threads=1) as harness:
+        bystander, client = await harness.connect(), await harness.connect()
+        await client.send(1, b"bang")
+        assert await client.is_closed()
+        assert await bystander.ask(1, b"unharmed") == b"unharmed"
+        assert harness.server.statistics().handlers.failed == 1
+    assert "a bug of ours" in caplog.text
+    assert "Metadata v1" in caplog.text
+
+
+async def test_a_handler_may_close_the_connection_with_a_reason(serving, caplog):
+    async def handle(request: Request) -> Answer:
+        raise CloseConnection("malformed Metadata v1: a null where none may be")
+
+    async with serving(handle) as harness:
+        client = await harness.connect()
+        await client.send(1)
+        assert await client.is_closed()
+    assert "a null where none may be" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_client_that_comes_and_goes_leaves_no_line(serving, caplog):
+    async with serving() as harness:
+        client = await harness.connect()
+        await client.ask(1)
+        await client.stream.aclose()
+        half = await harness.connect()
+        await half.stream.send_all(b"\0\0")
+        half.reset()
+        await harness.until(lambda: not harness.server.statistics().connections)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_client_that_never_reads_harms_nobody(serving):
+    async def handle(request: Request) -> Answer:
+        return [request.header.correlation_id.to_bytes(4, "big"), bytes(20_000_000 if request.body == b"big" else 1)]
+
+    async with serving(handle, num_io_threads=1, num_network_threads=1) as harness:
+        deaf, client = await harness.connect(), await harness.connect()
+        await deaf.send(1, b"big")
+        for number in range(20):
+            assert len(await client.ask(number)) == 1
+
+
+async def test_trouble_of_our_own_ends_one_connection_and_not_the_processor(serving, caplog):
+    def is_served(api_key: int, version: int) -> bool:
+        if version == 2:
+            raise RuntimeError("a bug of ours")
+        return True
+
+    async with serving(is_served=is_served, num_network_threads=1) as harness:
+        bystander, client = await harness.connect(), await harness.connect()
+        await client.send(1, version=2)
+        assert await client.is_closed()
+        assert await bystander.ask(1, b"unharmed") == b"unharmed"
+    assert "a bug of ours" in caplog.text
+
+
+async def test_a_client_that_always_has_more_does_not_keep_the_loop(serving, frame_of):
+    answered = 0
+    async with serving(num_network_threads=1, num_io_threads=1) as harness:
+        flood, client = await harness.connect(), await harness.connect()
+        await client.ask(0)
+        async with trio.open_nursery() as nursery:
+
+            async def receive() -> None:
+                nonlocal answered
+                for _ in range(3000):
+                    await flood.receive()
+                    answered += 1
+
+            nursery.start_soon(flood.stream.send_all, b"".join(frame_of(number) for number in range(3000)))
+            nursery.start_soon(receive)
+            await harness.until(lambda: answered)
+            await client.ask(1)
+            assert answered < 3000
+
+
+async def test_garbage_from_many_clients_harms_nobody(serving, frame_of, caplog):
+    garbage = random.Random(4)
+    caplog.set_level(logging.CRITICAL)
+    async with serving(socket_request_max_bytes=100_000) as harness:
+        bystander = await harness.connect()
+        for number in range(150):
+            client = await harness.connect()
+            data = bytearray(frame_of(number, garbage.randbytes(garbage.randrange(60))))
+            for _ in range(garbage.randrange(1, 12)):
+                data[garbage.randrange(len(data))] = garbage.randrange(256)
+            await client.stream.send_all(bytes(data[: garbage.randrange(1, len(data) + 1)]))
+            if number % 3 == 0:
+                client.reset()
+            assert await bystander.ask(number, b"unharmed") == b"unharmed"
+        statistics = harness.server.statistics()
+        assert statistics.handlers.failed == 0
+        assert set(statistics.connections_closed) <= {"peer", "refused"}
+
+
+async def test_requests_and_bytes_are_counted(serving, frame_of):
+    async with serving(num_network_threads=1) as harness:
+        client = await harness.connect()
+        for number in range(10):
+            await client.ask(number, b"x" * 90)
+        [processor] = harness.server.statistics().processors
+        assert processor.requests == 10
+        assert processor.bytes_in == 10 * len(frame_of(0, b"x" * 90))
+        assert processor.bytes_out == 10 * (4 + 4 + 90)
+        assert processor.connections == 1

@@ -1,0 +1,212 @@
+"""Bytes and regions of files to a socket: whole, in order, and never waiting for a disk on the loop."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from kafka_wire.connection import ServerConnection
+from trio_broker.network import send
+from trio_broker.network.busy_meter import BusyMeter
+from trio_broker.network.connection import Connection
+from trio_broker.network.errors import ShortRegion
+from trio_broker.network.request_channel import ConnectionInfo
+from trio_broker.network.send import Sender, drop_sent, is_cached, join_small
+
+INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
+
+
+@attrs.define
+class Region:
+    """A part of a file, as the storage floor makes them."""
+
+    fd: int
+    position: int
+    size: int
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@attrs.define(eq=False)
+class Pair:
+    """A sender with one connection, and the socket at its other end."""
+
+    sender: Sender
+    connection: Connection
+    peer: socket.socket
+
+    async def send_and_receive(self, *chunks: Any) -> bytes:
+        """Send ``chunks``; returns what arrived."""
+        received = bytearray()
+
+        async def receive(expected: int) -> None:
+            while len(received) < expected:
+                await trio.lowlevel.wait_readable(self.peer)
+                received.extend(self.peer.recv(1 << 20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive, sum(map(len, chunks)))
+            await self.sender.send(self.connection, chunks)
+        return bytes(received)
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    ours, peer = socket.socketpair()
+    with ours, peer:
+        ours.setblocking(False)
+        peer.setblocking(False)
+        meter = BusyMeter()
+        meter.enter()
+        yield Pair(Sender(meter), Connection(ours, INFO, ServerConnection(1000), 0.0), peer)
+        assert meter.depth == 1
+
+
+@pytest.fixture
+def content() -> bytes:
+    return random.Random(7).randbytes(3_000_000)
+
+
+@pytest.fixture
+def file(tmp_path: Path, content: bytes) -> Any:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(content)
+    with path.open("rb") as opened:
+        yield opened
+
+
+async def test_small_chunks_go_out_in_one_call(pair, monkeypatch):
+    calls = []
+
+    class Watched:
+        def send(self, data: bytes, flags: int) -> int:
+            calls.append(data)
+            return len(data)
+
+    monkeypatch.setattr(pair.connection, "sock", Watched())
+    await pair.sender.send(pair.connection, [b"size", memoryview(b"header"), bytearray(b"body")])
+    assert calls == [b"sizeheaderbody"]
+
+
+async def test_bytes_larger_than_the_socket_takes_arrive_whole(pair, content):
+    assert await pair.send_and_receive(b"head", memoryview(content), b"tail") == b"head" + content + b"tail"
+    assert pair.connection.progress == pair.sender.bytes_out == len(content) + 8
+
+
+async def test_thousands_of_chunks_arrive_in_order(pair, content):
+    pieces = [content[start : start + 700] for start in range(0, len(content), 700)]
+    assert await pair.send_and_receive(*pieces) == content
+
+
+@pytest.mark.parametrize(("position", "size"), [(0, 3_000_000), (17, 100_000), (2_999_000, 1_000), (5, 0), (1, 2**20)])
+async def test_a_region_arrives_between_its_neighbours(pair, file, content, position, size):
+    region = Region(file.fileno(), position, size)
+    assert await pair.send_and_receive(b"before", region, b"after") == (
+        b"before" + content[position : position + size] + b"after"
+    )
+
+
+async def test_several_regions_arrive_in_order(pair, file, content):
+    regions = [Region(file.fileno(), start, 300_000) for start in range(0, 3_000_000, 300_000)]
+    assert await pair.send_and_receive(*regions) == content
+
+
+async def test_a_cached_region_needs_no_thread(pair, file, content):
+    assert is_cached(file.fileno(), 0, len(content))
+    await pair.send_and_receive(Region(file.fileno(), 0, len(content)))
+    assert pair.sender.cold_sends == 0
+
+
+@pytest.mark.parametrize("size", [3_000_000, 1_000])
+async def test_a_cold_region_goes_through_the_thread_of_its_processor(pair, file, content, monkeypatch, size):
+    def refuse(*args: Any) -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "preadv", refuse)
+    assert await pair.send_and_receive(Region(file.fileno(), 0, size)) == content[:size]
+    assert pair.sender.cold_sends >= 1
+    assert pair.sender.thread.total_tokens == 1
+
+
+async def test_pages_dropped_from_the_cache_are_noticed(file, content):
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if is_cached(file.fileno(), 0, len(content)):
+        pytest.skip("this file system keeps its pages")
+    assert len(os.pread(file.fileno(), len(content), 0)) == len(content)
+    assert is_cached(file.fileno(), 0, len(content))
+
+
+@pytest.mark.parametrize("size", [3_000_000, 1_000])
+async def test_where_nobody_can_tell_the_thread_is_used(pair, file, content, monkeypatch, size):
+    monkeypatch.setattr(send, "RWF_NOWAIT", 0)
+    assert await pair.send_and_receive(Region(file.fileno(), 0, size)) == content[:size]
+    assert pair.sender.cold_sends >= 1
+
+
+@pytest.mark.parametrize(("position", "size"), [(2_900_000, 200_000), (2_999_500, 1_000), (4_000_000, 100_000)])
+async def test_a_file_that_ends_before_its_region_raises_and_does_not_hang(pair, file, position, size):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(discard, pair.peer)
+        with pytest.raises(ShortRegion, match="a file ended"):
+            await pair.sender.send(pair.connection, [b"promise", Region(file.fileno(), position, size)])
+        nursery.cancel_scope.cancel()
+
+
+async def discard(peer: socket.socket) -> None:
+    while True:
+        await trio.lowlevel.wait_readable(peer)
+        peer.recv(1 << 20)
+
+
+async def test_a_peer_that_never_reads_is_waited_for_until_somebody_interrupts(pair, file, nursery):
+    async def interrupt() -> None:
+        await wait_all_tasks_blocked()
+        pair.connection.interrupt()
+
+    nursery.start_soon(interrupt)
+    with pytest.raises(trio.ClosedResourceError):
+        await pair.sender.send(pair.connection, [Region(file.fileno(), 0, 3_000_000)])
+
+
+async def test_a_fast_reader_does_not_keep_the_loop(pair, file, nursery, monkeypatch):
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    monkeypatch.setattr(os, "sendfile", lambda out, fd, position, count: count)
+    nursery.start_soon(count_turns)
+    await trio.lowlevel.checkpoint()
+    before = turns
+    await pair.sender.send(pair.connection, [Region(file.fileno(), 0, 3_000_000)])
+    assert turns > before
+    nursery.cancel_scope.cancel()
+
+
+def test_small_pieces_are_joined_and_empty_ones_vanish():
+    big = bytes(50_000)
+    assert join_small([b"a", b"", b"b", big, b"c", b""]) == [b"ab", big, b"c"]
+    assert join_small([b"", b""]) == []
+
+
+def test_what_was_sent_is_dropped_from_the_front():
+    assert drop_sent([b"abc", b"def", b"g"], 4) == [b"ef", b"g"]
+    assert drop_sent([b"abc", b"def"], 3) == [b"def"]
+    assert drop_sent([b"abc"], 3) == []

@@ -1,0 +1,420 @@
+"""Answers that keep a real client going while its requests are recorded.
+
+Each says just enough for the client to go on to its next request: one broker, one topic of two partitions without any
+records, and a group whose only member is whoever asks. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafka_wire.messages import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from kafka_wire.messages.catalogue import all_requests
+
+TOPIC = "golden"
+TOPIC_ID = bytes(range(16))
+GROUP = "golden-group"
+NODE_ID = 1
+CLUSTER_ID = "golden-cluster-id-0000"
+FETCH_PAUSE_SECONDS = 0.2
+"""An empty answer to Fetch is held this long, or a client would ask a thousand times while the script goes on."""
+
+
+def answer(request: Any, version: int, port: int) -> Any:
+    """Return the response to ``request``, None for silence; ``port`` is where the broker claims to listen."""
+    return ANSWERS[type(request)](request, version, port)
+
+
+def answer_api_versions(request: api_versions.ApiVersionsRequest, version: int, port: int) -> Any:
+    ranges = [
+        api_versions.ApiVersion(api_key=key, min_version=kind.VERSIONS.low, max_version=kind.VERSIONS.high)
+        for key, kind in sorted(all_requests().items())
+    ]
+    return api_versions.ApiVersionsResponse(api_keys=ranges)
+
+
+def answer_metadata(request: metadata.MetadataRequest, version: int, port: int) -> Any:
+    wanted = None if request.topics is None else [topic.name or TOPIC for topic in request.topics]
+    if wanted is None or (version == 0 and not wanted):
+        wanted = [TOPIC]
+    broker = metadata.MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=port)
+    partitions = [
+        metadata.MetadataResponsePartition(
+            partition_index=index, leader_id=NODE_ID, leader_epoch=0, replica_nodes=[NODE_ID], isr_nodes=[NODE_ID]
+        )
+        for index in range(2)
+    ]
+    return metadata.MetadataResponse(
+        brokers=[broker],
+        cluster_id=CLUSTER_ID,
+        controller_id=NODE_ID,
+        topics=[metadata.MetadataResponseTopic(name=n, topic_id=TOPIC_ID, partitions=partitions) for n in wanted],
+    )
+
+
+def answer_produce(request: produce.ProduceRequest, version: int, port: int) -> Any:
+    if request.acks == 0:
+        return None
+    return produce.ProduceResponse(
+        responses=[
+            produce.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    produce.PartitionProduceResponse(index=partition.index, base_offset=0, log_start_offset=0)
+                    for partition in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def answer_fetch(request: fetch.FetchRequest, version: int, port: int) -> Any:
+    time.sleep(FETCH_PAUSE_SECONDS)
+    return fetch.FetchResponse(
+        responses=[
+            fetch.FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    fetch.PartitionData(
+                        partition_index=partition.partition,
+                        high_watermark=0,
+                        last_stable_offset=0,
+                        log_start_offset=0,
+                        aborted_transactions=[],
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_list_offsets(request: list_offsets.ListOffsetsRequest, version: int, port: int) -> Any:
+    return list_offsets.ListOffsetsResponse(
+        topics=[
+            list_offsets.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    list_offsets.ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, offset=0, leader_epoch=0 if version >= 4 else -1
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_init_producer_id(request: init_producer_id.InitProducerIdRequest, version: int, port: int) -> Any:
+    return init_producer_id.InitProducerIdResponse(producer_id=1000, producer_epoch=0)
+
+
+def answer_create_topics(request: create_topics.CreateTopicsRequest, version: int, port: int) -> Any:
+    return create_topics.CreateTopicsResponse(
+        topics=[
+            create_topics.CreatableTopicResult(name=topic.name, topic_id=TOPIC_ID, error_message=None)
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_delete_topics(request: delete_topics.DeleteTopicsRequest, version: int, port: int) -> Any:
+    names = request.topic_names or [topic.name or TOPIC for topic in request.topics]
+    return delete_topics.DeleteTopicsResponse(
+        responses=[delete_topics.DeletableTopicResult(name=name, topic_id=TOPIC_ID) for name in names]
+    )
+
+
+def answer_create_partitions(request: create_partitions.CreatePartitionsRequest, version: int, port: int) -> Any:
+    return create_partitions.CreatePartitionsResponse(
+        results=[create_partitions.CreatePartitionsTopicResult(name=topic.name) for topic in request.topics]
+    )
+
+
+def answer_describe_configs(request: describe_configs.DescribeConfigsRequest, version: int, port: int) -> Any:
+    config = describe_configs.DescribeConfigsResourceResult(
+        name="retention.ms", value="1", read_only=False, config_source=1, is_sensitive=False, synonyms=[]
+    )
+    return describe_configs.DescribeConfigsResponse(
+        results=[
+            describe_configs.DescribeConfigsResult(
+                error_message=None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[config],
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def answer_alter_configs(request: alter_configs.AlterConfigsRequest, version: int, port: int) -> Any:
+    return alter_configs.AlterConfigsResponse(
+        responses=[
+            alter_configs.AlterConfigsResourceResponse(
+                error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def answer_incremental_alter_configs(
+    request: incremental_alter_configs.IncrementalAlterConfigsRequest, version: int, port: int
+) -> Any:
+    return incremental_alter_configs.IncrementalAlterConfigsResponse(
+        responses=[
+            incremental_alter_configs.AlterConfigsResourceResponse(
+                error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def answer_describe_cluster(request: describe_cluster.DescribeClusterRequest, version: int, port: int) -> Any:
+    return describe_cluster.DescribeClusterResponse(
+        cluster_id=CLUSTER_ID,
+        controller_id=NODE_ID,
+        brokers=[describe_cluster.DescribeClusterBroker(broker_id=NODE_ID, host="127.0.0.1", port=port)],
+    )
+
+
+def answer_describe_topic_partitions(
+    request: describe_topic_partitions.DescribeTopicPartitionsRequest, version: int, port: int
+) -> Any:
+    return describe_topic_partitions.DescribeTopicPartitionsResponse(
+        topics=[
+            describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
+                name=topic.name, topic_id=TOPIC_ID, partitions=[]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_offset_for_leader_epoch(
+    request: offset_for_leader_epoch.OffsetForLeaderEpochRequest, version: int, port: int
+) -> Any:
+    return offset_for_leader_epoch.OffsetForLeaderEpochResponse(
+        topics=[
+            offset_for_leader_epoch.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    offset_for_leader_epoch.EpochEndOffset(partition=p.partition, leader_epoch=0, end_offset=0)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_delete_records(request: delete_records.DeleteRecordsRequest, version: int, port: int) -> Any:
+    return delete_records.DeleteRecordsResponse(
+        topics=[
+            delete_records.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    delete_records.DeleteRecordsPartitionResult(partition_index=p.partition_index, low_watermark=0)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_find_coordinator(request: find_coordinator.FindCoordinatorRequest, version: int, port: int) -> Any:
+    if version < 4:
+        return find_coordinator.FindCoordinatorResponse(node_id=NODE_ID, host="127.0.0.1", port=port)
+    return find_coordinator.FindCoordinatorResponse(
+        coordinators=[
+            find_coordinator.Coordinator(key=key, node_id=NODE_ID, host="127.0.0.1", port=port, error_message=None)
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+def answer_join_group(request: join_group.JoinGroupRequest, version: int, port: int) -> Any:
+    member_id = request.member_id or "member-1"
+    strategy = request.protocols[0]
+    return join_group.JoinGroupResponse(
+        generation_id=1,
+        protocol_type=request.protocol_type,
+        protocol_name=strategy.name,
+        leader=member_id,
+        member_id=member_id,
+        members=[join_group.JoinGroupResponseMember(member_id=member_id, metadata=strategy.metadata)],
+    )
+
+
+def answer_sync_group(request: sync_group.SyncGroupRequest, version: int, port: int) -> Any:
+    return sync_group.SyncGroupResponse(
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignment=next((a.assignment for a in request.assignments), b""),
+    )
+
+
+def answer_heartbeat(request: heartbeat.HeartbeatRequest, version: int, port: int) -> Any:
+    return heartbeat.HeartbeatResponse()
+
+
+def answer_leave_group(request: leave_group.LeaveGroupRequest, version: int, port: int) -> Any:
+    return leave_group.LeaveGroupResponse(
+        members=[
+            leave_group.MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id)
+            for member in request.members
+        ]
+    )
+
+
+def answer_offset_commit(request: offset_commit.OffsetCommitRequest, version: int, port: int) -> Any:
+    return offset_commit.OffsetCommitResponse(
+        topics=[
+            offset_commit.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    offset_commit.OffsetCommitResponsePartition(partition_index=p.partition_index)
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_offset_fetch(request: offset_fetch.OffsetFetchRequest, version: int, port: int) -> Any:
+    if version < 8:
+        return offset_fetch.OffsetFetchResponse(
+            topics=[
+                offset_fetch.OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        offset_fetch.OffsetFetchResponsePartition(
+                            partition_index=index, committed_offset=-1, metadata=""
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics or []
+            ]
+        )
+    return offset_fetch.OffsetFetchResponse(
+        groups=[
+            offset_fetch.OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=[
+                    offset_fetch.OffsetFetchResponseTopics(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            offset_fetch.OffsetFetchResponsePartitions(
+                                partition_index=index, committed_offset=-1, metadata=""
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in group.topics or []
+                ],
+            )
+            for group in request.groups
+        ]
+    )
+
+
+def answer_list_groups(request: list_groups.ListGroupsRequest, version: int, port: int) -> Any:
+    group = list_groups.ListedGroup(
+        group_id=GROUP, protocol_type="consumer", group_state="Stable", group_type="classic"
+    )
+    return list_groups.ListGroupsResponse(groups=[group])
+
+
+def answer_describe_groups(request: describe_groups.DescribeGroupsRequest, version: int, port: int) -> Any:
+    return describe_groups.DescribeGroupsResponse(
+        groups=[
+            describe_groups.DescribedGroup(
+                group_id=group, group_state="Empty", protocol_type="consumer", protocol_data="", members=[]
+            )
+            for group in request.groups
+        ]
+    )
+
+
+def answer_delete_groups(request: delete_groups.DeleteGroupsRequest, version: int, port: int) -> Any:
+    return delete_groups.DeleteGroupsResponse(
+        results=[delete_groups.DeletableGroupResult(group_id=group) for group in request.groups_names]
+    )
+
+
+def answer_offset_delete(request: offset_delete.OffsetDeleteRequest, version: int, port: int) -> Any:
+    return offset_delete.OffsetDeleteResponse(topics=[])
+
+
+ANSWERS: Final[dict[type[Any], Callable[[Any, int, int], Any]]] = {
+    api_versions.ApiVersionsRequest: answer_api_versions,
+    metadata.MetadataRequest: answer_metadata,
+    produce.ProduceRequest: answer_produce,
+    fetch.FetchRequest: answer_fetch,
+    list_offsets.ListOffsetsRequest: answer_list_offsets,
+    init_producer_id.InitProducerIdRequest: answer_init_producer_id,
+    create_topics.CreateTopicsRequest: answer_create_topics,
+    delete_topics.DeleteTopicsRequest: answer_delete_topics,
+    create_partitions.CreatePartitionsRequest: answer_create_partitions,
+    describe_configs.DescribeConfigsRequest: answer_describe_configs,
+    alter_configs.AlterConfigsRequest: answer_alter_configs,
+    incremental_alter_configs.IncrementalAlterConfigsRequest: answer_incremental_alter_configs,
+    describe_cluster.DescribeClusterRequest: answer_describe_cluster,
+    describe_topic_partitions.DescribeTopicPartitionsRequest: answer_describe_topic_partitions,
+    offset_for_leader_epoch.OffsetForLeaderEpochRequest: answer_offset_for_leader_epoch,
+    delete_records.DeleteRecordsRequest: answer_delete_records,
+    find_coordinator.FindCoordinatorRequest: answer_find_coordinator,
+    join_group.JoinGroupRequest: answer_join_group,
+    sync_group.SyncGroupRequest: answer_sync_group,
+    heartbeat.HeartbeatRequest: answer_heartbeat,
+    leave_group.LeaveGroupRequest: answer_leave_group,
+    offset_commit.OffsetCommitRequest: answer_offset_commit,
+    offset_fetch.OffsetFetchRequest: answer_offset_fetch,
+    list_groups.ListGroupsRequest: answer_list_groups,
+    describe_groups.DescribeGroupsRequest: answer_describe_groups,
+    delete_groups.DeleteGroupsRequest: answer_delete_groups,
+    offset_delete.OffsetDeleteRequest: answer_offset_delete,
+}

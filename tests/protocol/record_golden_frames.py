@@ -1,0 +1,287 @@
+"""Records the requests that real clients send, for ``golden_frames.json``.
+
+Run by hand when a client's new release is worth keeping: ``python -m tests.protocol.record_golden_frames``. A listener
+on 127.0.0.1 takes what the clients send and gives them ``golden_answers``. The frames go into the file with the name
+and version of the client beside them, and with the reading that this package gives of them, which is to be looked at in
+the diff before it is committed.
+
+Of each client only the first frame with a given API, version and size is kept, so that the file stays small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import socketserver
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.headers import read_request_header, response_header
+from kafka_wire.messages.catalogue import all_requests
+from tests.protocol.golden_answers import GROUP, TOPIC, answer
+from tests.protocol.golden_frames import GoldenFrame, describe, save_golden_frames
+
+REQUESTS = all_requests()
+
+CLIENT_ID = "golden"
+TIMESTAMP_MS = 1_700_000_000_000
+"""Of every record, so that the frames are the same in every recording."""
+
+CALL_TIMEOUT_SECONDS = 15
+HEARTBEAT_SECONDS = 4
+"""Consumers are kept for this long, which is more than the interval of their heartbeats."""
+
+
+log = logging.getLogger("record_golden_frames")
+
+
+class Recorder:
+    """The frames seen so far, by client."""
+
+    def __init__(self) -> None:
+        self.client = ""
+        self.frames: dict[tuple[str, int, int, int], GoldenFrame] = {}
+        self.lock = threading.Lock()
+
+    def record(self, frame: bytes) -> None:
+        """Keep ``frame`` if the client has not sent one of the same API, version and size."""
+        api_key, api_version = struct.unpack_from(">hh", frame)
+        with self.lock:
+            identity = (self.client, api_key, api_version, len(frame))
+            if identity not in self.frames:
+                self.frames[identity] = describe(self.client, importlib.metadata.version(self.client), frame)
+
+
+class Connection(socketserver.BaseRequestHandler):
+    """One client connection: record a frame, answer it, until the client leaves."""
+
+    server: Listener
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while size := self.read_exactly(4):
+                frame = self.read_exactly(*struct.unpack(">i", size))
+                self.server.recorder.record(frame)
+                header, position = read_request_header(memoryview(frame))
+                request, _ = decode(REQUESTS[header.api_key], header.api_version, frame, position)
+                if (response := answer(request, header.api_version, self.server.port)) is not None:
+                    body = response_header(header.api_key, header.api_version, header.correlation_id)
+                    body += encode_bytes(response, header.api_version)
+                    self.request.sendall(struct.pack(">i", len(body)) + body)
+
+    def read_exactly(self, size: int) -> bytes:
+        """Return ``size`` bytes; fewer only when the client has closed."""
+        data = b""
+        while len(data) < size and (more := self.request.recv(size - len(data))):
+            data += more
+        return data
+
+
+class Listener(socketserver.ThreadingTCPServer):
+    """A broker in name only."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.recorder = recorder
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        return int(self.server_address[1])
+
+
+def drive_confluent_kafka(address: str) -> None:
+    """Call everything of librdkafka's that sends a request of ours."""
+    common = {"bootstrap.servers": address, "client.id": CLIENT_ID}
+    confluent_kafka_produces(common)
+    confluent_kafka_consumes(common)
+    confluent_kafka_administers(common)
+
+
+def confluent_kafka_produces(common: dict[str, Any]) -> None:
+    import confluent_kafka
+
+    for extra in ({}, {"enable.idempotence": True}):
+        producer = confluent_kafka.Producer({**common, **extra})
+        producer.produce(TOPIC, b"value", b"key", partition=0, headers=[("header", b"1")], timestamp=TIMESTAMP_MS)
+        producer.flush(CALL_TIMEOUT_SECONDS)
+
+
+def confluent_kafka_consumes(common: dict[str, Any]) -> None:
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer({**common, "group.id": GROUP, "auto.offset.reset": "earliest"})
+    consumer.subscribe([TOPIC])
+    consumer.poll(1)
+    consumer.list_topics(timeout=CALL_TIMEOUT_SECONDS)
+    consumer.commit(offsets=[confluent_kafka.TopicPartition(TOPIC, 0, 5, metadata="note")], asynchronous=False)
+    consumer.offsets_for_times([confluent_kafka.TopicPartition(TOPIC, 0, TIMESTAMP_MS)], timeout=CALL_TIMEOUT_SECONDS)
+    consumer.poll(HEARTBEAT_SECONDS)
+    consumer.close()
+
+
+def confluent_kafka_administers(common: dict[str, Any]) -> None:
+    import confluent_kafka
+    from confluent_kafka import admin
+
+    client = admin.AdminClient(common)
+    partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
+    change = admin.ConfigEntry("retention.ms", "1000", incremental_operation=admin.AlterConfigOpType.SET)
+    results: list[Any] = [
+        client.create_topics([admin.NewTopic(TOPIC, 2, 1, config={"cleanup.policy": "compact"})]),
+        client.create_partitions([admin.NewPartitions(TOPIC, 3)]),
+        client.describe_configs([admin.ConfigResource("topic", TOPIC)]),
+        client.alter_configs([admin.ConfigResource("topic", TOPIC, set_config={"retention.ms": "1000"})]),
+        client.incremental_alter_configs([admin.ConfigResource("topic", TOPIC, incremental_configs=[change])]),
+        client.list_consumer_groups(),
+        client.describe_consumer_groups([GROUP]),
+        client.list_consumer_group_offsets([confluent_kafka.ConsumerGroupTopicPartitions(GROUP)]),
+        client.delete_records([partition]),
+        client.list_offsets({partition: admin.OffsetSpec.latest()}),
+        client.describe_cluster(),
+        client.delete_consumer_groups([GROUP]),
+        client.delete_topics([TOPIC]),
+    ]
+    for result in results:
+        for future in result.values() if isinstance(result, dict) else [result]:
+            with contextlib.suppress(confluent_kafka.KafkaException):
+                future.result(CALL_TIMEOUT_SECONDS)
+
+
+def drive_kafka_python(address: str) -> None:
+    """Call everything of kafka-python's that sends a request of ours."""
+    common = {"bootstrap_servers": address, "client_id": CLIENT_ID}
+    kafka_python_produces_and_consumes(common)
+    kafka_python_administers(common)
+
+
+def kafka_python_produces_and_consumes(common: dict[str, Any]) -> None:
+    import kafka
+
+    producer = kafka.KafkaProducer(**common)
+    producer.send(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS).get(CALL_TIMEOUT_SECONDS)
+    producer.close()
+    consumer = kafka.KafkaConsumer(TOPIC, group_id=GROUP, auto_offset_reset="earliest", **common)
+    partition = kafka.TopicPartition(TOPIC, 0)
+    consumer.poll(1000)
+    consumer.commit({partition: kafka.OffsetAndMetadata(5, "note", 0)})
+    consumer.offsets_for_times({partition: TIMESTAMP_MS})
+    consumer.poll(1000 * HEARTBEAT_SECONDS)
+    consumer.close()
+
+
+def kafka_python_administers(common: dict[str, Any]) -> None:
+    import kafka
+    from kafka import admin
+
+    client = kafka.KafkaAdminClient(**common)
+    partition = kafka.TopicPartition(TOPIC, 0)
+    calls: list[Callable[[], Any]] = [
+        lambda: client.create_topics([admin.NewTopic(TOPIC, 2, 1)]),
+        lambda: client.create_partitions({TOPIC: admin.NewPartitions(3)}),
+        lambda: client.describe_configs([admin.ConfigResource("TOPIC", TOPIC)]),
+        lambda: client.alter_configs([admin.ConfigResource("TOPIC", TOPIC, configs={"retention.ms": "1000"})]),
+        lambda: client.list_groups(),
+        lambda: client.describe_groups([GROUP]),
+        lambda: client.list_group_offsets(GROUP),
+        lambda: client.delete_records({partition: 0}),
+        lambda: client.describe_cluster(),
+        lambda: client.describe_topics([TOPIC]),
+        lambda: client.describe_topic_partitions([TOPIC]),
+        lambda: client.delete_group_offsets(GROUP, [partition]),
+        lambda: client.delete_groups([GROUP]),
+        lambda: client.delete_topics([TOPIC]),
+    ]
+    for call in calls:
+        # What a client thinks of these answers does not matter: its request is recorded.
+        try:
+            call()
+        except Exception as error:
+            log.warning("kafka-python: %r", error)
+    client.close()
+
+
+def drive_aiokafka(address: str) -> None:
+    """Call everything of aiokafka's that sends a request of ours."""
+    common = {"bootstrap_servers": address, "client_id": CLIENT_ID}
+    asyncio.run(aiokafka_produces_and_consumes(common))
+    asyncio.run(aiokafka_administers(common))
+
+
+async def aiokafka_produces_and_consumes(common: dict[str, Any]) -> None:
+    import aiokafka
+
+    producer = aiokafka.AIOKafkaProducer(enable_idempotence=True, **common)
+    await producer.start()
+    await producer.send_and_wait(TOPIC, b"value", key=b"key", partition=0, timestamp_ms=TIMESTAMP_MS)
+    await producer.stop()
+    consumer = aiokafka.AIOKafkaConsumer(TOPIC, group_id=GROUP, **common)
+    await consumer.start()
+    partition = aiokafka.TopicPartition(TOPIC, 0)
+    await consumer.getmany(timeout_ms=1000)
+    await consumer.commit({partition: (5, "note")})
+    await consumer.offsets_for_times({partition: TIMESTAMP_MS})
+    await consumer.getmany(timeout_ms=1000 * HEARTBEAT_SECONDS)
+    await consumer.stop()
+
+
+async def aiokafka_administers(common: dict[str, Any]) -> None:
+    import aiokafka
+    from aiokafka import admin
+    from aiokafka.admin.config_resource import ConfigResource
+
+    client = admin.AIOKafkaAdminClient(**common)
+    await client.start()
+    records_to_delete = {aiokafka.TopicPartition(TOPIC, 0): admin.RecordsToDelete(0)}
+    calls: list[Callable[[], Any]] = [
+        lambda: client.create_topics([admin.NewTopic(TOPIC, 2, 1)]),
+        lambda: client.create_partitions({TOPIC: admin.NewPartitions(3)}),
+        lambda: client.describe_configs([ConfigResource("topic", TOPIC)]),
+        lambda: client.alter_configs([ConfigResource("topic", TOPIC, configs={"retention.ms": "1000"})]),
+        lambda: client.list_consumer_groups(),
+        lambda: client.describe_consumer_groups([GROUP]),
+        lambda: client.list_consumer_group_offsets(GROUP),
+        lambda: client.delete_records(records_to_delete),
+        lambda: client.list_topics(),
+        lambda: client.delete_topics([TOPIC]),
+    ]
+    for call in calls:
+        try:
+            await call()
+        except Exception as error:
+            log.warning("aiokafka: %r", error)
+    await client.close()
+
+
+DRIVERS: dict[str, Callable[[str], None]] = {
+    "confluent-kafka": drive_confluent_kafka,
+    "kafka-python": drive_kafka_python,
+    "aiokafka": drive_aiokafka,
+}
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.WARNING)
+    recorder = Recorder()
+    with Listener(recorder) as listener:
+        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        for client, drive in DRIVERS.items():
+            recorder.client = client
+            drive(listener.address)
+        listener.shutdown()
+    save_golden_frames([frame for _, frame in sorted(recorder.frames.items(), key=lambda item: item[0])])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""What real clients sent, byte for byte: it means what it meant when it was recorded, and we would write the same.
+
+The frames were recorded with ``record_golden_frames``; their readings were looked over by hand at that time. Here the
+recorded meaning is compared as a whole, and what matters to a broker is spelled out below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.headers import read_request_header, request_header
+from kafka_wire.messages.catalogue import all_requests
+from tests.protocol.golden_frames import GoldenFrame, describe, load_golden_frames
+
+GOLDEN_FRAMES = load_golden_frames()
+
+NEVER_SENT = {"OffsetForLeaderEpochRequest"}
+"""Clients ask for it only after the leader has changed, which the recorder's broker does not do."""
+
+each_frame = pytest.mark.parametrize("golden", GOLDEN_FRAMES, ids=str)
+
+
+def body(golden: GoldenFrame) -> Any:
+    header, position = read_request_header(golden.frame)
+    return decode(all_requests()[header.api_key], header.api_version, golden.frame, position)[0]
+
+
+def frames_of(client: str, request: str) -> list[GoldenFrame]:
+    found = [golden for golden in GOLDEN_FRAMES if (golden.client, golden.request) == (client, request)]
+    assert found, f"no {request} of {client}"
+    return found
+
+
+@each_frame
+def test_a_recorded_frame_still_means_what_it_meant(golden: GoldenFrame) -> None:
+    assert describe(golden.client, golden.client_version, golden.frame) == golden
+
+
+@each_frame
+def test_a_recorded_frame_is_written_again_as_the_client_wrote_it(golden: GoldenFrame) -> None:
+    """Up to the bytes the client left over, for which no field stands."""
+    header, position = read_request_header(golden.frame)
+    assert request_header(header) == golden.frame[:position]
+    written = encode_bytes(body(golden), header.api_version)
+    assert written == golden.frame[position : len(golden.frame) - golden.left_over]
+
+
+def test_every_request_was_recorded_from_some_client() -> None:
+    recorded = {golden.request for golden in GOLDEN_FRAMES}
+    assert recorded | NEVER_SENT == {request.__name__ for request in all_requests().values()}
+    assert {golden.client for golden in GOLDEN_FRAMES} == {"confluent-kafka", "kafka-python", "aiokafka"}
+
+
+def test_trap_5_librdkafkas_request_for_all_topics_leaves_three_bytes_over() -> None:
+    """They are all that is left over anywhere, and what comes before them reads as it should."""
+    (golden,) = (golden for golden in GOLDEN_FRAMES if golden.left_over)
+    assert (golden.client, golden.request, golden.left_over) == ("confluent-kafka", "MetadataRequest", 3)
+    assert golden.version >= 9
+    assert golden.frame.endswith(bytes(3))
+    request = body(golden)
+    assert request.topics is None
+    assert not request.allow_auto_topic_creation
+
+
+def test_trap_17_clients_ask_for_the_brokers_alone_with_an_empty_list() -> None:
+    for client in ("confluent-kafka", "kafka-python", "aiokafka"):
+        assert [] in [body(golden).topics for golden in frames_of(client, "MetadataRequest")]
+
+
+def test_trap_11_clients_name_their_software_from_version_3_on() -> None:
+    names = {
+        body(golden).client_software_name: golden.version for golden in GOLDEN_FRAMES if "ApiVersions" in str(golden)
+    }
+    assert names == {"": 0, "confluent-kafka-python": 3, "kafka-python": 4}
+
+
+def test_trap_32_a_producer_without_transactions_sends_any_timeout() -> None:
+    timeouts = {}
+    for client in ("confluent-kafka", "kafka-python", "aiokafka"):
+        (golden,) = frames_of(client, "InitProducerIdRequest")
+        request = body(golden)
+        assert request.transactional_id is None
+        timeouts[client] = request.transaction_timeout_ms
+    assert timeouts == {"confluent-kafka": -1, "kafka-python": 0, "aiokafka": 2**31 - 1}
+
+
+def test_trap_39_clients_differ_in_whether_they_want_a_fetch_session() -> None:
+    wanted = {"confluent-kafka": -1, "aiokafka": -1, "kafka-python": 0}
+    for client, session_epoch in wanted.items():
+        for golden in frames_of(client, "FetchRequest"):
+            request = body(golden)
+            assert (request.session_id, request.session_epoch) == (0, session_epoch)
+
+
+def test_trap_42_librdkafka_reads_committed_records_by_default() -> None:
+    assert {body(golden).isolation_level for golden in frames_of("confluent-kafka", "FetchRequest")} == {1}
+
+
+def test_records_of_a_produce_request_are_a_view_of_its_frame() -> None:
+    for golden in GOLDEN_FRAMES:
+        if golden.request == "ProduceRequest":
+            records = body(golden).topic_data[0].partition_data[0].records
+            assert isinstance(records, memoryview)
+            assert records.obj is golden.frame
+            assert b"value" in bytes(records)

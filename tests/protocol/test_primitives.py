@@ -1,0 +1,117 @@
+"""kafka_wire.primitives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafka_wire.errors import WireError
+from kafka_wire.primitives import (
+    NO_UUID,
+    parse_uuid,
+    random_uuid,
+    read_tag,
+    read_unsigned_varint,
+    read_varint,
+    read_varlong,
+    skip_tags,
+    unsigned_varint,
+    uuid_text,
+    varint,
+    varlong,
+)
+
+
+@given(st.integers(0, 2**32 - 1))
+@example(127)
+@example(128)
+@example(2**14 - 1)
+@example(2**14)
+@example(2**32 - 1)
+def test_an_unsigned_varint_reads_as_it_was_written(value: int) -> None:
+    encoded = unsigned_varint(value)
+    assert len(encoded) == max(1, -(-value.bit_length() // 7))
+    assert read_unsigned_varint(b"\xff" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_a_varint_reads_as_it_was_written(value: int) -> None:
+    assert read_varint(varint(value), 0) == (value, len(varint(value)))
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+@example(-(2**63))
+def test_a_varlong_reads_as_it_was_written(value: int) -> None:
+    assert read_varlong(varlong(value), 0) == (value, len(varlong(value)))
+
+
+def test_small_numbers_of_either_sign_take_one_byte() -> None:
+    assert [varint(value) for value in (0, -1, 1, -64, 63)] == [b"\0", b"\1", b"\2", b"\x7f", b"\x7e"]
+
+
+@pytest.mark.parametrize("encoded", [b"", b"\x80", b"\x80\x80", b"\xff\xff\xff\xff"])
+def test_a_varint_that_is_cut_off_is_refused(encoded: bytes) -> None:
+    for read in (read_unsigned_varint, read_varint, read_varlong):
+        with pytest.raises(WireError, match="past the end"):
+            read(encoded, 0)
+
+
+def test_a_varint_of_more_bytes_than_a_number_needs_is_refused() -> None:
+    with pytest.raises(WireError, match="longer than 5 bytes"):
+        read_unsigned_varint(b"\x80" * 5 + b"\1", 0)
+    with pytest.raises(WireError, match="longer than 10 bytes"):
+        read_varlong(b"\x80" * 10 + b"\1", 0)
+
+
+def test_a_varint_that_overflows_is_refused() -> None:
+    with pytest.raises(WireError, match="32 bits"):
+        read_unsigned_varint(b"\xff\xff\xff\xff\x1f", 0)
+    with pytest.raises(WireError, match="64 bits"):
+        read_varlong(b"\xff" * 9 + b"\x03", 0)
+
+
+def test_numbers_that_do_not_fit_are_not_written() -> None:
+    for write, value in ((unsigned_varint, -1), (unsigned_varint, 2**32), (varint, 2**31), (varlong, -(2**63) - 1)):
+        with pytest.raises(ValueError, match="does not fit"):
+            write(value)
+
+
+def test_unknown_tags_are_skipped() -> None:
+    assert skip_tags(b"\x00", 0) == 1
+    assert skip_tags(b"\x02\x00\x02ab\x05\x00!", 0) == 7
+
+
+@pytest.mark.parametrize("tags", [b"\x02\x01\x00\x01\x00", b"\x02\x05\x00\x01\x00"])
+def test_tags_that_do_not_ascend_are_refused(tags: bytes) -> None:
+    with pytest.raises(WireError, match="comes after"):
+        skip_tags(tags, 0)
+
+
+def test_a_tag_that_reaches_past_the_end_is_refused() -> None:
+    with pytest.raises(WireError, match="past the end"):
+        read_tag(b"\x07\x02a", 0, -1)
+
+
+@given(st.binary(min_size=16, max_size=16))
+def test_a_uuid_reads_as_it_is_shown(uuid: bytes) -> None:
+    text = uuid_text(uuid)
+    assert len(text) == 22
+    assert parse_uuid(text) == uuid
+
+
+def test_the_metadata_topics_id_looks_as_in_kafka() -> None:
+    assert uuid_text(bytes(15) + b"\1") == "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+@pytest.mark.parametrize("text", ["", "AAAA", "A" * 23, "AAAAAAAAAAAAAAAAAAAA!Q", "A" * 24, "ä" * 22])
+def test_text_that_is_no_uuid_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"uuid|ASCII"):
+        parse_uuid(text)
+
+
+def test_random_uuids_are_new_and_can_be_given_on_a_command_line() -> None:
+    uuids = {random_uuid() for _ in range(500)}
+    assert len(uuids) == 500
+    assert NO_UUID not in uuids
+    assert not any(uuid_text(uuid).startswith("-") for uuid in uuids)

@@ -1,0 +1,73 @@
+"""Partitions and replica managers over real logs in a temporary directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
+from trio_broker.clock import ManualClock
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.topic_config import resolve
+from trio_broker.replication.hosted_topics import TopicAssignment
+from trio_broker.replication.log_settings import log_config
+from trio_broker.replication.partition import Partition
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.recovery import open_log
+from trio_broker.topic_partition import TopicPartition
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS, **options) -> memoryview:
+    """One batch of a producer, writable as a request's frame is."""
+    records = [NewRecord(timestamp=timestamp, key=None, value=value, headers=()) for value in values or (b"value",)]
+    return memoryview(bytearray(build_batch(records, **options)))
+
+
+def make_log(directory: Path, index: int = 0, topic: str = "orders", config: LogConfig | None = None) -> Log:
+    """A new log, or the one that is there."""
+    topic_partition = TopicPartition(topic, index)
+    return open_log(
+        directory / str(topic_partition),
+        topic_partition,
+        TOPIC_ID,
+        config or LogConfig(),
+        recovery_point=0,
+        log_start_offset=0,
+        clean=True,
+        now_ms=NOW_MS,
+    ).log
+
+
+def make_replicas(directory: Path, **settings: str) -> ReplicaManager:
+    """A replica manager over one data directory, with the logs that are in it; ``settings`` with ``_`` for dots."""
+    config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+    clock = ManualClock(NOW_MS)
+    log_manager = LogManager([directory], node_id=1, clock=clock)
+    log_manager.open()
+    log_manager.load(lambda partition, topic_id: log_config(resolve({}, config)))
+    return ReplicaManager(log_manager, config, clock, io_limiter=trio.CapacityLimiter(4))
+
+
+async def add_topic(
+    replicas: ReplicaManager,
+    name: str = "orders",
+    *,
+    partitions: int = 1,
+    leader_epoch: int = 0,
+    topic_id: bytes = TOPIC_ID,
+    configs: dict[str, str] | None = None,
+) -> list[Partition]:
+    """Assign a topic to the replica manager; returns its partitions."""
+    config = resolve(configs or {}, replicas.config)
+    epochs = dict.fromkeys(range(partitions), leader_epoch)
+    await replicas.apply_topic(TopicAssignment(name, topic_id, epochs, config))
+    hosted = replicas.topic(name)
+    return [hosted.partitions[index] for index in range(partitions)]

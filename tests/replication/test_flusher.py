@@ -1,0 +1,189 @@
+"""Group commit: who is released when, and what an error means."""
+
+from __future__ import annotations
+
+import threading
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from trio_broker.replication.flusher import SYNCS_PER_TURN, Flusher
+
+
+@attrs.define(eq=False)
+class SlowPartition:
+    """A partition whose syncs end when the test says so."""
+
+    log_end: int = 0
+    durable: int = 0
+    syncs: int = 0
+    error: Exception | None = None
+    failed_with: Exception | None = None
+    begun: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+    gate: threading.Semaphore = attrs.Factory(lambda: threading.Semaphore(0))
+
+    @property
+    def needs_sync(self) -> bool:
+        return self.failed_with is None and self.durable < self.log_end
+
+    def sync(self) -> int:
+        reached = self.log_end
+        self.syncs += 1
+        self.begun.release()
+        assert self.gate.acquire(timeout=20)
+        if self.error is not None:
+            raise self.error
+        return reached
+
+    def durable_up_to(self, offset: int) -> None:
+        self.durable = offset
+
+
+def note_failure(partition: SlowPartition, error: Exception) -> None:
+    partition.failed_with = error
+
+
+def syncs_of(partitions: list[SlowPartition]) -> int:
+    return sum(partition.syncs for partition in partitions)
+
+
+async def sync_begun(partition: SlowPartition) -> None:
+    """Wait until a sync of the partition is under way."""
+    assert await trio.to_thread.run_sync(lambda: partition.begun.acquire(timeout=20))
+
+
+@pytest.fixture
+async def flusher(nursery):
+    made = Flusher(trio.CapacityLimiter(2), note_failure)
+    await nursery.start(made.run)
+    return made
+
+
+async def test_one_sync_covers_all_appends_before_it(flusher):
+    partition = SlowPartition(log_end=1)
+    flusher.request(partition)
+    await sync_begun(partition)
+    for end in (2, 3, 4):
+        partition.log_end = end
+        flusher.request(partition)
+    partition.gate.release()
+    await sync_begun(partition)
+    assert partition.durable == 1
+    partition.gate.release()
+    await flusher.settle(partition)
+    assert (partition.durable, partition.syncs) == (4, 2)
+
+
+async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_all(flusher):
+    begun = threading.Semaphore(0)
+    gate = threading.Semaphore(0)
+    partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(6)]
+    for partition in partitions:
+        flusher.request(partition)
+        flusher.request(partition)
+    for _ in range(2):
+        await sync_begun(partitions[0])
+    await trio.testing.wait_all_tasks_blocked()
+    assert syncs_of(partitions) == 2
+    flusher.limiter.total_tokens = 4
+    gate.release()
+    for _ in range(3):
+        await sync_begun(partitions[0])
+    await trio.testing.wait_all_tasks_blocked()
+    assert syncs_of(partitions) == 5, "one has ended, four are under way, one has to wait"
+    for _ in range(5):
+        gate.release()
+    for partition in partitions:
+        await flusher.settle(partition)
+    assert [partition.durable for partition in partitions] == [1] * 6
+    statistics = flusher.statistics()
+    assert (statistics.syncs, statistics.partitions_under_way, statistics.failures) == (6, 0, 0)
+
+
+async def test_fewer_threads_count_from_the_next_sync_on(flusher):
+    gate = threading.Semaphore(0)
+    partitions = [SlowPartition(log_end=1, gate=gate) for _ in range(6)]
+    for partition in partitions:
+        flusher.request(partition)
+    await trio.testing.wait_all_tasks_blocked()
+    flusher.limiter.total_tokens = 1
+    for _ in partitions:
+        gate.release()
+    for partition in partitions:
+        await flusher.settle(partition)
+    assert flusher.limiter.borrowed_tokens <= 1
+    assert [partition.durable for partition in partitions] == [1] * 6
+
+
+async def test_a_lane_gives_its_token_back_now_and_then(flusher):
+    """Somebody else waits for a worker thread while syncs never end."""
+    flusher.limiter.total_tokens = 1
+    gate = threading.Semaphore(0)
+    partitions = [SlowPartition(log_end=1, gate=gate) for _ in range(2 * SYNCS_PER_TURN)]
+    done_before = []
+
+    async def use_a_thread() -> None:
+        done_before.append(await trio.to_thread.run_sync(syncs_of, partitions, limiter=flusher.limiter))
+
+    async with trio.open_nursery() as nursery:
+        for partition in partitions:
+            flusher.request(partition)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(use_a_thread)
+        await trio.testing.wait_all_tasks_blocked()
+        gate.release(len(partitions))
+    for partition in partitions:
+        await flusher.settle(partition)
+    assert done_before == [SYNCS_PER_TURN]
+
+
+async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
+    flusher = Flusher(trio.CapacityLimiter(1), note_failure)
+    begun, gate = threading.Semaphore(0), threading.Semaphore(0)
+    partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(3)]
+    async with trio.open_nursery() as inner:
+        await inner.start(flusher.run)
+        for partition in partitions:
+            flusher.request(partition)
+        await sync_begun(partitions[0])
+        inner.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await trio.testing.wait_all_tasks_blocked()  # the flusher knows by now
+        gate.release()
+    assert [partition.durable for partition in partitions] == [1, 0, 0]
+    for partition in partitions:
+        await flusher.settle(partition)
+
+
+async def test_a_failed_sync_is_final_and_never_repeated(flusher):
+    partition = SlowPartition(log_end=1, error=OSError("the disk is gone"))
+    flusher.request(partition)
+    partition.gate.release()
+    await flusher.settle(partition)
+    flusher.request(partition)
+    await flusher.settle(partition)
+    assert partition.syncs == 1
+    assert partition.durable == 0
+    assert isinstance(partition.failed_with, OSError)
+    assert flusher.statistics().failures == 1
+
+
+async def test_a_failure_leaves_other_partitions_alone(flusher):
+    bad, good = SlowPartition(log_end=1, error=OSError("gone")), SlowPartition(log_end=1)
+    for partition in (bad, good):
+        flusher.request(partition)
+        partition.gate.release()
+        await flusher.settle(partition)
+    assert good.durable == 1
+
+
+async def test_requests_before_the_start_are_served_after_it(nursery):
+    flusher = Flusher(trio.CapacityLimiter(1), note_failure)
+    partition = SlowPartition(log_end=1)
+    partition.gate.release()
+    flusher.request(partition)
+    await nursery.start(flusher.run)
+    await flusher.settle(partition)
+    assert partition.durable == 1

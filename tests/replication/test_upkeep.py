@@ -1,0 +1,112 @@
+"""Retention, removal, checkpoints and expiry, by an injected clock."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+import trio
+
+from tests.replication.real_logs import add_topic, batch, make_replicas
+from trio_broker.storage import checkpoints
+from trio_broker.storage.log import Log
+from trio_broker.topic_partition import TopicPartition
+
+WEEK_SECONDS = 7 * 86_400
+
+
+@pytest.fixture
+def replicas(tmp_path):
+    made = make_replicas(tmp_path / "data", log_durability="page-cache", log_segment_bytes="2000")
+    yield made
+    made.log_manager.close(clean=False)
+
+
+async def fill(replicas, partition, batches=10):
+    for _ in range(batches):
+        await replicas.append(partition, batch(b"v" * 500), produce_version=9)
+
+
+async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas):
+    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    await fill(replicas, partition)
+    assert len(partition.log.segments) > 2
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == 0
+    replicas.clock.advance(WEEK_SECONDS + 1)
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == partition.log_end_offset == 10
+    directory = partition.log.directory
+    assert list(directory.glob("*.log.deleted"))
+    replicas.clock.advance(61)
+    await replicas.upkeep.remove_expired_files()
+    assert not list(directory.glob("*.deleted"))
+
+
+async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(replicas, monkeypatch):
+    [partition] = await add_topic(replicas)
+
+    def fail(self, now_ms, high_watermark):
+        raise OSError(errno.EIO, "gone")
+
+    monkeypatch.setattr(Log, "delete_retired_segments", fail)
+    await replicas.upkeep.apply_retention()
+    assert partition.failure is not None
+
+
+async def test_checkpoints_hold_recovery_points_and_high_watermarks(replicas):
+    [partition] = await add_topic(replicas)
+    await fill(replicas, partition, 3)
+    partition.durable_up_to(partition.sync())
+    await replicas.upkeep.write_checkpoints()
+    await replicas.upkeep.write_high_watermarks()
+    directory = partition.log.directory.parent
+    key = TopicPartition("orders", 0)
+    assert checkpoints.read_offsets(directory / "recovery-point-offset-checkpoint")[key] == 3
+    assert checkpoints.read_offsets(directory / "replication-offset-checkpoint")[key] == 3
+
+
+async def test_silent_producers_are_forgotten(replicas):
+    [partition] = await add_topic(replicas)
+    records = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
+    await replicas.append(partition, records, produce_version=9)
+    assert 5 in partition.log.producers.producers
+    replicas.clock.advance(86_400 + 1)
+    await replicas.upkeep.expire_producers()
+    assert 5 not in partition.log.producers.producers
+
+
+async def test_a_sealed_segment_moves_the_recovery_point_behind_the_back_of_clients(replicas, nursery):
+    await nursery.start(replicas.run)
+    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    await fill(replicas, partition)
+    await replicas.flusher.settle(partition)
+    assert partition.log.recovery_point > 0
+
+
+def test_duties_have_kafkas_intervals(replicas):
+    assert {duty.name: duty.interval_ms() for duty in replicas.upkeep.duties()} == {
+        "retention": 300_000,
+        "removing deleted files": 30_000,
+        "flushing": 2**63 - 1,
+        "recovery points": 60_000,
+        "high watermarks": 5_000,
+        "producer expiry": 600_000,
+    }
+
+
+async def test_every_duty_can_be_done(replicas):
+    [partition] = await add_topic(replicas)
+    await fill(replicas, partition, 1)
+    for duty in replicas.upkeep.duties():
+        await duty.round()
+    assert partition.failure is None
+
+
+async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_clock, monkeypatch):
+    done = trio.Event()
+    monkeypatch.setattr(
+        replicas.log_manager, "write_high_watermarks", lambda offsets: trio.from_thread.run_sync(done.set)
+    )
+    nursery.start_soon(replicas.upkeep.run)
+    await done.wait()

@@ -1,0 +1,163 @@
+"""A broker in the test's own event loop, and a client that speaks to it over a real socket."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from kafka_wire.codec import decode, encode
+from kafka_wire.headers import RequestHeader, read_response_header, request_header
+from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
+from tests.handlers.asking import joined
+from trio_broker.broker import Broker
+from trio_broker.clock import Clock
+from trio_broker.config.broker_config import BrokerConfig
+
+PATIENCE_SECONDS = 20.0
+"""Far longer than anything here takes, far shorter than the polls and graces that tests ask for."""
+
+BROKER_RESOURCE = 4
+SET, DELETE = 0, 1
+
+
+def make_broker(directory: Path, clock: Clock | None = None, **settings: str) -> Broker:
+    """A broker on ``directory`` and any port, without an admin page; settings with ``_`` for the dots."""
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    defaults = {"listeners": "PLAINTEXT://127.0.0.1:0", "admin.listener": "", "log.durability": "page-cache"}
+    return Broker(BrokerConfig({**defaults, "log.dirs": str(directory), **given}), clock=clock)
+
+
+@asynccontextmanager
+async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
+    """A broker that serves inside the block, and is stopped cleanly at its end."""
+    broker = make_broker(directory, **settings)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(broker.run)
+        yield broker
+        broker.stop()
+
+
+@asynccontextmanager
+async def crashing(directory: Path, **settings: str) -> AsyncIterator[Broker]:
+    """A broker that serves inside the block, and is cancelled at its end, with nothing finished or closed."""
+    async with trio.open_nursery() as nursery:
+        broker = make_broker(directory, **settings)
+        await nursery.start(broker.run)
+        yield broker
+        nursery.cancel_scope.cancel()
+
+
+@attrs.define
+class Connection:
+    """A client's connection; one request at a time."""
+
+    stream: trio.SocketStream
+
+    async def ask(self, request: Any, version: int) -> Any:
+        """The broker's response.
+
+        Raises:
+            EOFError: the connection ended instead.
+        """
+        await self.send(request, version)
+        return await self.receive(request, version)
+
+    async def send(self, request: Any, version: int) -> None:
+        header = request_header(RequestHeader(request.API_KEY, version, 7, "test"))
+        frame = header + joined(encode(request, version))
+        await self.stream.send_all(struct.pack(">i", len(frame)) + frame)
+
+    async def receive(self, request: Any, version: int) -> Any:
+        (size,) = struct.unpack(">i", await self._exactly(4))
+        answer = await self._exactly(size)
+        _, position = read_response_header(request.API_KEY, version, answer)
+        response, _ = decode(type(request).RESPONSE, version, answer, position)
+        return response
+
+    async def _exactly(self, count: int) -> bytes:
+        data = b""
+        while len(data) < count:
+            try:
+                chunk = await self.stream.receive_some(count - len(data))
+            except trio.BrokenResourceError:
+                chunk = b""
+            if not chunk:
+                raise EOFError("the broker closed the connection")
+            data += chunk
+        return data
+
+    # ---- what tests ask most
+
+    async def create_topic(self, name: str, partitions: int = 1) -> None:
+        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
+        response = await self.ask(CreateTopicsRequest(topics=[wanted]), 7)
+        assert response.topics[0].error_code == 0, response
+
+    async def produce(self, topic: str, *values: bytes, acks: int = -1) -> int:
+        """Append one batch to partition 0; returns its error code."""
+        response = await self.ask(produce_request(topic, *values, acks=acks), 9)
+        code: int = response.responses[0].partition_responses[0].error_code
+        return code
+
+    async def values(self, topic: str) -> list[bytes | None]:
+        """Every value in partition 0."""
+        response = await self.ask(fetch_request(topic), 12)
+        partition = response.responses[0].partitions[0]
+        assert partition.error_code == 0, partition
+        return [record.value for batch in read_batches(partition.records) for record in batch.records()]
+
+    async def alter_broker_config(self, broker: str, **changes: str | None) -> int:
+        """Set settings of a broker, or reset those that are None; returns the error code."""
+        configs = [
+            AlterableConfig(name=name.replace("_", "."), config_operation=DELETE if value is None else SET, value=value)
+            for name, value in changes.items()
+        ]
+        resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=broker, configs=configs)
+        response = await self.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1)
+        code: int = response.responses[0].error_code
+        return code
+
+
+def produce_request(topic: str, *values: bytes, acks: int = -1) -> ProduceRequest:
+    records = build_batch([NewRecord(timestamp=1_700_000_000_000, key=None, value=value) for value in values])
+    partition = PartitionProduceData(index=0, records=records)
+    return ProduceRequest(
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
+    )
+
+
+def fetch_request(topic: str, *, offset: int = 0, max_wait_ms: int = 0, min_bytes: int = 0) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+
+
+@asynccontextmanager
+async def connected(broker: Broker) -> AsyncIterator[Connection]:
+    """A connection to the broker's first listener."""
+    endpoint = broker.bound_endpoints[0]
+    async with await trio.open_tcp_stream(endpoint.host, endpoint.port) as stream:
+        yield Connection(stream)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop go round until ``condition`` holds, for what nobody tells."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while not condition():
+            await trio.lowlevel.checkpoint()

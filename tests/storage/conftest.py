@@ -1,0 +1,156 @@
+"""What the tests of storage share: batches as clients send them, and a log in a directory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kafka_wire.records.batch import NewRecord, RecordBatch, build_batch, read_batches
+from kafka_wire.records.compression import Codec
+from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+from trio_broker.storage import AppendInfo, AppendOrigin, Log, LogConfig, OpenedLog, open_log
+from trio_broker.topic_partition import TopicPartition
+
+NOW_MS = 1_700_000_000_000
+TOPIC_ID = bytes(range(16))
+
+
+@pytest.fixture
+def now_ms() -> int:
+    return NOW_MS
+
+
+def make_batch(
+    count: int = 1,
+    *,
+    value: bytes = b"value",
+    key: bytes | None = b"key",
+    timestamp: int = NOW_MS,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """A batch of ``count`` equal records, each a millisecond after the one before."""
+    records = [NewRecord(timestamp + index, key, value) for index in range(count)]
+    return bytearray(
+        build_batch(
+            records,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+    )
+
+
+@pytest.fixture
+def batch() -> Callable[..., bytearray]:
+    return make_batch
+
+
+def make_marker(producer_id: int, *, epoch: int = 0, committed: bool, coordinator_epoch: int = 0) -> bytearray:
+    """The end of a transaction, as a coordinator writes it."""
+    marker = EndTransactionMarker(committed, coordinator_epoch)
+    return bytearray(build_control_batch(marker, timestamp=NOW_MS, producer_id=producer_id, producer_epoch=epoch))
+
+
+@pytest.fixture
+def marker() -> Callable[..., bytearray]:
+    return make_marker
+
+
+@attrs.define
+class LogBench:
+    """A log and the ways to open it again: after a clean stop, or after a crash with nothing said to the disk."""
+
+    directory: Path
+    config: LogConfig
+    log: Log
+    now_ms: int = NOW_MS
+    leader_epoch: int = 0
+
+    def append(self, *args: object, **kwargs: object) -> AppendInfo:
+        """Append a batch made by ``make_batch`` as a client."""
+        return self.append_bytes(make_batch(*args, **kwargs))  # type: ignore[arg-type]
+
+    def append_bytes(
+        self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, epoch: int | None = None
+    ) -> AppendInfo:
+        leader_epoch = self.leader_epoch if epoch is None else epoch
+        return self.log.append(memoryview(data), leader_epoch=leader_epoch, now_ms=self.now_ms, origin=origin)
+
+    def end_transaction(self, producer_id: int, *, committed: bool, epoch: int = 0) -> AppendInfo:
+        return self.append_bytes(make_marker(producer_id, epoch=epoch, committed=committed), AppendOrigin.COORDINATOR)
+
+    def batches(self, offset: int | None = None, max_bytes: int = 1 << 30) -> list[RecordBatch]:
+        """All batches from ``offset`` on, read as a consumer reads."""
+        batches: list[RecordBatch] = []
+        position = self.log.log_start_offset if offset is None else offset
+        while True:
+            fetched = self.log.read(position, max_bytes, end_offset=self.log.log_end_offset)
+            if not fetched.size:
+                return batches
+            data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
+            found = list(read_batches(data))
+            assert sum(item.header.size_bytes for item in found) == len(data), "a read gives whole batches"
+            batches += found
+            position = found[-1].header.next_offset
+
+    def offsets(self) -> list[int]:
+        """The offsets of all records."""
+        return [record.offset for item in self.batches() for record in item.records()]
+
+    def crash(self, recovery_point: int | None = None) -> OpenedLog:
+        """Let go as a kill does, and open again."""
+        point = self.log.recovery_point if recovery_point is None else recovery_point
+        start = self.log.log_start_offset
+        self.log.release()
+        return self._open(clean=False, recovery_point=point, log_start_offset=start)
+
+    def restart(self) -> OpenedLog:
+        """Close properly and open again."""
+        start = self.log.log_start_offset
+        self.log.close()
+        return self._open(clean=True, recovery_point=self.log.log_end_offset, log_start_offset=start)
+
+    def _open(self, *, clean: bool, recovery_point: int, log_start_offset: int) -> OpenedLog:
+        opened = open_log(
+            self.directory,
+            TopicPartition("orders", 0),
+            TOPIC_ID,
+            self.config,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            clean=clean,
+            now_ms=self.now_ms,
+        )
+        self.log = opened.log
+        return opened
+
+    def file(self, name: str) -> Path:
+        return self.directory / name
+
+
+@pytest.fixture
+def make_log(tmp_path: Path) -> Callable[..., LogBench]:
+    """Make a log; keyword arguments are those of ``LogConfig``, and ``log_start_offset``."""
+
+    def make(*, log_start_offset: int = 0, **config: object) -> LogBench:
+        directory = tmp_path / f"log-{len(list(tmp_path.iterdir()))}"
+        bench = LogBench(directory, LogConfig(**config), None)  # type: ignore[arg-type]
+        bench._open(clean=False, recovery_point=0, log_start_offset=log_start_offset)
+        return bench
+
+    return make
+
+
+@pytest.fixture
+def bench(make_log: Callable[..., LogBench]) -> LogBench:
+    """A log with Kafka's defaults."""
+    return make_log()

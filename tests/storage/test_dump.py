@@ -1,0 +1,94 @@
+"""The dump: what stands in the files, told and not changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trio_broker.storage.dump import dump
+
+
+def lines(path: Path, **options: bool) -> list[str]:
+    return list(dump(path, **options))
+
+
+@pytest.fixture
+def closed(bench: Any) -> Any:
+    bench.append(2, producer_id=3, producer_epoch=0, sequence=5, transactional=True)
+    bench.end_transaction(3, committed=False)
+    bench.append(value="zeile\nzwei ü".encode(), key=None)
+    bench.log.close()
+    return bench
+
+
+def test_batches_are_told_like_kafkas_tool_does(closed: Any):
+    _, start, first, marker, last = lines(closed.file("00000000000000000000.log"))
+    assert start == "Log starting offset: 0"
+    assert first.startswith(
+        "baseOffset: 0 lastOffset: 1 count: 2 baseSequence: 5 lastSequence: 6 producerId: 3 producerEpoch: 0"
+        " partitionLeaderEpoch: 0 isTransactional: true isControl: false deleteHorizonMs: empty position: 0"
+        " CreateTime: 1700000000001 size: "
+    )
+    assert first.endswith("isvalid: true")
+    assert "isControl: true" in marker
+    assert "compresscodec: none" in last
+
+
+def test_records_are_listed_when_asked_for(closed: Any):
+    path = closed.file("00000000000000000000.log")
+    records = [line for line in lines(path, deep=True) if line.startswith("|")]
+    assert records[1] == ("| offset: 1 CreateTime: 1700000000001 keySize: 3 valueSize: 5 sequence: 6 headerKeys: []")
+    assert records[2].endswith("endTxnMarker: ABORT coordinatorEpoch: 0")
+    printed = [line for line in lines(path, print_records=True) if line.startswith("|")]
+    assert printed[3].endswith("key: null payload: zeile\\nzwei ü")
+
+
+def test_a_directory_is_told_as_a_whole(closed: Any):
+    told = lines(closed.directory)
+    assert [Path(line.removeprefix("Dumping ")).name for line in told if line.startswith("Dumping ")] == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000000.txnindex",
+        "00000000000000000004.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    assert "version: 0 producerId: 3 firstOffset: 0 lastOffset: 2 lastStableOffset: 3" in told
+    assert "timestamp: 1700000000001 offset: 1" in told
+    assert "0 0" in told
+    assert any(line.startswith("producerId: 3 producerEpoch: 0 lastSequence: 6") for line in told)
+
+
+def test_damage_is_told_and_not_raised(closed: Any):
+    path = closed.file("00000000000000000000.log")
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data + b"tail")
+    told = lines(path, deep=True)
+    assert told[2].endswith("isvalid: false")
+    assert told[-1] == "Found 4 invalid bytes at the end of 00000000000000000000.log"
+    path.write_bytes(bytes(100))
+    assert "no batch at position 0" in "\n".join(lines(path))
+    for suffix in ("index", "timeindex", "txnindex"):
+        damaged = closed.file(f"00000000000000000000.{suffix}")
+        damaged.write_bytes(b"12345")
+        assert lines(damaged)[1].startswith("corrupt: ")
+
+
+def test_an_index_entry_that_names_another_batch_is_told(closed: Any):
+    index = closed.file("00000000000000000000.index")
+    index.write_bytes(b"\0\0\0\1\0\0\0\0" + b"\0\0\0\2\0\0\0\1")
+    told = lines(index)
+    assert told[1] == "offset: 1 position: 0"
+    assert told[3] == "Index offset: 2, but the log has no batch at position 1"
+
+
+def test_other_files_are_refused(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        lines(tmp_path / "none.log")
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ValueError, match="no file of a log"):
+        lines(tmp_path / "notes.txt")

@@ -1,0 +1,90 @@
+"""The offset index: Kafka's bytes, and lookups in both of its columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trio_broker.storage.errors import CorruptIndex
+from trio_broker.storage.offset_index import OffsetIndex, OffsetPosition
+
+GOLDEN = bytes.fromhex("000000030000005e00000006000000f2")
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> OffsetIndex:
+    index = OffsetIndex(tmp_path / "00000000000000000100.index", 100, 80)
+    index.append(103, 94)
+    index.append(106, 242)
+    return index
+
+
+def test_file_equals_the_golden_vector(index: OffsetIndex):
+    index.flush()
+    assert index.path.read_bytes() == GOLDEN
+
+
+def test_golden_vector_reads_as_it_was_meant(tmp_path: Path):
+    path = tmp_path / "index"
+    path.write_bytes(GOLDEN)
+    index = OffsetIndex.load(path, 100, 1024, 300)
+    assert index.entries == [OffsetPosition(103, 94), OffsetPosition(106, 242)]
+
+
+@pytest.mark.parametrize(("offset", "position"), [(100, 0), (102, 0), (103, 94), (105, 94), (106, 242), (9999, 242)])
+def test_lookup_gives_the_last_entry_not_above(index: OffsetIndex, offset: int, position: int):
+    assert index.lookup(offset) == position
+
+
+@pytest.mark.parametrize(("limit", "position"), [(0, 0), (93, 0), (94, 94), (241, 94), (242, 242), (9999, 242)])
+def test_lookup_by_position(index: OffsetIndex, limit: int, position: int):
+    assert index.last_position_before(limit) == position
+
+
+def test_flushing_twice_writes_only_what_is_new_and_pads_nothing(index: OffsetIndex):
+    index.flush()
+    index.append(110, 400)
+    index.flush()
+    assert index.path.read_bytes() == GOLDEN + bytes.fromhex("0000000a00000190")
+
+
+def test_truncation_drops_later_entries_from_the_file_too(index: OffsetIndex):
+    index.flush()
+    index.truncate_to(106)
+    assert index.path.read_bytes() == GOLDEN[:8]
+
+
+def test_a_file_of_another_length_is_cut_at_the_next_flush(index: OffsetIndex):
+    index.path.write_bytes(bytes(4000))
+    index.flush()
+    assert index.path.read_bytes() == GOLDEN
+
+
+def test_full_when_no_entry_fits(tmp_path: Path):
+    index = OffsetIndex(tmp_path / "index", 0, 17)
+    index.append(0, 0)
+    assert not index.is_full
+    index.append(1, 100)
+    assert index.is_full
+
+
+@pytest.mark.parametrize(
+    "content",
+    [GOLDEN[:-1], GOLDEN + bytes(8), GOLDEN + bytes(80), bytes(16), GOLDEN[8:] + GOLDEN[:8], b"\xff" * 8],
+    ids=["torn", "one zero entry", "zero padded", "all zeros", "backwards", "negative"],
+)
+def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "index"
+    path.write_bytes(content)
+    with pytest.raises(CorruptIndex):
+        OffsetIndex.load(path, 100, 1024, 300)
+
+
+def test_an_index_that_points_behind_the_log_is_refused(tmp_path: Path):
+    path = tmp_path / "index"
+    path.write_bytes(GOLDEN)
+    with pytest.raises(CorruptIndex):
+        OffsetIndex.load(path, 100, 1024, 242)
+    with pytest.raises(CorruptIndex):
+        OffsetIndex.load(tmp_path / "none", 100, 1024, 242)

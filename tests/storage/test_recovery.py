@@ -1,0 +1,304 @@
+"""Opening a log after a stop or a crash: nothing acknowledged is lost, nothing bad is served."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_wire.records.batch import NewRecord, build_batch
+from trio_broker.storage import LogConfig, open_log
+from trio_broker.storage.errors import CorruptCheckpoint
+from trio_broker.topic_partition import TopicPartition
+
+MakeLog = Callable[..., Any]
+FIRST_LOG = "00000000000000000000.log"
+
+
+def idempotent(sequence: int, now_ms: int) -> bytearray:
+    return bytearray(
+        build_batch([NewRecord(now_ms, b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=sequence)
+    )
+
+
+def test_after_a_clean_stop_nothing_is_read_whole(bench: Any):
+    for _ in range(5):
+        bench.append(3)
+    report = bench.restart().report
+    assert (report.was_clean, report.recovered_segments, report.problems) == (True, 0, [])
+    assert bench.offsets() == list(range(15))
+    assert bench.append().first_offset == 15
+
+
+def test_after_a_kill_everything_written_is_there(make_log: MakeLog):
+    bench = make_log(segment_bytes=500, index_interval_bytes=200)
+    for _ in range(40):
+        bench.append(2)
+    segments = [segment.base_offset for segment in bench.log.segments]
+    bench.crash()
+    assert bench.offsets() == list(range(80))
+    assert [segment.base_offset for segment in bench.log.segments] == segments
+    assert bench.append().first_offset == 80
+
+
+def test_only_segments_from_the_recovery_point_on_are_read(make_log: MakeLog):
+    bench = make_log(segment_bytes=200)
+    for _ in range(10):
+        bench.append(value=bytes(50))
+    assert len(bench.log.segments) == 10
+    assert bench.crash(recovery_point=8).report.recovered_segments == 2
+    assert bench.crash(recovery_point=10).report.recovered_segments == 1
+    assert bench.offsets() == list(range(10))
+
+
+@pytest.mark.parametrize("missing", range(1, 70, 7))
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(bench: Any, missing: int):
+    for _ in range(3):
+        bench.append()
+    path = bench.file(FIRST_LOG)
+    whole = path.stat().st_size // 3
+    path.write_bytes(path.read_bytes()[:-missing])
+    report = bench.crash().report
+    assert bench.offsets() == [0, 1]
+    assert path.stat().st_size == 2 * whole
+    assert (report.cut_bytes, report.kept_aside) == (whole - missing, [])
+    assert bench.append().first_offset == 2
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 10, b"\0" * 5000, b"\xff" * 300, b"\2" * 300, b"garbage " * 40])
+def test_a_garbage_tail_is_cut_and_nothing_before_is_touched(bench: Any, tail: bytes):
+    for _ in range(3):
+        bench.append()
+    path = bench.file(FIRST_LOG)
+    good = path.read_bytes()
+    path.write_bytes(good + tail)
+    report = bench.crash().report
+    assert path.read_bytes() == good
+    assert report.cut_bytes == len(tail)
+    assert report.kept_aside == []
+
+
+def test_damage_with_good_batches_behind_is_kept_aside(bench: Any, caplog: pytest.LogCaptureFixture):
+    for _ in range(5):
+        bench.append()
+    path = bench.file(FIRST_LOG)
+    size = path.stat().st_size // 5
+    damaged = bytearray(path.read_bytes())
+    damaged[2 * size + 66] ^= 1
+    path.write_bytes(damaged)
+    report = bench.crash().report
+    assert bench.offsets() == [0, 1]
+    (aside,) = report.kept_aside
+    assert aside.read_bytes() == damaged
+    assert "kept as" in caplog.text
+    bench.restart()
+    assert aside.exists()
+    assert bench.offsets() == [0, 1]
+
+
+def test_damage_to_a_length_field_is_seen_through(bench: Any):
+    for _ in range(5):
+        bench.append()
+    path = bench.file(FIRST_LOG)
+    size = path.stat().st_size // 5
+    damaged = bytearray(path.read_bytes())
+    struct.pack_into(">i", damaged, size + 8, 1 << 30)
+    path.write_bytes(damaged)
+    assert len(bench.crash().report.kept_aside) == 1
+    assert bench.offsets() == [0]
+
+
+@pytest.mark.parametrize(("position", "what"), [(7, "offset"), (15, "epoch")])
+def test_what_the_checksum_does_not_cover_must_make_sense(bench: Any, position: int, what: str):
+    bench.leader_epoch = 1
+    for _ in range(5):
+        bench.append(2)
+    path = bench.file(FIRST_LOG)
+    size = path.stat().st_size // 5
+    damaged = bytearray(path.read_bytes())
+    damaged[3 * size + position] = 0
+    path.write_bytes(damaged)
+    report = bench.crash().report
+    assert bench.log.log_end_offset == 6
+    assert len(report.kept_aside) == 1, what
+
+
+def test_segments_behind_a_damaged_one_are_kept_aside_too(make_log: MakeLog):
+    bench = make_log(segment_bytes=100)
+    for _ in range(4):
+        bench.append()
+    path = bench.file("00000000000000000001.log")
+    path.write_bytes(path.read_bytes()[:-3])
+    report = bench.crash(recovery_point=0).report
+    assert bench.offsets() == [0]
+    assert [aside.name.split(".corrupt")[0] for aside in report.kept_aside] == [
+        "00000000000000000001.log",
+        "00000000000000000002.log",
+        "00000000000000000003.log",
+    ]
+    assert bench.append().first_offset == 1
+
+
+def test_rebuilt_indexes_equal_the_live_ones(make_log: MakeLog):
+    bench = make_log(segment_bytes=3000, index_interval_bytes=300)
+    for index in range(100):
+        bench.append(1 + index % 4, timestamp=bench.now_ms + (index * 7) % 50)
+    bench.log.active_segment.seal()
+    files = {path.name: path.read_bytes() for path in bench.directory.glob("*index")}
+    bench.crash(recovery_point=0)
+    assert {path.name: path.read_bytes() for path in bench.directory.glob("*index")} == files
+
+
+def test_trap_30_after_a_clean_restart_all_five_batches_are_remembered(bench: Any, now_ms: int):
+    for sequence in range(8):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    bench.restart()
+    for sequence in range(3, 8):
+        assert bench.append_bytes(idempotent(sequence, now_ms)).first_offset == sequence
+    assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
+
+
+def test_trap_30_after_a_kill_all_five_batches_are_remembered_across_a_roll(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_bytes=250)
+    for sequence in range(8):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    bench.log.roll(now_ms)
+    bench.crash(recovery_point=8)
+    assert bench.append_bytes(idempotent(7, now_ms)).duplicate
+    assert bench.append_bytes(idempotent(6, now_ms)).duplicate
+    assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
+
+
+def test_an_open_transaction_survives_a_kill(bench: Any):
+    bench.append(producer_id=5, producer_epoch=0, sequence=0, transactional=True)
+    bench.append()
+    bench.crash()
+    assert bench.log.last_stable_offset(2) == 0
+    bench.end_transaction(5, committed=False)
+    bench.crash()
+    assert bench.log.last_stable_offset(3) == 3
+    assert len(bench.log.aborted_transactions(0, 3)) == 1
+
+
+def test_a_damaged_snapshot_gives_way_to_an_older_one(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_bytes=250)
+    for sequence in range(8):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    bench.log.close()
+    newest = bench.file("00000000000000000008.snapshot")
+    newest.write_bytes(newest.read_bytes()[:-1] + b"?")
+    bench._open(clean=True, recovery_point=8, log_start_offset=0)
+    assert bench.append_bytes(idempotent(7, now_ms)).duplicate
+    assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
+
+
+def test_stray_snapshots_are_removed(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_bytes=250)
+    for sequence in range(8):
+        bench.append_bytes(idempotent(sequence, now_ms))
+    bases = {segment.base_offset for segment in bench.log.segments}
+    for offset in (1, 99):
+        bench.file(f"{offset:020d}.snapshot").write_bytes(b"")
+    bench.restart()
+    kept = {int(path.stem) for path in bench.directory.glob("*.snapshot")}
+    assert kept <= bases | {8}
+
+
+def test_expired_producers_are_forgotten_at_start(make_log: MakeLog, now_ms: int):
+    bench = make_log(producer_id_expiration_ms=1000)
+    bench.append_bytes(idempotent(0, now_ms))
+    bench.now_ms += 1000
+    bench.restart()
+    assert bench.log.producers.producers == {}
+
+
+def test_an_unreadable_epoch_file_is_made_anew(bench: Any):
+    for epoch in (1, 4):
+        bench.leader_epoch = epoch
+        bench.append(2)
+    before = bench.file("leader-epoch-checkpoint").read_bytes()
+    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n7\n1 0\n")
+    bench.restart()
+    assert bench.file("leader-epoch-checkpoint").read_bytes() == before
+
+
+def test_epochs_behind_the_cut_are_forgotten(bench: Any):
+    bench.append()
+    bench.leader_epoch = 1
+    bench.append()
+    path = bench.file(FIRST_LOG)
+    path.write_bytes(path.read_bytes()[:-1])
+    bench.crash()
+    assert bench.log.latest_epoch == 0
+
+
+def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
+    bench.append()
+    bench.append()
+    bench.log.close()
+    path = bench.file(FIRST_LOG)
+    path.write_bytes(path.read_bytes()[:-1])
+    report = bench._open(clean=True, recovery_point=2, log_start_offset=0).report
+    assert report.recovered_segments == 1
+    assert bench.offsets() == [0]
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_there(bench: Any):
+    bench.append(3)
+    bench.log.release()
+    bench._open(clean=False, recovery_point=0, log_start_offset=10)
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (10, 10)
+    assert bench.append().first_offset == 10
+
+
+def test_a_directory_of_another_topic_is_not_opened(bench: Any):
+    bench.log.close()
+    with pytest.raises(CorruptCheckpoint):
+        open_log(
+            bench.directory,
+            TopicPartition("orders", 0),
+            bytes(16),
+            LogConfig(),
+            recovery_point=0,
+            log_start_offset=0,
+            clean=True,
+            now_ms=0,
+        )
+
+
+def test_a_large_compressed_batch_survives(bench: Any):
+    from kafka_wire.records.compression import Codec
+
+    bench.append(200, value=bytes(10_000), codec=Codec.LZ4)
+    bench.append(100, value=bytes(8_000), key=None)
+    bench.append()
+    bench.crash()
+    assert bench.log.log_end_offset == 301
+    assert bench.offsets() == list(range(301))
+
+
+def test_a_damaged_transaction_index_is_made_anew_even_after_a_clean_stop(make_log: MakeLog):
+    bench = make_log(segment_bytes=400)
+    bench.append(producer_id=5, producer_epoch=0, sequence=0, transactional=True)
+    bench.end_transaction(5, committed=False)
+    for _ in range(20):
+        bench.append()
+    path = bench.file("00000000000000000000.txnindex")
+    good = path.read_bytes()
+    bench.log.close()
+    path.write_bytes(good[:-1])
+    bench._open(clean=True, recovery_point=22, log_start_offset=0)
+    assert path.read_bytes() == good
+    assert bench.offsets()[-1] == 21
+
+
+def test_records_that_hold_headers_do_not_cost_hours(bench: Any):
+    bench.append()
+    fake = struct.pack(">qiib", 1, 1 << 20, 0, 2) + bytes(44)
+    path = bench.file(FIRST_LOG)
+    path.write_bytes(path.read_bytes() + b"x" + fake * 40_000)
+    report = bench.crash().report
+    assert bench.offsets() == [0]
+    assert len(report.kept_aside) == 1

@@ -1,0 +1,173 @@
+"""What a leader refuses from a client, with Kafka's error codes, and what it rewrites."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import NewRecord, RecordBatch, TimestampType, build_batch, read_batch_header, read_batches
+from kafka_wire.records.compression import Codec
+from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+from kafka_wire.records.crc import crc32c
+from trio_broker.storage import CleanupPolicy, LogConfig, validation
+
+Batch = Callable[..., bytearray]
+HOUR_MS = 3_600_000
+
+
+def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> ErrorCode:
+    """The error code with which a batch is refused, NONE if it is taken."""
+    try:
+        validation.check_client_batch(memoryview(data), LogConfig(**config), now_ms, produce_version)  # type: ignore[arg-type]
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+def changed(data: bytes, layout: str, position: int, value: int) -> bytearray:
+    """The batch with one header field changed and a right checksum."""
+    copy = bytearray(data)
+    struct.pack_into(layout, copy, position, value)
+    struct.pack_into(">I", copy, 17, crc32c(memoryview(copy)[21:]))
+    return copy
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_trap_38_batches_of_all_codecs_are_taken(batch: Batch, now_ms: int, codec: Codec):
+    assert code_of(batch(3, codec=codec), now_ms) is ErrorCode.NONE
+    assert code_of(batch(3, codec=codec), now_ms, cleanup_policy=CleanupPolicy(compact=True)) is ErrorCode.NONE
+
+
+def test_trap_34_exactly_one_batch(batch: Batch, now_ms: int):
+    assert code_of(b"", now_ms) is ErrorCode.INVALID_RECORD
+    assert code_of(batch() + batch(), now_ms) is ErrorCode.INVALID_RECORD
+    assert code_of(batch()[:-1], now_ms) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_trap_34_a_wrong_checksum_is_corrupt(batch: Batch, now_ms: int):
+    data = batch()
+    data[-1] ^= 1
+    assert code_of(data, now_ms) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_trap_34_old_magics_are_refused(batch: Batch, now_ms: int, magic: int):
+    assert code_of(changed(batch(), ">b", 16, magic), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_34_counts_must_agree(batch: Batch, now_ms: int):
+    assert code_of(changed(batch(2), ">i", 57, 1), now_ms) is ErrorCode.INVALID_RECORD
+    assert code_of(changed(batch(2), ">i", 23, 4), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_45_an_empty_batch_is_never_taken_from_a_client(batch: Batch, now_ms: int):
+    empty = changed(changed(batch()[:61], ">i", 8, 49), ">i", 57, 0)
+    assert code_of(empty, now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_34_control_batches_are_refused(now_ms: int):
+    data = build_control_batch(EndTransactionMarker(True, 0), timestamp=now_ms, producer_id=1, producer_epoch=0)
+    assert code_of(data, now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_34_too_large_is_its_own_error(batch: Batch, now_ms: int):
+    assert code_of(batch(value=bytes(200)), now_ms, max_message_bytes=200) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_trap_34_zstd_needs_version_seven(batch: Batch, now_ms: int):
+    data = batch(codec=Codec.ZSTD)
+    assert code_of(data, now_ms, 6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert code_of(data, now_ms, 7) is ErrorCode.NONE
+
+
+def test_a_client_batch_begins_at_offset_zero(batch: Batch, now_ms: int):
+    data = batch()
+    struct.pack_into(">q", data, 0, 5)
+    assert code_of(data, now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_31_only_the_producer_id_decides(batch: Batch, now_ms: int):
+    for epoch, sequence in ((-1, -1), (-1, 0), (0, 0)):
+        assert code_of(batch(producer_epoch=epoch, sequence=sequence), now_ms) is ErrorCode.NONE
+    assert code_of(batch(producer_id=1, producer_epoch=0, sequence=-1), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_a_codec_that_does_not_exist_is_refused(batch: Batch, now_ms: int):
+    assert code_of(changed(batch(), ">h", 21, 7), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_36_create_time_may_be_an_hour_ahead(batch: Batch, now_ms: int):
+    assert code_of(batch(timestamp=now_ms + HOUR_MS), now_ms) is ErrorCode.NONE
+    assert code_of(batch(timestamp=now_ms + HOUR_MS + 1), now_ms) is ErrorCode.INVALID_TIMESTAMP
+    ahead = batch(timestamp=now_ms + HOUR_MS + 1)
+    log_append_time = TimestampType.LOG_APPEND_TIME
+    assert code_of(ahead, now_ms, message_timestamp_type=log_append_time) is ErrorCode.NONE
+
+
+def test_trap_36_old_timestamps_are_refused_where_the_topic_says_so(batch: Batch, now_ms: int):
+    old = batch(20, timestamp=now_ms - 1000)
+    assert code_of(old, now_ms) is ErrorCode.NONE
+    assert code_of(old, now_ms, message_timestamp_before_max_ms=999) is ErrorCode.INVALID_TIMESTAMP
+    assert code_of(old, now_ms, message_timestamp_before_max_ms=1000) is ErrorCode.NONE
+    assert code_of(batch(timestamp=-1), now_ms, message_timestamp_before_max_ms=999) is ErrorCode.NONE
+
+
+def test_trap_36_a_producer_may_not_set_log_append_time(batch: Batch, now_ms: int):
+    data = changed(batch(), ">h", 21, 8)
+    assert code_of(data, now_ms) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_trap_38_compacted_topics_need_keys(now_ms: int, codec: Codec):
+    data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")], codec=codec)
+    assert code_of(data, now_ms) is ErrorCode.NONE
+    assert code_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True)) is ErrorCode.INVALID_RECORD
+
+
+def test_trap_37_the_guilty_record_is_named(now_ms: int):
+    data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")])
+    with pytest.raises(KafkaError) as caught:
+        validation.check_client_batch(data, LogConfig(cleanup_policy=CleanupPolicy(compact=True)), now_ms, None)
+    assert getattr(caught.value, "record_index", None) == 1
+
+
+def test_records_of_small_batches_are_walked_over(batch: Batch, now_ms: int):
+    data = batch()
+    data[61] += 2  # the record claims one byte more than there is
+    assert code_of(changed(data, ">b", 16, 2), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def rewritten(data: bytearray, now_ms: int, **config: object) -> RecordBatch:
+    header = read_batch_header(data)
+    settings = LogConfig(**config)  # type: ignore[arg-type]
+    assert validation.needs_rewrite(header, settings)
+    return validation.rewrite(header, memoryview(data), settings, now_ms)
+
+
+def test_trap_36_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, now_ms: int):
+    result = rewritten(batch(2), now_ms + 5, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    result.verify_crc()
+    assert result.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert [record.timestamp for record in result.records()] == [now_ms + 5] * 2
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_trap_38_a_topic_with_its_own_codec_gets_it(batch: Batch, now_ms: int, codec: Codec):
+    original = batch(5, codec=Codec.GZIP, value=bytes(100), producer_id=3, producer_epoch=1, sequence=9)
+    if codec is Codec.GZIP:
+        assert not validation.needs_rewrite(read_batch_header(original), LogConfig(compression_type=codec))
+        return
+    (before,) = read_batches(bytes(original))
+    result = rewritten(original, now_ms, compression_type=codec)
+    result.verify_crc()
+    assert result.header.codec is codec
+    assert (result.header.producer_id, result.header.producer_epoch, result.header.base_sequence) == (3, 1, 9)
+    assert list(result.records()) == list(before.records())
+
+
+def test_trap_38_batches_are_stored_as_sent_by_default(batch: Batch):
+    assert not validation.needs_rewrite(read_batch_header(batch(codec=Codec.LZ4)), LogConfig())

@@ -1,0 +1,273 @@
+"""The parts of a broker, from its disk up to what handlers need."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from tests.handlers.dispatching import ADVERTISED, broker_config
+from tests.replication.real_logs import batch
+from trio_broker.assembly import in_thread_to_the_end, open_parts
+from trio_broker.clock import ManualClock
+from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.cluster.topic_decisions import NewPartitions, NewTopic, TopicTarget
+from trio_broker.storage.errors import DataDirectoryError
+
+CLEAN_MARKER = ".kafka_cleanshutdown"
+
+
+def opened(directory, **settings):
+    """The parts on ``directory``, to be used in ``async with``."""
+    return open_parts(broker_config(directory, **settings), ManualClock(), ADVERTISED)
+
+
+async def create(parts, name="orders", partitions=1, **configs):
+    configs = {key.replace("_", "."): value for key, value in configs.items()}
+    [outcome] = await parts.controller.create_topics([NewTopic(name=name, num_partitions=partitions, configs=configs)])
+    assert not isinstance(outcome, KafkaError), outcome
+    return outcome
+
+
+async def set_config(parts, resource, name, value):
+    alteration = ConfigAlteration(name, ConfigOperation.SET, value)
+    [outcome] = await parts.controller.change_configs([ResourceAlterations(resource, (alteration,))])
+    assert not isinstance(outcome, KafkaError), outcome
+
+
+async def append(parts, value=b"value", topic="orders"):
+    replicas = parts.replicas
+    return await replicas.append(replicas.topic(topic).partition(0), batch(value), produce_version=9)
+
+
+def epochs(parts):
+    return [partition.leader_epoch for partition in parts.replicas.partitions()]
+
+
+# --- one life after another ---
+
+
+async def test_a_new_directory_is_given_a_cluster_id_that_later_starts_find(tmp_path):
+    async with opened(tmp_path) as parts:
+        first = parts.node.cluster_id
+    async with opened(tmp_path) as parts:
+        assert parts.node.cluster_id == first
+
+
+async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path):
+    async with opened(tmp_path) as parts:
+        created = await create(parts, partitions=2, retention_ms="1234")
+        await append(parts)
+    async with opened(tmp_path) as parts:
+        topic = parts.controller.image.topics["orders"]
+        partition = parts.replicas.topic("orders").partition(0)
+        assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 2)
+        assert partition.log.config.retention_ms == 1234
+        assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path):
+    seen = []
+    async with opened(tmp_path) as parts:
+        await create(parts, partitions=2)
+        seen.append(epochs(parts))
+    for _ in range(2):
+        async with opened(tmp_path) as parts:
+            seen.append(epochs(parts))
+    assert seen == [[0, 0], [1, 1], [2, 2]]
+
+
+async def test_producer_ids_are_never_handed_out_twice(tmp_path):
+    async with opened(tmp_path) as parts:
+        first = {await parts.producer_ids.next() for _ in range(3)}
+    async with opened(tmp_path) as parts:
+        assert await parts.producer_ids.next() not in first
+
+
+async def test_a_deleted_topic_stays_deleted(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        await parts.controller.delete_topics([TopicTarget("orders")])
+    async with opened(tmp_path) as parts:
+        assert not parts.controller.image.topics
+        assert not parts.replicas.topics
+    assert not (tmp_path / "orders-0").exists()
+
+
+async def test_partitions_are_spread_over_all_data_directories(tmp_path):
+    directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    async with opened(directories) as parts:
+        await create(parts, partitions=4)
+    for name in "ab":
+        assert len(list((tmp_path / name).glob("orders-*"))) == 2
+    async with opened(directories) as parts:
+        assert len(list(parts.replicas.partitions())) == 4
+
+
+# --- how it ends ---
+
+
+async def test_the_marker_of_a_clean_stop_is_there_only_after_one(tmp_path):
+    async with opened(tmp_path):
+        assert not (tmp_path / CLEAN_MARKER).exists()
+    assert (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_an_error_inside_leaves_no_marker_and_no_lock(tmp_path):
+    with pytest.raises(LookupError):
+        async with opened(tmp_path):
+            raise LookupError
+    assert not (tmp_path / CLEAN_MARKER).exists()
+    async with opened(tmp_path):
+        pass
+
+
+async def test_a_cancellation_inside_leaves_no_marker_and_no_lock(tmp_path):
+    with trio.CancelScope() as scope:
+        async with opened(tmp_path):
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    assert not (tmp_path / CLEAN_MARKER).exists()
+    async with opened(tmp_path):
+        pass
+
+
+async def test_records_of_a_life_that_was_cut_short_are_there_in_the_next(tmp_path):
+    with trio.CancelScope() as scope:
+        async with opened(tmp_path) as parts:
+            await create(parts)
+            await append(parts)
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    async with opened(tmp_path) as parts:
+        partition = parts.replicas.topic("orders").partition(0)
+        assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+async def test_closing_work_is_done_however_often_its_task_is_cancelled():
+    done = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await in_thread_to_the_end(lambda: done.append(True))
+    assert done == [True]
+
+
+# --- what cannot be opened ---
+
+
+async def test_a_directory_in_use_is_refused(tmp_path):
+    async with opened(tmp_path):
+        with pytest.raises(DataDirectoryError, match="in use by another broker"):
+            async with opened(tmp_path):
+                pass
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path):
+    async with opened(tmp_path, node_id="1"):
+        pass
+    with pytest.raises(DataDirectoryError, match="belongs to node 1, this is node 2"):
+        async with opened(tmp_path, node_id="2"):
+            pass
+
+
+async def test_a_directory_with_something_else_in_it_is_refused(tmp_path):
+    (tmp_path / "holiday pictures").mkdir()
+    with pytest.raises(DataDirectoryError, match="holiday pictures"):
+        async with opened(tmp_path):
+            pass
+
+
+async def test_a_damaged_metadata_log_is_refused_and_lets_go_of_the_directory(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts, "first")
+        await create(parts, "second")
+    segment = next((tmp_path / "__cluster_metadata-0").glob("*.log"))
+    whole = segment.read_bytes()
+    middle = len(whole) // 2
+    segment.write_bytes(whole[:middle] + b"\xff" * 8 + whole[middle + 8 :])
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError, match="damaged before its end"):
+            async with opened(tmp_path):
+                pass
+
+
+async def test_a_partition_that_no_topic_has_is_put_aside_with_a_warning(tmp_path, caplog):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        await append(parts)
+    (tmp_path / "orders-0").rename(tmp_path / "forgotten-0")
+    async with opened(tmp_path) as parts:
+        assert set(parts.replicas.topics) == {"orders"}
+    [stray] = tmp_path.glob("forgotten-0.*-stray")
+    assert (stray / f"{0:020}.log").stat().st_size > 0
+    assert any("forgotten-0" in record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+
+
+async def test_a_partition_whose_log_cannot_be_opened_is_its_own_trouble(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts, "broken", 2)
+        await create(parts, "whole")
+    segment = tmp_path / "broken-1" / f"{0:020}.log"
+    segment.unlink()
+    segment.mkdir()
+    async with opened(tmp_path) as parts:
+        await append(parts, topic="whole")
+        await append(parts, topic="broken")
+        with pytest.raises(KafkaError) as caught:
+            parts.replicas.topic("broken").partition(1)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+# --- partitions follow what the controller decides ---
+
+
+async def test_a_topic_can_be_appended_to_as_soon_as_it_is_created(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        assert (await append(parts)).first_offset == 0
+
+
+async def test_new_partitions_are_held_at_once(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        await parts.controller.create_partitions([NewPartitions(name="orders", count=3)])
+        assert epochs(parts) == [0, 0, 0]
+
+
+async def test_a_deleted_topic_is_let_go_of_at_once(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        await parts.controller.delete_topics([TopicTarget("orders")])
+        with pytest.raises(KafkaError):
+            parts.replicas.topic("orders")
+        assert not (tmp_path / "orders-0").exists()
+
+
+async def test_a_topics_own_setting_reaches_its_logs(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts)
+        await set_config(parts, ConfigResource(ConfigResourceType.TOPIC, "orders"), "retention.ms", "4321")
+        assert parts.replicas.topic("orders").partition(0).log.config.retention_ms == 4321
+
+
+async def test_a_broker_setting_reaches_the_topics_that_have_none_of_their_own(tmp_path):
+    async with opened(tmp_path) as parts:
+        await create(parts, "follows")
+        await create(parts, "keeps", retention_ms="1234")
+        await set_config(parts, parts.controller.broker_resource, "log.retention.ms", "4321")
+        retentions = {
+            name: hosted.partition(0).log.config.retention_ms for name, hosted in parts.replicas.topics.items()
+        }
+        assert retentions == {"follows": 4321, "keeps": 1234}
+
+
+async def test_the_threads_for_disk_work_are_as_many_as_num_io_threads_says(tmp_path):
+    async with opened(tmp_path, num_io_threads="4") as parts:
+        assert parts.replicas.io_limiter.total_tokens == 4
+        await set_config(parts, parts.controller.broker_resource, "num.io.threads", "6")
+        assert parts.replicas.io_limiter.total_tokens == 6

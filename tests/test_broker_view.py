@@ -1,0 +1,238 @@
+"""A running broker, as the admin app sees and changes it."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from broker_admin.view import BrokerView, ConfigChange, ConfigSource, HistorySample
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.running_broker import BROKER_RESOURCE, connected, crashing, running
+from trio_broker.broker_view import LiveBrokerView
+from trio_broker.config import keys
+
+STATIC = {"num_io_threads": "4", "num_network_threads": "3"}
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    async with running(tmp_path, **STATIC) as broker:
+        yield broker
+
+
+@pytest.fixture
+def view(broker) -> LiveBrokerView:
+    return LiveBrokerView(broker)
+
+
+@pytest.fixture
+async def client(broker):
+    async with connected(broker) as client:
+        yield client
+
+
+def entry(view, name):
+    return next(entry for entry in view.config_entries() if entry.name == name)
+
+
+async def described(client, broker, name):
+    """Value and source that a client is told for a setting of the broker."""
+    resource = DescribeConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name=str(broker.parts.node.node_id), configuration_keys=[name]
+    )
+    response = await client.ask(DescribeConfigsRequest(resources=[resource]), 4)
+    [config] = response.results[0].configs
+    return config.value, config.config_source
+
+
+# --- what it tells ---
+
+
+async def test_it_is_all_that_the_admin_app_asks_for(view):
+    asked: BrokerView = view
+    assert {name for name in vars(BrokerView) if not name.startswith("_")} <= set(dir(asked))
+
+
+async def test_the_node_is_told_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
+    node = view.node()
+    [listener] = node.listeners
+    assert (node.node_id, node.cluster_id) == (broker.parts.node.node_id, broker.parts.node.cluster_id)
+    assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "127.0.0.1", broker.bound_endpoints[0].port)
+    assert node.durability == "page-cache"
+    assert node.uptime_seconds >= 0
+
+
+async def test_it_is_ready_until_it_stops(broker, view):
+    assert view.readiness().ready
+    broker.stop()
+    assert (view.readiness().ready, view.readiness().reason) == (False, "the broker is stopping")
+
+
+async def test_every_key_is_told_with_its_source(view):
+    assert {entry.name for entry in view.config_entries()} == set(keys.BROKER_KEYS)
+    assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entry(view, "num.partitions").source is ConfigSource.DEFAULT_CONFIG
+
+
+async def test_a_pool_is_told_with_the_sizes_it_may_be_given_now(view):
+    allowed = entry(view, "num.io.threads").allowed_range
+    assert (allowed.minimum, allowed.maximum) == (2, 8)
+    assert entry(view, "queued.max.requests").allowed_range is None
+
+
+async def test_topics_are_told_with_the_offsets_of_their_partitions(client, view):
+    await client.create_topic("orders", 2)
+    await client.produce("orders", b"one", b"two")
+    [topic] = view.topics()
+    first, second = topic.partitions
+    assert (first.log_start_offset, first.high_watermark, first.log_end_offset) == (0, 2, 2)
+    assert (second.log_end_offset, second.size_bytes) == (0, 0)
+    assert first.size_bytes > 0
+    assert not topic.internal
+
+
+async def test_the_threads_told_are_those_that_run(view):
+    view.samples.add(view.read())
+    threads = view.threads()
+    assert (threads.network.size, len(threads.network.workers)) == (3, 3)
+    assert (threads.io.size, len(threads.io.workers)) == (4, 4)
+    assert threads.queue.capacity == 500
+
+
+async def test_a_reading_counts_what_clients_did(client, view):
+    before = view.read()
+    await client.create_topic("orders")
+    await client.produce("orders", b"one", b"two")
+    after = view.read()
+    assert after.requests == before.requests + 2
+    assert after.records_in == before.records_in + 2
+    assert after.bytes_in > before.bytes_in
+    assert after.requests_by_api["produce"] == 1
+
+
+async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(client, view):
+    await client.create_topic("orders")
+    text = view.prometheus_renderer()().decode()
+    assert 'durability="page-cache"' in text
+    assert view.broker.parts.node.cluster_id in text
+
+
+# --- what it changes ---
+
+
+async def test_a_change_takes_effect_on_the_pools_before_it_is_answered(broker, view):
+    result = await view.change_config({"num.io.threads": "8", "num.network.threads": "5"}, changed_by="a test")
+    assert result.refusals == ()
+    statistics = broker.server.statistics()
+    assert (len(statistics.handlers.slots), len(statistics.processors)) == (8, 5)
+
+
+async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
+    result = await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    [change] = result.changes
+    assert (change.key, change.old, change.new, change.changed_by) == ("num.io.threads", "4", "8", "a test")
+    assert view.journal() == [change]
+
+
+async def test_a_reset_goes_back_to_the_layer_below(view):
+    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    result = await view.change_config({"num.io.threads": None}, changed_by="a test")
+    assert [(change.old, change.new) for change in result.changes] == [("8", "4")]
+    assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
+
+
+async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(view):
+    result = await view.change_config({"num.io.threads": "4"}, changed_by="a test")
+    assert (result.changes, result.refusals) == ((), ())
+    assert view.journal() == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("num.io.threads", "9", "at most double"),
+        ("num.io.threads", "1", "at least half"),
+        ("num.io.threads", "many", "many"),
+        ("log.dirs", "/elsewhere", "read at start only"),
+        ("no.such.key", "1", "not a key"),
+    ],
+)
+async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key, value, reason):
+    result = await view.change_config({"queued.max.requests": "9", key: value}, changed_by="a test")
+    [refusal] = result.refusals
+    assert refusal.key == key
+    assert reason in refusal.reason
+    assert result.changes == ()
+    assert broker.server.statistics().channel.capacity == 500
+
+
+async def test_a_change_survives_a_restart(tmp_path):
+    async with running(tmp_path, **STATIC) as broker:
+        await LiveBrokerView(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+    async with running(tmp_path, **STATIC) as broker:
+        assert len(broker.server.statistics().handlers.slots) == 8
+        assert entry(LiveBrokerView(broker), "num.io.threads").source is ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
+    async with crashing(tmp_path, **STATIC) as broker:
+        await LiveBrokerView(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+    async with running(tmp_path, **STATIC) as broker:
+        assert len(broker.server.statistics().handlers.slots) == 8
+
+
+# --- both doors lead to the same room ---
+
+
+async def test_a_kafka_client_is_told_what_was_changed_here(broker, client, view):
+    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    assert await described(client, broker, "num.io.threads") == ("8", 2)
+
+
+async def test_what_a_kafka_client_changed_is_told_here_with_who_it_was(broker, client, view):
+    assert await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="8") == ErrorCode.NONE
+    changed = entry(view, "num.io.threads")
+    assert (changed.value, changed.source) == ("8", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    [change] = view.journal()
+    assert (change.key, change.old, change.new) == ("num.io.threads", "4", "8")
+    assert change.changed_by == "kafka client test from 127.0.0.1"
+
+
+async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, client, view):
+    assert await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="9") != ErrorCode.NONE
+    assert view.journal() == []
+
+
+# --- who listens ---
+
+
+async def test_a_listener_hears_of_changes_and_samples_until_it_has_had_enough(view):
+    heard = []
+    enough = view.subscribe(heard.append)
+    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    view.samples.add(view.read())
+    assert [type(event) for event in heard] == [ConfigChange, HistorySample]
+    enough()
+    view.samples.add(view.read())
+    assert len(heard) == 2
+
+
+async def test_the_history_keeps_every_sample(view):
+    for _ in range(3):
+        view.samples.add(view.read())
+    assert len(view.history()) == 3
+
+
+# --- over HTTP ---
+
+
+def test_a_change_over_http_takes_effect_and_is_journalled(kafka_broker_factory):
+    broker = kafka_broker_factory(admin=True, num_io_threads=4)
+    headers = {"x-requested-with": "a test"}
+    url = broker.admin_url
+    answer = httpx.patch(f"{url}api/v1/config", json={"num.io.threads": 8}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert len(broker.broker.server.statistics().handlers.slots) == 8
+    assert httpx.get(f"{url}api/v1/config").json()["configs"]["num.io.threads"]["value"] == "8"
+    assert "num.io.threads" in httpx.get(f"{url}api/v1/journal").text

@@ -1,0 +1,183 @@
+"""Puts the parts of a broker together, from its disk up to what handlers need; the network is not among them.
+
+Opened in this order, closed in the other: the data directories are locked and recognised; the metadata log is replayed
+into the image; the partitions' logs are loaded, recovered where the last stop was no clean one; this start is
+registered, which begins new leader epochs; and the partitions are handed to the ReplicaManager.
+
+Everything is closed properly, with the marker that spares the next start a recovery, only when the block inside ends
+without an exception.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from kafka_wire.primitives import random_uuid
+from trio_broker.clock import Clock
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.node_decisions import NodeRegistration
+from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import Endpoint
+from trio_broker.config.topic_config import TopicConfig, resolve
+from trio_broker.handlers.parts import BrokerParts, NodeInfo
+from trio_broker.replication.hosted_topics import TopicAssignment
+from trio_broker.replication.log_settings import log_config
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.errors import CorruptCheckpoint
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def open_parts(
+    config: BrokerConfig, clock: Clock, advertised: Mapping[str, Endpoint]
+) -> AsyncIterator[BrokerParts]:
+    """Open the data directories of ``config`` and everything that lives on them.
+
+    ``advertised`` is what each listener, by name, tells its clients.
+
+    Raises:
+        DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
+        OSError: the disk failed.
+    """
+    directories = [Path(directory) for directory in config.get(keys.LOG_DIRS)]
+    log_manager = LogManager(directories, node_id=config.get(keys.NODE_ID), clock=clock)
+    await trio.to_thread.run_sync(log_manager.open)
+    ended_well = False
+    broker_epoch = -1
+    try:
+        metadata_log, records = await trio.to_thread.run_sync(open_metadata, directories[0], clock, config)
+        try:
+            controller = Controller(metadata_log, config, records)
+            await trio.to_thread.run_sync(load_logs, log_manager, controller.image, config)
+            replicas = make_replica_manager(log_manager, config, clock)
+            node = NodeInfo(
+                node_id=config.get(keys.NODE_ID),
+                cluster_id=log_manager.cluster_id,
+                rack=config.get(keys.BROKER_RACK),
+                advertised=advertised,
+            )
+            broker_epoch = await controller.register_node(registration(node))
+            await hold_topics(replicas, list(controller.image.topics.values()), node.node_id, config)
+            controller.subscribe(partial(follow, controller, replicas, node.node_id))
+            yield BrokerParts(
+                node=node,
+                config=config,
+                clock=clock,
+                controller=controller,
+                replicas=replicas,
+                producer_ids=ProducerIds(controller.take_producer_ids),
+            )
+            ended_well = True
+        finally:
+            await in_thread_to_the_end(metadata_log.close)
+    finally:
+        await in_thread_to_the_end(partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
+
+
+async def in_thread_to_the_end(work: Callable[[], object]) -> None:
+    """Do closing work in a worker thread, whoever is cancelled meanwhile."""
+    with trio.CancelScope(shield=True):
+        await trio.to_thread.run_sync(work)
+
+
+def open_metadata(directory: Path, clock: Clock, config: BrokerConfig) -> tuple[MetadataLog, Sequence[object]]:
+    """The metadata log and all its records. Blocks."""
+    metadata_log = MetadataLog.open(directory, clock, node_id=config.get(keys.NODE_ID))
+    return metadata_log, list(metadata_log.replay())
+
+
+def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfig) -> None:
+    """Open the log of every partition that the image knows; directories that it does not know become strays. Blocks."""
+
+    def config_for(topic_partition: TopicPartition, topic_id: bytes) -> LogConfig | None:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
+            return None
+        return log_config(resolve(topic.configs, config))
+
+    report = log_manager.load(config_for)
+    for stray in report.strays:
+        log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
+
+
+def make_replica_manager(log_manager: LogManager, config: BrokerConfig, clock: Clock) -> ReplicaManager:
+    """The ReplicaManager, its worker threads as many as ``num.io.threads`` says from time to time."""
+    io_limiter = trio.CapacityLimiter(config.get(keys.NUM_IO_THREADS))
+
+    def resize(count: int) -> None:
+        io_limiter.total_tokens = count
+
+    config.subscribe(keys.NUM_IO_THREADS, resize)
+    return ReplicaManager(log_manager, config, clock, io_limiter=io_limiter)
+
+
+def registration(node: NodeInfo) -> NodeRegistration:
+    return NodeRegistration(
+        node_id=node.node_id,
+        incarnation_id=random_uuid(),
+        endpoints=tuple(node.advertised.values()),
+        rack=node.rack,
+    )
+
+
+async def follow(controller: Controller, replicas: ReplicaManager, node_id: int, delta: MetadataDelta) -> None:
+    """Let the partitions held here follow what the controller decided."""
+    image, config = controller.image, controller.config
+    for deleted in delta.deleted_topics:
+        await replicas.delete_topic(deleted.name)
+    changed = [image.topics[name] for name in delta.changed_topics if name in image.topics]
+    await hold_topics(replicas, changed, node_id, config)
+    for resource in delta.changed_configs:
+        if resource.type is ConfigResourceType.TOPIC and (topic := image.topics.get(resource.name)):
+            replicas.update_config(topic.name, resolve(topic.configs, config))
+        elif resource.type is ConfigResourceType.BROKER:
+            # A broker setting may be the default of any topic that does not set its own.
+            for topic in image.topics.values():
+                replicas.update_config(topic.name, resolve(topic.configs, config))
+
+
+async def hold_topics(
+    replicas: ReplicaManager, topics: Sequence[TopicImage], node_id: int, config: BrokerConfig
+) -> None:
+    """Hold the partitions of ``topics`` that this node leads. One that cannot be opened does not end the others."""
+    for topic in topics:
+        try:
+            await replicas.apply_topic(assignment(topic, node_id, resolve(topic.configs, config)))
+        except (OSError, CorruptCheckpoint) as error:
+            log.error("topic %s cannot be held: %s", topic.name, error)
+
+
+def assignment(topic: TopicImage, node_id: int, config: TopicConfig) -> TopicAssignment:
+    """What this node holds of ``topic``."""
+    return TopicAssignment(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        leader_epochs={
+            index: partition.leader_epoch
+            for index, partition in topic.partitions.items()
+            if partition.leader == node_id
+        },
+        config=config,
+    )
+
+
+def close(log_manager: LogManager, *, clean: bool, broker_epoch: int) -> None:
+    """Close the logs. After a clean stop everything in them is durable, and so the high watermark is their end.
+    Blocks."""
+    high_watermarks = {partition: each.log_end_offset for partition, each in log_manager.logs.items()}
+    log_manager.close(clean=clean, high_watermarks=high_watermarks, broker_epoch=broker_epoch)

@@ -1,0 +1,306 @@
+"""The broker: the nursery of nurseries, and the order in which things start and stop.
+
+    run
+    ├─ open_parts           data directories, metadata, logs, partitions        (assembly.py)
+    │  └─ nursery
+    │     ├─ ReplicaManager     flusher, retention, checkpoints
+    │     ├─ SocketServer       acceptors, processors, request channel, handlers
+    │     ├─ Sampler            readings of itself, once a second
+    │     └─ admin server       behind its guard
+
+Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop goes the other
+way: no new connections, waiting fetches answered with what there is, requests in flight finished until the grace is
+over (``shutdown.grace.ms``), and only then the logs are closed, so that whatever was acknowledged is on the disk.
+
+Source: Kafka's BrokerServer.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import signal
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from trio_broker import __version__
+from trio_broker.assembly import open_parts
+from trio_broker.clock import Clock, SystemClock
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.config_key import ConfigKey
+from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
+from trio_broker.config.validators import parse_host_port
+from trio_broker.handlers.dispatch import Dispatcher
+from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.registry import is_served, served_apis
+from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.server_config import Listener, SocketServerConfig
+from trio_broker.network.socket_server import SocketServer
+from trio_broker.storage.errors import DataDirectoryError
+
+if TYPE_CHECKING:
+    from broker_admin.server import AdminAddress
+
+log = logging.getLogger(__name__)
+
+
+class StartupError(Exception):
+    """The broker cannot start, and its text is one line that says why."""
+
+
+class Broker:
+    """One broker. ``run`` is its life; ``stop`` ends it cleanly from any task of the same loop."""
+
+    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+        """Take the settings; nothing is opened yet.
+
+        Raises:
+            ConfigError: the listeners cannot be understood.
+        """
+        self.config = config
+        self.clock = clock or SystemClock()
+        served_apis()  # imports the handlers, so that ``is_served`` knows them
+        self.server = SocketServer(
+            [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.get)],
+            handle=self._answer,
+            is_served=is_served,
+            config=socket_server_config(config),
+            clock=self.clock,
+        )
+        self.admin_url: str | None = None
+        self.stopped = trio.Event()
+        self._dispatcher: Dispatcher | None = None
+        self._stopping = trio.Event()
+
+    @property
+    def parts(self) -> BrokerParts:
+        """The parts that handlers reach; there while the broker runs."""
+        return self.dispatcher.parts
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        assert self._dispatcher is not None, "the broker does not run"
+        return self._dispatcher
+
+    @property
+    def bound_endpoints(self) -> list[Endpoint]:
+        """Where the broker listens, with the ports that the system chose where 0 was asked for."""
+        return [self._with_port(each) for each in listener_endpoints(self.config.get)]
+
+    @property
+    def advertised(self) -> dict[str, Endpoint]:
+        """What each listener, by name, tells its clients; where no port was given, the one that was bound."""
+        return {each.listener_name: self._with_port(each) for each in advertised_endpoints(self.config.get)}
+
+    def _with_port(self, endpoint: Endpoint) -> Endpoint:
+        return attrs.evolve(endpoint, port=endpoint.port or self.server.bound_addresses[endpoint.listener_name][1])
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Begin to stop; ``run`` returns when everything is closed. Idempotent."""
+        self._stopping.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED) -> None:
+        """Open everything, serve until ``stop``, close everything. Started once clients are served.
+
+        Raises:
+            StartupError: a port is taken, or a data directory cannot be used.
+        """
+        self._open_ports()
+        try:
+            async with open_parts(self.config, self.clock, self.advertised) as parts:
+                self._dispatcher = Dispatcher(parts)
+                self._follow_config()
+                if reason := await self._serve(parts, task_status):
+                    raise StartupError(reason)
+        except DataDirectoryError as error:
+            raise StartupError(str(error)) from error
+        finally:
+            self.server.stop_accepting()
+            self.stopped.set()
+
+    def _open_ports(self) -> None:
+        try:
+            self.server.bind()
+        except OSError as error:
+            listeners = ", ".join(map(str, listener_endpoints(self.config.get)))
+            raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}") from error
+
+    async def _serve(self, parts: BrokerParts, task_status: trio.TaskStatus[Broker]) -> str:
+        """Run all tasks until ``stop``; returns why they could not be started, or the empty string."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(parts.replicas.run)
+            await nursery.start(self.server.run)
+            if reason := await self._start_admin(nursery):
+                nursery.cancel_scope.cancel()
+                return reason
+            task_status.started(self)
+            await self._stopping.wait()
+            await self._stop_serving(parts)
+            nursery.cancel_scope.cancel()
+        return ""
+
+    async def _start_admin(self, nursery: trio.Nursery) -> str:
+        """Start the admin server; returns why that cannot be, or the empty string."""
+        if not (listener := self.config.get(keys.ADMIN_LISTENER)):
+            return ""
+        # Imported here, because a broker without an admin page should not pay for one.
+        from broker_admin.server import AdminListenerError, serve_admin
+        from trio_broker.broker_view import LiveBrokerView
+
+        view = LiveBrokerView(self)
+        nursery.start_soon(view.run)
+        host, port = parse_host_port(listener)
+
+        async def serve(task_status: trio.TaskStatus[AdminAddress]) -> None:
+            await serve_admin(view, host, port, stopping=self._stopping, task_status=task_status)
+
+        try:
+            address: AdminAddress = await nursery.start(serve)
+        except AdminListenerError as error:
+            return str(error)
+        self.admin_url = address.url
+        return ""
+
+    async def _stop_serving(self, parts: BrokerParts) -> None:
+        """Finish what is in flight, within the grace."""
+        grace_seconds = self.config.get(keys.SHUTDOWN_GRACE_MS) / 1000
+        log.info("stopping; requests in flight have %.1f s", grace_seconds)
+        self.server.stop_accepting()
+        parts.replicas.stop_waiting()
+        await self.server.drain(trio.current_time() + grace_seconds)
+
+    async def _answer(self, request: Request) -> Answer:
+        return await self.dispatcher.answer(request)
+
+    def _follow_config(self) -> None:
+        """Let the socket server follow the settings that may change while it runs."""
+        server, config = self.server, self.config
+        config.subscribe(keys.NUM_NETWORK_THREADS, server.resize_network_threads)
+        config.subscribe(keys.NUM_IO_THREADS, server.resize_io_threads)
+        config.subscribe(keys.QUEUED_MAX_REQUESTS, server.resize_queue)
+        for key in LIVE_LIMITS:
+            config.subscribe(key, limit_setter(server.config, key.name))
+        # What was changed before this start is in effect already, except in the server that was made without it.
+        server.resize_network_threads(config.get(keys.NUM_NETWORK_THREADS))
+        server.resize_io_threads(config.get(keys.NUM_IO_THREADS))
+        server.resize_queue(config.get(keys.QUEUED_MAX_REQUESTS))
+        for key in LIVE_LIMITS:
+            limit_setter(server.config, key.name)(config.get(key))
+
+
+LIVE_LIMITS: tuple[ConfigKey[Any], ...] = (
+    keys.MAX_CONNECTIONS,
+    keys.MAX_CONNECTIONS_PER_IP,
+    keys.MAX_CONNECTIONS_PER_IP_OVERRIDES,
+    keys.MAX_CONNECTION_CREATION_RATE,
+)
+"""Settings that the socket server reads wherever it needs them."""
+
+
+def limit_setter(limits: SocketServerConfig, name: str) -> Callable[[Any], None]:
+    """What writes the value of the key ``name`` into ``limits``."""
+    attribute = name.replace(".", "_")
+
+    def set_limit(value: Any) -> None:
+        setattr(limits, attribute, value)
+
+    return set_limit
+
+
+def socket_server_config(config: BrokerConfig) -> SocketServerConfig:
+    """The socket server's settings, out of the broker's."""
+    return SocketServerConfig(
+        num_network_threads=config.get(keys.NUM_NETWORK_THREADS),
+        num_io_threads=config.get(keys.NUM_IO_THREADS),
+        queued_max_requests=config.get(keys.QUEUED_MAX_REQUESTS),
+        queued_max_request_bytes=config.get(keys.QUEUED_MAX_REQUEST_BYTES),
+        socket_request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
+        socket_send_buffer_bytes=config.get(keys.SOCKET_SEND_BUFFER_BYTES),
+        socket_receive_buffer_bytes=config.get(keys.SOCKET_RECEIVE_BUFFER_BYTES),
+        socket_listen_backlog_size=config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
+        max_connections=config.get(keys.MAX_CONNECTIONS),
+        max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
+        max_connections_per_ip_overrides=config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES),
+        max_connection_creation_rate=config.get(keys.MAX_CONNECTION_CREATION_RATE),
+        connections_max_idle_ms=config.get(keys.CONNECTIONS_MAX_IDLE_MS),
+    )
+
+
+def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:
+    """Run a broker until SIGTERM or SIGINT; ``announce`` is told in lines where it can be reached, once it can be.
+
+    A second signal does not wait for the grace.
+
+    Raises:
+        StartupError, ConfigError: it cannot start.
+    """
+    raise_file_limit()
+    broker = Broker(config)
+    try:
+        trio.run(partial(serve_until_signalled, broker, announce))
+    except BaseExceptionGroup as group:
+        raise single_startup_error(group) or group from None
+
+
+async def serve_until_signalled(broker: Broker, announce: Callable[[str], object]) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop_on_signal, signals, broker, nursery.cancel_scope)
+            await nursery.start(broker.run)
+            for line in announcement(broker):
+                announce(line)
+            await broker.stopped.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: trio.CancelScope) -> None:
+    """Stop cleanly on the first signal, and at once on the second."""
+    async for number in signals:
+        if broker.is_stopping:
+            log.warning("%s again: stopping at once; the next start will check the logs", signal.Signals(number).name)
+            scope.cancel()
+        else:
+            log.info("%s: stopping", signal.Signals(number).name)
+            broker.stop()
+
+
+def announcement(broker: Broker) -> list[str]:
+    """Where the broker can be reached, where its data lies, and what an acknowledgement is worth."""
+    config, node = broker.config, broker.parts.node
+    durability = config.get(keys.LOG_DURABILITY)
+    return [
+        f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",
+        *(f"data       {directory}" for directory in config.get(keys.LOG_DIRS)),
+        f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
+        *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
+        f"admin      {broker.admin_url or 'off'}",
+    ]
+
+
+DURABILITY_MEANS = {
+    "fsync": "is acknowledged once it is on the disk",
+    "page-cache": "is acknowledged once the operating system has it",
+}
+
+
+def single_startup_error(group: BaseExceptionGroup[BaseException]) -> StartupError | None:
+    """The StartupError that is alone in ``group``, however deep."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, StartupError) else None
+
+
+def raise_file_limit() -> None:
+    """Let the process open as many files as it is allowed to ask for: connections and segments are files."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

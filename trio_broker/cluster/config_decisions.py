@@ -1,0 +1,199 @@
+"""Decides about dynamic settings: what a change comes to, whether it may be, and what is written about it.
+
+Both ways of changing are here: the incremental one (set, delete, append, subtract) and the older one that replaces
+whatever a resource had (trap 69). Either is first turned into "these keys get these values", which is then checked as a
+whole and written key by key; a key that keeps its value writes nothing.
+
+Source: Kafka's ConfigurationControlManager, ConfigAdminManager and ControllerConfigurationValidator; KIP-339.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import ConfigRecord
+from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.topic_names import require_valid_topic_name
+from trio_broker.config.broker_config import BrokerConfig, ConfigScope
+from trio_broker.config.config_key import ConfigKey, ConfigType, split_list
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import BROKER_KEYS, NODE_ID
+from trio_broker.config.topic_config import check_topic_configs
+from trio_broker.config.topic_keys import TOPIC_KEYS
+
+
+class ConfigOperation(enum.IntEnum):
+    """How a setting is changed, numbered as IncrementalAlterConfigs sends it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@attrs.frozen
+class ConfigAlteration:
+    """One change of one key."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None
+
+
+@attrs.frozen
+class ResourceAlterations:
+    """Changes of one resource, to be made together or not at all."""
+
+    resource: ConfigResource
+    alterations: tuple[ConfigAlteration, ...]
+
+
+@attrs.frozen
+class ResourceReplacement:
+    """All settings that one resource shall have, to be exchanged for those it has."""
+
+    resource: ConfigResource
+    configs: Mapping[str, str | None]
+
+
+ConfigChange = ResourceAlterations | ResourceReplacement
+
+
+def decide_config_change(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> Decision[ConfigResource]:
+    """Decide about the settings of one resource.
+
+    Raises:
+        KafkaError: the resource does not exist or has no settings, the request is malformed, or a setting may not be
+            (INVALID_CONFIG).
+    """
+    resource = change.resource
+    require_configurable(image, config, resource)
+    current = image.configs(resource)
+    if isinstance(change, ResourceReplacement):
+        wanted = _wanted_by_replacement(current, change.configs)
+    else:
+        wanted = _wanted_by_alterations(current, config, change)
+    changes = {name: value for name, value in wanted.items() if current.get(name) != value}
+    _check(config, resource, current, changes)
+    return Decision(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
+
+
+def parse_resource(resource_type: int, name: str) -> ConfigResource:
+    """Return the resource that a request names.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: there are no resources of that type.
+    """
+    try:
+        return ConfigResource(ConfigResourceType(resource_type), name)
+    except ValueError:
+        raise KafkaError(f"unknown resource type {resource_type}", code=ErrorCode.INVALID_REQUEST) from None
+
+
+def require_configurable(image: MetadataImage, config: BrokerConfig, resource: ConfigResource) -> None:
+    """Refuse a resource that is not there, or has no settings that this broker keeps.
+
+    Raises:
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION or INVALID_REQUEST.
+    """
+    match resource.type:
+        case ConfigResourceType.TOPIC:
+            require_valid_topic_name(resource.name)
+            if resource.name not in image.topics:
+                raise KafkaError(f"no topic {resource.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
+            node_id = config.get(NODE_ID)
+            stands_for_all = resource.type is ConfigResourceType.BROKER and resource.name == ""
+            if not stands_for_all and resource.name != str(node_id):
+                raise KafkaError(
+                    f"this is broker {node_id}; settings of broker {resource.name!r} are not here",
+                    code=ErrorCode.INVALID_REQUEST,
+                )
+        case _:
+            raise KafkaError(f"no settings are kept for {resource.type.name}", code=ErrorCode.INVALID_REQUEST)
+
+
+def scope_of(resource: ConfigResource) -> ConfigScope:
+    """Return which dynamic layer a broker resource names."""
+    return ConfigScope.BROKER if resource.name else ConfigScope.CLUSTER
+
+
+def _wanted_by_replacement(current: Mapping[str, str], configs: Mapping[str, str | None]) -> dict[str, str | None]:
+    for name, value in configs.items():
+        _require_value(name, value)
+    return {**dict.fromkeys(current), **configs}
+
+
+def _wanted_by_alterations(
+    current: Mapping[str, str], config: BrokerConfig, change: ResourceAlterations
+) -> dict[str, str | None]:
+    counts = Counter(alteration.name for alteration in change.alterations)
+    wanted = {}
+    for alteration in change.alterations:
+        if counts[alteration.name] > 1:
+            raise KafkaError(f"{alteration.name} is changed twice in one request", code=ErrorCode.INVALID_REQUEST)
+        wanted[alteration.name] = _altered(current, config, change.resource, alteration)
+    return wanted
+
+
+def _altered(
+    current: Mapping[str, str], config: BrokerConfig, resource: ConfigResource, alteration: ConfigAlteration
+) -> str | None:
+    """Return the text that one alteration leaves a key with; None takes it away."""
+    if alteration.operation is ConfigOperation.DELETE:
+        return None
+    value = _require_value(alteration.name, alteration.value)
+    if alteration.operation is ConfigOperation.SET:
+        return value
+    key = _key(resource, alteration.name)
+    if key.type is not ConfigType.LIST:
+        raise ConfigError(f"{key.name} is not a list, so {alteration.operation.name} means nothing", key=key.name)
+    present = current.get(key.name)
+    items = _effective_items(key, config) if present is None else split_list(present)
+    operands = split_list(value)
+    if alteration.operation is ConfigOperation.APPEND:
+        return ",".join([*items, *(operand for operand in operands if operand not in items)])
+    return ",".join(item for item in items if item not in operands)
+
+
+def _key(resource: ConfigResource, name: str) -> ConfigKey[Any]:
+    key = (TOPIC_KEYS if resource.type is ConfigResourceType.TOPIC else BROKER_KEYS).get(name)
+    if key is None:
+        raise ConfigError(f"{name} is not a key of a {resource.type.name.lower()}", key=name)
+    return key
+
+
+def _effective_items(key: ConfigKey[Any], config: BrokerConfig) -> Sequence[str]:
+    """Return the list that counts while the resource has none of its own."""
+    topic_key = TOPIC_KEYS.get(key.name)
+    return tuple(config.get(topic_key.broker_key if topic_key is key else key) or ())
+
+
+def _require_value(name: str, value: str | None) -> str:
+    if value is None:
+        raise KafkaError(f"{name} has no value", code=ErrorCode.INVALID_REQUEST)
+    return value
+
+
+def _check(
+    config: BrokerConfig, resource: ConfigResource, current: Mapping[str, str], changes: Mapping[str, str | None]
+) -> None:
+    if resource.type is ConfigResourceType.BROKER:
+        config.check_change(scope_of(resource), changes)
+        return
+    for name in changes:
+        _key(resource, name)
+    merged = {**current, **changes}
+    check_topic_configs({name: value for name, value in merged.items() if value is not None}, config)
+
+
+def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)

@@ -1,0 +1,191 @@
+"""The controller: the one place where the cluster changes.
+
+Every change takes the same way: decide (a pure function of the image), append (one batch, on the disk), fold into the
+image, tell the listeners. A lock makes the ways of two requests follow each other, so what was decided still holds when
+it is written. Listeners are told before the request is answered: a topic that was created can be produced to.
+
+From the moment a batch is appended nothing interrupts the rest, not even cancellation: an image that lags behind its
+own log would decide wrongly from then on. A listener that fails is logged and not undone, since what it was told is
+true; it catches up at the next start.
+
+Source: Kafka's QuorumController, without the quorum.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from kafka_wire.errors import KafkaError
+from trio_broker.cluster.config_decisions import ConfigChange, decide_config_change, require_configurable, scope_of
+from trio_broker.cluster.decision import Decision, decided
+from trio_broker.cluster.logger_levels import change_levels
+from trio_broker.cluster.metadata_delta import MetadataDelta, delta_of
+from trio_broker.cluster.metadata_image import (
+    CLUSTER_DEFAULT,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    TopicImage,
+)
+from trio_broker.cluster.node_decisions import NodeRegistration, decide_registration
+from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
+from trio_broker.cluster.topic_decisions import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    TopicTarget,
+    decide_new_partitions,
+    decide_new_topics,
+    decide_topic_deletions,
+)
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.keys import NODE_ID
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MetadataListener = Callable[[MetadataDelta], Awaitable[None]]
+"""Told what changed, after the image shows it. Deleted topics come before changed ones: a name may be in both."""
+
+
+class AppendsDecisions(Protocol):
+    """What a controller needs of a metadata log."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        ...
+
+    async def append(self, records: Sequence[Any]) -> int:
+        """Append as one batch; returns the first offset once all are durable."""
+        ...
+
+
+class Controller:
+    """Decides about topics, settings, nodes and producer ids."""
+
+    def __init__(self, metadata_log: AppendsDecisions, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
+        """Take over with the image that ``records``, the replay of the log, fold into."""
+        self.image = MetadataImage()
+        self.config = config
+        self.node_id = config.get(NODE_ID)
+        self._metadata_log = metadata_log
+        self._lock = trio.Lock()
+        self._listeners: list[MetadataListener] = []
+        for record in records:
+            self.image.apply(record)
+        for resource in (CLUSTER_DEFAULT, self.broker_resource):
+            self._apply_broker_configs(resource, changed_by="an earlier start")
+
+    @property
+    def broker_resource(self) -> ConfigResource:
+        """The holder of this broker's own dynamic settings."""
+        return ConfigResource(ConfigResourceType.BROKER, str(self.node_id))
+
+    def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
+        """Tell ``listener`` of every change from now on. Returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # --- requests ---
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Create each topic, or say why not, in the order of ``topics``.
+
+        Raises:
+            KafkaError: the request as a whole is refused.
+            OSError: the metadata log could not be written; nothing has changed.
+        """
+        async with self._lock:
+            return await self._carry_out(decide_new_topics(self.image, self.config, topics), validate_only)
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[NewPartitions | KafkaError]:
+        """Let each topic grow, or say why not, in the order of ``topics``; errors as ``create_topics``."""
+        async with self._lock:
+            return await self._carry_out(decide_new_partitions(self.image, topics), validate_only)
+
+    async def delete_topics(self, targets: Sequence[TopicTarget]) -> list[TopicImage | KafkaError]:
+        """Delete each topic, or say why not, in the order of ``targets``; errors as ``create_topics``."""
+        async with self._lock:
+            return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), False)
+
+    async def change_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False, changed_by: str = ""
+    ) -> list[ConfigResource | KafkaError]:
+        """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
+
+        ``changed_by`` is for people: who asks and from where. Resources must differ from each other. Levels of loggers
+        are set at once and not recorded.
+
+        Raises:
+            OSError: the metadata log could not be written; nothing has changed.
+        """
+        async with self._lock:
+            decisions = [decided(partial(self._decide_config, change, validate_only)) for change in changes]
+            return await self._carry_out(decisions, validate_only, changed_by)
+
+    def _decide_config(self, change: ConfigChange, validate_only: bool) -> Decision[ConfigResource]:
+        if change.resource.type is not ConfigResourceType.BROKER_LOGGER:
+            return decide_config_change(self.image, self.config, change)
+        require_configurable(self.image, self.config, change.resource)
+        change_levels(change, validate_only=validate_only)
+        return Decision(change.resource, ())
+
+    async def register_node(self, node: NodeRegistration) -> int:
+        """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
+        async with self._lock:
+            offset = self._metadata_log.log_end_offset
+            decision = decide_registration(self.image, self.config, node, broker_epoch=offset)
+            await self._carry_out([decision], False)
+            return decision.outcome
+
+    async def take_producer_ids(self) -> ProducerIdBlock:
+        """Return ids that were never given to anyone and never will be again."""
+        async with self._lock:
+            decision = decide_producer_id_block(self.image, self.node_id)
+            await self._carry_out([decision], False)
+            return decision.outcome
+
+    # --- the way of a change ---
+
+    async def _carry_out(
+        self, decisions: Sequence[Decision[T] | KafkaError], validate_only: bool, changed_by: str = ""
+    ) -> list[T | KafkaError]:
+        """Make what was decided true, in one batch, and return each outcome or refusal."""
+        records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, Decision)))
+        if records and not validate_only:
+            with trio.CancelScope(shield=True):
+                await self._metadata_log.append(records)
+                await self._publish(records, changed_by)
+        return [item.outcome if isinstance(item, Decision) else item for item in decisions]
+
+    async def _publish(self, records: Sequence[Any], changed_by: str) -> None:
+        delta = delta_of(self.image, records, changed_by=changed_by)
+        for record in records:
+            self.image.apply(record)
+        for resource in delta.changed_configs:
+            self._apply_broker_configs(resource, changed_by)
+        for listener in tuple(self._listeners):
+            try:
+                await listener(delta)
+            except Exception:
+                log.exception("a listener failed on %s", delta)
+
+    def _apply_broker_configs(self, resource: ConfigResource, changed_by: str) -> None:
+        if resource not in (CLUSTER_DEFAULT, self.broker_resource):
+            return
+        try:
+            self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)
+        except Exception:
+            log.exception("a part of the broker failed on new settings of %s", resource)

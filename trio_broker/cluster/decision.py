@@ -1,0 +1,31 @@
+"""What a decision is: something that holds from now on, and the records that make it so.
+
+Records of one decision are written in one batch, so that they come to be together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from kafka_wire.errors import KafkaError
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Decision(Generic[T]):
+    """What was decided; without records nothing changes."""
+
+    outcome: T
+    records: tuple[Any, ...]
+
+
+def decided(decide: Callable[[], Decision[T]]) -> Decision[T] | KafkaError:
+    """Return what ``decide`` returns or the refusal it raises: one item of a request must not end the others."""
+    try:
+        return decide()
+    except KafkaError as refusal:
+        return refusal

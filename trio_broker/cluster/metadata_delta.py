@@ -1,0 +1,75 @@
+"""What a batch of records changes, told in terms of topics and settings, for those who act on changes.
+
+Source: the idea of Kafka's MetadataDelta, which its MetadataPublishers are handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kafka_wire.stored.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+
+
+@attrs.frozen
+class DeletedTopic:
+    """A topic that is gone: the image does not know it any more."""
+
+    name: str
+    topic_id: bytes
+
+
+@attrs.frozen(kw_only=True)
+class MetadataDelta:
+    """The names of what changed; how it stands now is in the image."""
+
+    changed_topics: tuple[str, ...] = ()
+    """Topics that are new, or have new partitions, leaders or epochs."""
+    deleted_topics: tuple[DeletedTopic, ...] = ()
+    changed_configs: tuple[ConfigResource, ...] = ()
+    """Holders whose settings changed; a topic that was deleted is not among them."""
+    changed_by: str = ""
+    """Who asked for it, in words, where that is known."""
+
+
+def delta_of(image: MetadataImage, records: Sequence[Any], *, changed_by: str = "") -> MetadataDelta:
+    """Return what ``records`` will change in ``image``, which must not have folded them yet."""
+    created: dict[bytes, str] = {}
+    # Dictionaries, because they keep the order in which things changed.
+    changed: dict[str, None] = {}
+    deleted: dict[str, DeletedTopic] = {}
+    configs: dict[ConfigResource, None] = {}
+    for record in records:
+        match record:
+            case TopicRecord():
+                created[record.topic_id] = record.name
+                changed[record.name] = None
+            case PartitionRecord() | PartitionChangeRecord():
+                changed[_name(image, created, record.topic_id)] = None
+            case RemoveTopicRecord():
+                name = _name(image, created, record.topic_id)
+                changed.pop(name, None)
+                configs.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
+                deleted[name] = DeletedTopic(name, record.topic_id)
+            case ConfigRecord():
+                configs[ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)] = None
+    return MetadataDelta(
+        changed_topics=tuple(changed),
+        deleted_topics=tuple(deleted.values()),
+        changed_configs=tuple(configs),
+        changed_by=changed_by,
+    )
+
+
+def _name(image: MetadataImage, created: Mapping[bytes, str], topic_id: bytes) -> str:
+    """Return the name of a topic that was there before, or that the batch itself creates."""
+    return created[topic_id] if topic_id in created else image.topics_by_id[topic_id].name

@@ -1,0 +1,197 @@
+"""The log that says what the cluster is: KRaft-shaped records in ``__cluster_metadata-0``, with a quorum of one.
+
+An ordinary log of this broker, with three additions. What is appended counts only once it is on the disk, whatever
+``log.durability`` says. Every start opens a new leader epoch: it is written to ``quorum-state`` first, and the first
+batch of the epoch is a LEADER_CHANGE control record. And a hole is never accepted: where the data log would put the
+damage aside and go on, this one refuses to be opened until somebody has looked, for a lost record here is a lost topic.
+
+Records of one append share a batch and with it a checksum, so after a crash they are all there or none of them is.
+
+Everything blocks except ``append``, which waits in a worker thread; a start calls ``open`` and ``replay`` in one too.
+
+Source: reference/storage-format.md §2.15; Kafka's KafkaRaftClient, FileQuorumStateStore, MetadataRecordSerde.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import trio
+
+from kafka_wire.errors import WireError
+from kafka_wire.primitives import NO_UUID, uuid_text
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
+from trio_broker.clock import Clock
+from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.checkpoints import write_atomically
+from trio_broker.storage.errors import DataDirectoryError
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.recovery import open_log
+from trio_broker.topic_partition import TopicPartition
+
+METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
+"""The reserved id of the metadata topic, the same in every cluster."""
+
+QUORUM_STATE_FILE: Final = "quorum-state"
+
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+"""Far above the largest batch, which is some megabytes for ten thousand partitions."""
+
+READ_BYTES: Final = 1024 * 1024
+"""Read at a time in a replay."""
+
+KEEP_FOR_EVER: Final = -1
+
+_ASIDE_PATTERN = "*.corrupt-*"
+
+
+class MetadataLogUnusable(DataDirectoryError):
+    """The metadata log cannot be trusted or understood; the message is one line that says why."""
+
+
+class MetadataLog:
+    """Appends decisions and gives them back. Made by ``open``, which begins a new leader epoch."""
+
+    def __init__(self, log: Log, clock: Clock, *, leader_epoch: int) -> None:
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self._clock = clock
+        self._limiter = trio.CapacityLimiter(1)
+
+    @classmethod
+    def open(cls, data_directory: Path, clock: Clock, *, node_id: int, directory_id: bytes = NO_UUID) -> MetadataLog:
+        """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
+
+        A torn tail is cut: it was never acknowledged.
+
+        Raises:
+            MetadataLogUnusable: it is damaged before its end, or its epoch cannot be told.
+            OSError: the disk refused.
+        """
+        directory = data_directory / f"{CLUSTER_METADATA_TOPIC}-0"
+        log = open_log(
+            directory,
+            TopicPartition(CLUSTER_METADATA_TOPIC, 0),
+            METADATA_TOPIC_ID,
+            LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=KEEP_FOR_EVER, retention_bytes=KEEP_FOR_EVER),
+            recovery_point=0,
+            log_start_offset=0,
+            clean=False,
+            now_ms=clock.now_ms(),
+        ).log
+        if aside := sorted(path.name for path in directory.glob(_ASIDE_PATTERN)):
+            log.release()
+            raise MetadataLogUnusable(
+                f"{directory} was damaged before its end and {', '.join(aside)} was put aside; move that away to start"
+                " with what is left"
+            )
+        state_file = directory / QUORUM_STATE_FILE
+        leader_epoch = max(read_leader_epoch(state_file), log.latest_epoch or 0) + 1
+        write_quorum_state(state_file, node_id, leader_epoch, directory_id)
+        opened = cls(log, clock, leader_epoch=leader_epoch)
+        opened._append_leader_change(node_id)
+        return opened
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.log.log_end_offset
+
+    def replay(self) -> Iterator[Any]:
+        """Yield all records, oldest first. Blocks.
+
+        Raises:
+            MetadataLogUnusable: a record is of a kind or version that this broker does not know.
+        """
+        offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
+        while offset < end_offset:
+            fetched = self.log.read(offset, READ_BYTES, end_offset=end_offset).records
+            data = fetched if isinstance(fetched, bytes) else fetched.read()
+            for batch in read_batches(data):
+                offset = batch.header.next_offset
+                if not batch.header.is_control:
+                    yield from (self._decode(record.offset, record.value) for record in batch.records())
+
+    def _decode(self, offset: int, value: bytes | None) -> Any:
+        try:
+            return decode_metadata_record(value or b"")
+        except WireError as error:
+            raise MetadataLogUnusable(f"{self.log.directory}: the record at offset {offset}: {error}") from error
+
+    async def append(self, records: Sequence[Any]) -> int:
+        """Append ``records`` as one batch and return the offset of the first, once all are on the disk.
+
+        Cancellation waits for the disk: what is being written will have been written.
+
+        Raises:
+            OSError: the disk refused and nothing was written, or it failed and the log accepts nothing more.
+        """
+        now_ms = self._clock.now_ms()
+        values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
+        return await trio.to_thread.run_sync(self._append_durably, build_batch(values), limiter=self._limiter)
+
+    def close(self) -> None:
+        """Bring all files to their final state. Blocks."""
+        self.log.close()
+
+    def _append_leader_change(self, node_id: int) -> None:
+        control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))
+        self._append_durably(build_control_batch(control, timestamp=self._clock.now_ms()))
+
+    def _append_durably(self, batch: bytes) -> int:
+        info = self.log.append(
+            bytearray(batch),
+            leader_epoch=self.leader_epoch,
+            now_ms=self._clock.now_ms(),
+            origin=AppendOrigin.COORDINATOR,
+        )
+        durable = self.log.sync()
+        assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
+        return info.first_offset
+
+
+def leader_change_value(node_id: int) -> bytes:
+    """Return a LeaderChangeMessage of version 0 in which ``node_id`` is elected by itself, the only voter.
+
+    int16 version and int32 leader id, then twice a compact array of voters (int32 id, no tags), and no tags.
+    """
+    voters = b"\x02" + struct.pack(">i", node_id) + b"\x00"
+    return struct.pack(">hi", 0, node_id) + voters + voters + b"\x00"
+
+
+def read_leader_epoch(path: Path) -> int:
+    """Return the epoch that a ``quorum-state`` file names, 0 when there is no file.
+
+    Raises:
+        MetadataLogUnusable: the file is not what Kafka writes there.
+    """
+    try:
+        epoch = json.loads(path.read_bytes())["leaderEpoch"]
+    except FileNotFoundError:
+        return 0
+    except (ValueError, KeyError, TypeError) as error:
+        raise MetadataLogUnusable(f"{path} is not a quorum state: {error!r}") from error
+    if not isinstance(epoch, int):
+        raise MetadataLogUnusable(f"{path} has the leader epoch {epoch!r}")
+    return epoch
+
+
+def write_quorum_state(path: Path, node_id: int, leader_epoch: int, directory_id: bytes) -> None:
+    """Write who leads in which epoch: one line of JSON, version 1 of Kafka's QuorumStateData. Durable on return."""
+    state = {
+        "leaderId": node_id,
+        "leaderEpoch": leader_epoch,
+        "votedId": node_id,
+        "votedDirectoryId": uuid_text(directory_id),
+        "data_version": 1,
+    }
+    write_atomically(path, json.dumps(state, separators=(",", ":")).encode())

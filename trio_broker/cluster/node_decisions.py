@@ -1,0 +1,79 @@
+"""Decides what the start of a node writes: its registration, and new leader epochs for what it leads.
+
+Every start begins a new life: the registration's offset is the broker epoch that fences earlier ones, and every
+partition of the node gets a new leader epoch, so that whatever a client or a replica remembers of the life before can
+be told from this one (KIP-101, KIP-320, KIP-841). The records are one batch: a node is never half-registered.
+
+Source: Kafka's ClusterControlManager.registerBroker, PartitionChangeBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from kafka_wire.stored.metadata import BrokerEndpoint, PartitionChangeRecord, RegisterBrokerRecord
+from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import Endpoint
+from trio_broker.config.topic_config import resolve
+
+
+@attrs.frozen(kw_only=True)
+class NodeRegistration:
+    """Who starts: its id, the id of this very process, and where clients are told to connect."""
+
+    node_id: int
+    incarnation_id: bytes
+    endpoints: Sequence[Endpoint]
+    rack: str | None
+
+
+def decide_registration(
+    image: MetadataImage, config: BrokerConfig, node: NodeRegistration, *, broker_epoch: int
+) -> Decision[int]:
+    """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
+    changes = [change for topic in image.topics.values() for change in _elections(topic, config, node.node_id)]
+    return Decision(broker_epoch, (_registration(node, broker_epoch), *changes))
+
+
+def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=node.node_id,
+        incarnation_id=node.incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[
+            BrokerEndpoint(
+                name=item.listener_name, host=item.host, port=item.port, security_protocol=item.security_protocol
+            )
+            for item in node.endpoints
+        ],
+        features=[],
+        rack=node.rack,
+        fenced=False,
+    )
+
+
+def _elections(topic: TopicImage, config: BrokerConfig, node_id: int) -> list[PartitionChangeRecord]:
+    unclean = resolve(topic.configs, config).unclean_leader_election_enable
+    return [
+        PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, **election)
+        for index, partition in topic.partitions.items()
+        if (election := elect(partition, node_id, unclean=unclean)) is not None
+    ]
+
+
+def elect(partition: PartitionImage, node_id: int, *, unclean: bool) -> dict[str, Any] | None:
+    """Return the fields of the change that makes the only living node lead ``partition``; None when nothing changes.
+
+    A node that was not in sync leads only where ``unclean`` allows it, and is then alone in sync. A partition that the
+    node has no replica of has no leader.
+    """
+    if node_id in partition.isr:
+        return {"leader": node_id}
+    if unclean and node_id in partition.replicas:
+        return {"leader": node_id, "isr": [node_id], "leader_recovery_state": 1}
+    return None if partition.leader == NO_LEADER else {"leader": NO_LEADER}

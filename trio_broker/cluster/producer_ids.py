@@ -1,0 +1,67 @@
+"""Hands out producer ids: unique in the cluster and over all restarts, for one record in a thousand.
+
+A block of ids is taken by a ProducerIdsRecord that says where the next block begins. Ids of a block that a restart
+leaves unused are lost, which costs nothing: there are 2^63 of them.
+
+Source: Kafka's ProducerIdControlManager and RPCProducerIdManager (KIP-730).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import attrs
+import trio
+
+from kafka_wire.stored.metadata import ProducerIdsRecord
+from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.metadata_image import MetadataImage
+
+BLOCK_SIZE: Final = 1000
+"""Kafka's number: rare enough on the disk, small enough to lose."""
+
+NO_BROKER_EPOCH: Final = -1
+
+
+@attrs.frozen
+class ProducerIdBlock:
+    """The ids from ``first`` up to ``end``, exclusive."""
+
+    first: int
+    end: int
+
+
+def decide_producer_id_block(image: MetadataImage, node_id: int) -> Decision[ProducerIdBlock]:
+    """Return the next block that nobody has, and the record that takes it."""
+    block = ProducerIdBlock(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
+    broker = image.brokers.get(node_id)
+    record = ProducerIdsRecord(
+        broker_id=node_id,
+        broker_epoch=broker.broker_epoch if broker is not None else NO_BROKER_EPOCH,
+        next_producer_id=block.end,
+    )
+    return Decision(block, (record,))
+
+
+class ProducerIds:
+    """Gives ids out of the current block, and takes a new one when that is used up."""
+
+    def __init__(self, take_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+        """``take_block`` is ``Controller.take_producer_ids``."""
+        self._take_block = take_block
+        self._lock = trio.Lock()
+        self._block = ProducerIdBlock(0, 0)
+
+    async def next(self) -> int:
+        """Return an id that was never returned before.
+
+        Raises:
+            OSError: a new block could not be recorded.
+        """
+        async with self._lock:
+            if self._block.first == self._block.end:
+                self._block = await self._take_block()
+            producer_id = self._block.first
+            self._block = ProducerIdBlock(producer_id + 1, self._block.end)
+            return producer_id

@@ -1,0 +1,424 @@
+"""Decides about topics: which may come, grow and go, and what is written about it.
+
+Every function here is pure: the image of the cluster, the settings and a request go in; records come out, or the
+``KafkaError`` that says why not. A request names many topics and each is decided by itself, but with those before it in
+the same request in mind, so that two of one name, or more partitions than fit, are noticed.
+
+Source: Kafka's ReplicationControlManager (createTopics, createPartitions, deleteTopics) and ControllerApis.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import NO_UUID, random_uuid, uuid_text
+from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from trio_broker.cluster.decision import Decision, decided
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.topic_names import (
+    CLUSTER_METADATA_TOPIC,
+    collision_key,
+    is_internal_topic,
+    is_valid_topic_name,
+    require_valid_topic_name,
+)
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.keys import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
+from trio_broker.config.topic_config import check_topic_configs
+
+__all__ = [
+    "CreatedTopic",
+    "NewPartitions",
+    "NewTopic",
+    "TopicTarget",
+    "decide_new_partitions",
+    "decide_new_topics",
+    "decide_topic_deletions",
+    "is_internal_topic",
+    "is_valid_topic_name",
+    "require_valid_topic_name",
+]
+
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+"""New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes
+of the cluster wait meanwhile."""
+
+MAX_PARTITIONS: Final = 20_000
+"""Partitions of all topics on this node: each keeps files open and some tens of kilobytes of state in memory."""
+
+BROKER_DEFAULT: Final = -1
+"""In the place of a number of partitions or replicas: the broker's own setting counts."""
+
+UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
+"""Kafka's id for "no log directory was chosen yet" beside a replica."""
+
+FIRST_EPOCH: Final = 0
+
+
+@attrs.frozen(kw_only=True)
+class NewTopic:
+    """A topic that somebody wants: counted partitions, or ``assignments`` that name the brokers of each."""
+
+    name: str
+    num_partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Mapping[int, Sequence[int]] = attrs.field(factory=dict)
+    configs: Mapping[str, str | None] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class CreatedTopic:
+    """A topic as it was, or would be, created."""
+
+    name: str
+    topic_id: bytes
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+    """What the topic has of its own."""
+
+
+@attrs.frozen(kw_only=True)
+class NewPartitions:
+    """A topic that shall have ``count`` partitions; ``assignments`` may name the brokers of each additional one."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@attrs.frozen
+class TopicTarget:
+    """A topic by name or by id, but not by both."""
+
+    name: str | None = None
+    topic_id: bytes = NO_UUID
+
+    def __str__(self) -> str:
+        return repr(self.name) if self.name is not None else f"id {uuid_text(self.topic_id)}"
+
+
+# --- creation ---
+
+
+def decide_new_topics(
+    image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic]
+) -> list[Decision[CreatedTopic] | KafkaError]:
+    """Decide about each topic, in order."""
+    refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
+    counts = Counter(topic.name for topic in topics)
+    planner = _TopicPlanner(image, config)
+    return [decided(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics]
+
+
+class _TopicPlanner:
+    """Decides about the topics of one request one after the other, remembering those before."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+        self.image = image
+        self.config = config
+        self.partition_count = image.partition_count
+        self.names_by_collision_key = {collision_key(name): name for name in image.topics}
+
+    def plan(self, topic: NewTopic, *, occurrences: int) -> Decision[CreatedTopic]:
+        """Return what creates ``topic``, which the request names ``occurrences`` times.
+
+        Raises:
+            KafkaError: with the code for what is wrong with it.
+        """
+        if occurrences > 1:
+            raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+        self._check_name(topic.name)
+        assignment = _assignment_of(topic, self.image, self.config)
+        configs = _checked_configs(topic, self.config)
+        require_room(self.partition_count, len(assignment))
+        created = CreatedTopic(
+            name=topic.name,
+            topic_id=random_uuid(),
+            num_partitions=len(assignment),
+            replication_factor=len(assignment[0]),
+            configs=configs,
+        )
+        self.partition_count += len(assignment)
+        self.names_by_collision_key[collision_key(topic.name)] = topic.name
+        return Decision(created, _creation_records(created, assignment))
+
+    def _check_name(self, name: str) -> None:
+        require_valid_topic_name(name)
+        if name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(f"topic {name} is the broker's own", code=ErrorCode.INVALID_REQUEST)
+        if name in self.image.topics:
+            raise KafkaError(f"topic {name!r} already exists", code=ErrorCode.TOPIC_ALREADY_EXISTS)
+        if other := self.names_by_collision_key.get(collision_key(name)):
+            raise KafkaError(
+                f"topic {name!r} collides with topic {other!r}: '.' and '_' count as the same",
+                code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
+
+
+def _wanted_partitions(topic: NewTopic, config: BrokerConfig) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return config.get(NUM_PARTITIONS) if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
+
+
+def _assignment_of(topic: NewTopic, image: MetadataImage, config: BrokerConfig) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition of a new topic."""
+    if topic.assignments:
+        return _manual_assignment(topic, image)
+    if topic.replication_factor < 1 and topic.replication_factor != BROKER_DEFAULT:
+        raise KafkaError(
+            f"the replication factor must be positive, or -1 for the default, not {topic.replication_factor}",
+            code=ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
+    if topic.num_partitions < 1 and topic.num_partitions != BROKER_DEFAULT:
+        raise KafkaError(
+            f"the number of partitions must be positive, or -1 for the default, not {topic.num_partitions}",
+            code=ErrorCode.INVALID_PARTITIONS,
+        )
+    factor = topic.replication_factor
+    if factor == BROKER_DEFAULT:
+        factor = config.get(DEFAULT_REPLICATION_FACTOR)
+    return place_replicas(image, 0, _wanted_partitions(topic, config), factor)
+
+
+def _manual_assignment(topic: NewTopic, image: MetadataImage) -> list[tuple[int, ...]]:
+    if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
+        raise KafkaError(
+            "beside a manual assignment the numbers of partitions and replicas must be -1",
+            code=ErrorCode.INVALID_REQUEST,
+        )
+    if sorted(topic.assignments) != list(range(len(topic.assignments))):
+        raise KafkaError(
+            "the partitions of a manual assignment must be numbered 0, 1, 2 and so on",
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        )
+    replicas = [tuple(topic.assignments[index]) for index in range(len(topic.assignments))]
+    for each in replicas:
+        check_replicas(image, each, replication_factor=len(replicas[0]))
+    return replicas
+
+
+def check_replicas(image: MetadataImage, replicas: tuple[int, ...], *, replication_factor: int) -> None:
+    """Check one partition of a manual assignment.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT: no replica, one twice, an unknown broker, or not as many as elsewhere.
+    """
+    unknown = sorted(set(replicas) - image.brokers.keys())
+    if not replicas:
+        reason = "a partition has no replica"
+    elif len(set(replicas)) != len(replicas):
+        reason = f"a broker stands twice in {list(replicas)}"
+    elif unknown:
+        reason = f"there is no broker {unknown[0]}"
+    elif len(replicas) != replication_factor:
+        reason = f"partitions have {replication_factor} and {len(replicas)} replicas"
+    else:
+        return
+    raise KafkaError(f"manual assignment refused: {reason}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+
+def place_replicas(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[tuple[int, ...]]:
+    """Return the replicas of ``count`` partitions from index ``first`` on, leaders going round over the brokers.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR: there are fewer brokers than that.
+    """
+    brokers = sorted(broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+    if replication_factor > len(brokers):
+        raise KafkaError(
+            f"replication factor {replication_factor} is more than the {len(brokers)} broker(s) of the cluster",
+            code=ErrorCode.INVALID_REPLICATION_FACTOR,
+        )
+    return [
+        tuple(brokers[(index + step) % len(brokers)] for step in range(replication_factor))
+        for index in range(first, first + count)
+    ]
+
+
+def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
+    configs = {}
+    for name, value in topic.configs.items():
+        if value is None:
+            raise KafkaError(f"topic config {name} has no value", code=ErrorCode.INVALID_CONFIG)
+        configs[name] = value
+    check_topic_configs(configs, config)
+    return configs
+
+
+def _creation_records(created: CreatedTopic, assignment: Sequence[tuple[int, ...]]) -> tuple[object, ...]:
+    return (
+        TopicRecord(name=created.name, topic_id=created.topic_id),
+        *(
+            ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=created.name, name=name, value=value)
+            for name, value in created.configs.items()
+        ),
+        *_partition_records(created.topic_id, 0, assignment),
+    )
+
+
+def _partition_records(
+    topic_id: bytes, first: int, assignment: Sequence[tuple[int, ...]]
+) -> tuple[PartitionRecord, ...]:
+    return tuple(
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=list(replicas),
+            removing_replicas=[],
+            adding_replicas=[],
+            leader=replicas[0],
+            leader_epoch=FIRST_EPOCH,
+            partition_epoch=FIRST_EPOCH,
+            directories=[UNASSIGNED_DIRECTORY] * len(replicas),
+        )
+        for index, replicas in enumerate(assignment, start=first)
+    )
+
+
+# --- growth ---
+
+
+def decide_new_partitions(
+    image: MetadataImage, topics: Sequence[NewPartitions]
+) -> list[Decision[NewPartitions] | KafkaError]:
+    """Decide about each topic that shall grow, in order."""
+    refuse_excess(sum(_additional(image, wanted) for wanted in topics))
+    counts = Counter(wanted.name for wanted in topics)
+    planner = _GrowthPlanner(image)
+    return [decided(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics]
+
+
+class _GrowthPlanner:
+    """Decides about the topics of one request one after the other, counting partitions."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.partition_count = image.partition_count
+
+    def plan(self, wanted: NewPartitions, *, occurrences: int) -> Decision[NewPartitions]:
+        """Return what adds the partitions.
+
+        Raises:
+            KafkaError: with the code for what is wrong with it.
+        """
+        if occurrences > 1:
+            raise KafkaError(f"topic {wanted.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+        topic = find_topic(self.image, TopicTarget(name=wanted.name))
+        present = len(topic.partitions)
+        if wanted.count <= present:
+            raise KafkaError(
+                f"topic {wanted.name!r} has {present} partition(s), and {wanted.count} would not be more",
+                code=ErrorCode.INVALID_PARTITIONS,
+            )
+        assignment = _additional_assignment(self.image, topic, wanted)
+        require_room(self.partition_count, len(assignment))
+        self.partition_count += len(assignment)
+        return Decision(wanted, _partition_records(topic.topic_id, present, assignment))
+
+
+def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
+    topic = image.topics.get(wanted.name)
+    return max(wanted.count - len(topic.partitions), 0) if topic is not None else 0
+
+
+def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewPartitions) -> list[tuple[int, ...]]:
+    present = len(topic.partitions)
+    additional = wanted.count - present
+    replication_factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        return place_replicas(image, present, additional, replication_factor)
+    if len(wanted.assignments) != additional:
+        raise KafkaError(
+            f"{additional} partition(s) shall be added, but {len(wanted.assignments)} are assigned",
+            code=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        )
+    assignment = [tuple(replicas) for replicas in wanted.assignments]
+    for replicas in assignment:
+        check_replicas(image, replicas, replication_factor=replication_factor)
+    return assignment
+
+
+# --- deletion ---
+
+
+def decide_topic_deletions(
+    image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
+) -> list[Decision[TopicImage] | KafkaError]:
+    """Decide about each topic that shall go, in order.
+
+    Raises:
+        KafkaError: TOPIC_DELETION_DISABLED, for the whole request.
+    """
+    if not config.get(DELETE_TOPIC_ENABLE):
+        raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
+    found = Counter(topic.topic_id for target in targets if (topic := _lookup(image, target)) is not None)
+    return [decided(partial(_plan_deletion, image, target, found)) for target in targets]
+
+
+def _plan_deletion(image: MetadataImage, target: TopicTarget, found: Counter[bytes]) -> Decision[TopicImage]:
+    topic = find_topic(image, target)
+    if found[topic.topic_id] > 1:
+        raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+    return Decision(topic, (RemoveTopicRecord(topic_id=topic.topic_id),))
+
+
+# --- shared ---
+
+
+def find_topic(image: MetadataImage, target: TopicTarget) -> TopicImage:
+    """Return the topic that is meant.
+
+    Raises:
+        KafkaError: INVALID_REQUEST when it is named in no way or in two; UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+            or INVALID_TOPIC_EXCEPTION when there is none.
+    """
+    by_id = target.topic_id != NO_UUID
+    if by_id == (target.name is not None):
+        raise KafkaError("a topic goes by its name or by its id", code=ErrorCode.INVALID_REQUEST)
+    if (topic := _lookup(image, target)) is not None:
+        return topic
+    if by_id:
+        raise KafkaError(f"no topic with {target}", code=ErrorCode.UNKNOWN_TOPIC_ID)
+    raise KafkaError(f"no topic {target}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _lookup(image: MetadataImage, target: TopicTarget) -> TopicImage | None:
+    if target.name is not None:
+        return image.topics.get(target.name)
+    return image.topics_by_id.get(target.topic_id)
+
+
+def refuse_excess(partitions: int) -> None:
+    """Refuse a request that wants too much at once.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION: more than ``MAX_PARTITIONS_PER_REQUEST``.
+    """
+    if partitions > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            f"{partitions} new partitions are more than the {MAX_PARTITIONS_PER_REQUEST} of one request",
+            code=ErrorCode.POLICY_VIOLATION,
+        )
+
+
+def require_room(present: int, additional: int) -> None:
+    """Refuse partitions that the node has no room for.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION: more than ``MAX_PARTITIONS`` in all.
+    """
+    if present + additional > MAX_PARTITIONS:
+        raise KafkaError(
+            f"{additional} new partitions beside {present} are more than the {MAX_PARTITIONS} of this node",
+            code=ErrorCode.POLICY_VIOLATION,
+        )

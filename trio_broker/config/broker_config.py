@@ -1,0 +1,302 @@
+"""The broker's settings: layers laid over each other, checked before they change, told to whoever listens.
+
+Four layers, the later one wins: built-in defaults, static (file, environment, command line), the dynamic default of the
+cluster, dynamic values of this broker. Names are merged first and fallbacks looked at afterwards, as in Kafka: a
+``log.retention.ms`` from any layer wins over a ``log.retention.hours`` from any other.
+
+``get`` is a dictionary lookup, so that it may stand in the path of a request. A dynamic layer is replaced as a whole,
+by the fold over the metadata log; ``check_change`` is asked before anything is written there, so what is persisted was
+valid when it was written. A persisted value that is no longer valid is left out with a warning: a broker that does not
+start cannot be given a better value.
+
+Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool (the rule of half and double).
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import attrs
+
+from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
+from trio_broker.config.consistency import check_broker_consistency
+from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.listeners import advertised_endpoints
+from trio_broker.config.static_settings import gather_settings
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class ConfigScope(enum.Enum):
+    """Whom a dynamic value is meant for."""
+
+    CLUSTER = "cluster"
+    """Every broker that has no value of its own; the broker resource with an empty name."""
+    BROKER = "broker"
+    """This broker; the broker resource named by the node id."""
+
+    @property
+    def source(self) -> ConfigSource:
+        """How DescribeConfigs calls this layer."""
+        if self is ConfigScope.CLUSTER:
+            return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        return ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
+@attrs.frozen
+class PoolLimits:
+    """The size of a pool, and the smallest and largest that one change may make it."""
+
+    current: int
+    minimum: int
+    maximum: int
+
+
+@attrs.frozen
+class ValueChange:
+    """An effective value before and after, as text; None where there is none, or it is a secret."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+ChangeObserver = Callable[[tuple[ValueChange, ...], str], None]
+"""Told which effective values changed, and by whom."""
+
+
+class BrokerConfig:
+    """The effective settings of one broker."""
+
+    def __init__(self, static: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None) -> None:
+        """Take the static layer; ``origins`` says for error lines where each of its keys was found.
+
+        A key that is not in the table is kept in ``warnings`` and otherwise ignored: Kafka's files are full of them.
+
+        Raises:
+            ConfigError: a value is not valid, or two contradict each other.
+        """
+        self.warnings: list[str] = []
+        """One line for each thing in the static layer that has no effect."""
+        origins = origins or {}
+        self._static: dict[str, str] = {}
+        for name, text in (static or {}).items():
+            prefix = f"{origins[name]}: " if name in origins else ""
+            if (key := BROKER_KEYS.get(name)) is None:
+                self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored")
+                continue
+            try:
+                key.parse(text)
+            except ConfigError as error:
+                raise ConfigError(f"{prefix}{error}", key=name) from None
+            self._static[name] = text
+        self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
+        self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
+        self._observers: list[ChangeObserver] = []
+        self._values = self._effective(self._dynamic)
+        check_broker_consistency(self.get)
+
+    def get(self, key: ConfigKey[T]) -> T:
+        """Return the effective value of ``key``."""
+        return cast(T, self._values[key.name])
+
+    def dynamic(self, scope: ConfigScope) -> Mapping[str, str]:
+        """Return the texts that are set dynamically in ``scope``."""
+        return dict(self._dynamic[scope])
+
+    # --- change ---
+
+    def check_change(self, scope: ConfigScope, changes: Mapping[str, str | None]) -> None:
+        """Check that ``changes`` could be applied to ``scope``; None takes a value away.
+
+        Raises:
+            ConfigError: a key is unknown or may not be changed there, a value is not valid, a pool would more than
+                double or halve, or values contradict each other.
+        """
+        for name, text in changes.items():
+            key = _changeable_key(name, scope)
+            if text is not None:
+                key.parse(text)
+        layer = {**self._dynamic[scope], **changes}
+        dynamic = {**self._dynamic, scope: {name: text for name, text in layer.items() if text is not None}}
+        values = self._effective(dynamic)
+        for key in BROKER_KEYS.values():
+            if key.thread_pool:
+                _check_pool_size(key, self.pool_limits(key), values[key.name])
+        check_broker_consistency(lambda key: values[key.name])
+
+    def pool_limits(self, key: ConfigKey[int]) -> PoolLimits:
+        """Return what the size of a pool may be changed to now; half of an odd size is rounded down."""
+        current = self.get(key)
+        return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
+
+    def set_dynamic(self, scope: ConfigScope, values: Mapping[str, str], *, changed_by: str = "") -> None:
+        """Replace what is set dynamically in ``scope`` and tell the subscribers whose value changed.
+
+        ``changed_by`` is for people: who asked for it and from where.
+        """
+        self._dynamic[scope] = _valid_texts(scope, values)
+        before, self._values = self._values, self._effective(self._dynamic)
+        changes = tuple(
+            ValueChange(name, _shown(key, before[name]), _shown(key, self._values[name]))
+            for name, key in BROKER_KEYS.items()
+            if before[name] != self._values[name]
+        )
+        for change in changes:
+            log.info("%s changed from %s to %s", change.name, change.old, change.new)
+            for callback in tuple(self._subscribers.get(change.name, ())):
+                callback(self._values[change.name])
+        if changes:
+            for observer in tuple(self._observers):
+                observer(changes, changed_by)
+
+    def subscribe(self, key: ConfigKey[T], callback: Callable[[T], None]) -> Callable[[], None]:
+        """Call ``callback`` with the new value whenever the effective value of ``key`` changes.
+
+        Returns a function that ends this.
+        """
+        callbacks = self._subscribers.setdefault(key.name, [])
+        callbacks.append(callback)
+        return lambda: callbacks.remove(callback)
+
+    def subscribe_all(self, callback: ChangeObserver) -> Callable[[], None]:
+        """Call ``callback`` once for each replaced layer with all values that it changed in effect, and by whom.
+
+        Returns a function that ends this.
+        """
+        self._observers.append(callback)
+        return lambda: self._observers.remove(callback)
+
+    # --- description ---
+
+    def entries(self) -> list[ConfigEntry]:
+        """Describe every key as it stands for this broker."""
+        return [self._entry(key) for key in BROKER_KEYS.values()]
+
+    def default_entries(self) -> list[ConfigEntry]:
+        """Describe the dynamic defaults of the cluster: only what is set, as Kafka does for the unnamed broker."""
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        entries = []
+        for name, text in self._dynamic[ConfigScope.CLUSTER].items():
+            key = BROKER_KEYS[name]
+            synonym = ConfigSynonym(name, None if key.sensitive else text, source)
+            entries.append(_describe(key, synonym.value, (synonym,)))
+        return entries
+
+    def synonyms(self, key: ConfigKey[Any]) -> tuple[ConfigSynonym, ...]:
+        """Return every place that a value of ``key`` could come from, the one that counts first."""
+        layers: list[tuple[ConfigSource, Mapping[str, str | None]]] = [
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic[ConfigScope.BROKER]),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic[ConfigScope.CLUSTER]),
+            (ConfigSource.STATIC_BROKER_CONFIG, self._static),
+            (ConfigSource.DEFAULT_CONFIG, {name: BROKER_KEYS[name].default_text for name in key.names}),
+        ]
+        return tuple(
+            ConfigSynonym(name, None if key.sensitive else text, source)
+            for source, layer in layers
+            for name in key.names
+            if (text := layer.get(name)) is not None
+        )
+
+    def _entry(self, key: ConfigKey[Any]) -> ConfigEntry:
+        text = self._merged(self._dynamic).get(key.name, key.default_text)
+        return _describe(key, None if key.sensitive else text, self.synonyms(key))
+
+    # --- layers ---
+
+    def _merged(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, str]:
+        return {**self._static, **dynamic[ConfigScope.CLUSTER], **dynamic[ConfigScope.BROKER]}
+
+    def _effective(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, Any]:
+        merged = self._merged(dynamic)
+        return {name: _value(key, merged) for name, key in BROKER_KEYS.items()}
+
+
+def _value(key: ConfigKey[T], texts: Mapping[str, str]) -> T:
+    """Return the value of ``key``: its own text, else that of the first fallback that is set, else the default."""
+    if (text := texts.get(key.name)) is not None:
+        return key.parse(text)
+    for fallback in key.fallbacks:
+        if (text := texts.get(fallback.key.name)) is not None:
+            return fallback.convert(fallback.key.parse(text))
+    return key.default
+
+
+def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey[Any]:
+    if (key := BROKER_KEYS.get(name)) is None:
+        raise ConfigError(f"{name} is not a key of this broker", key=name)
+    if key.update_mode is UpdateMode.READ_ONLY:
+        raise ConfigError(f"{name} cannot be updated dynamically: it is read at start only", key=name)
+    if key.update_mode is UpdateMode.PER_BROKER and scope is ConfigScope.CLUSTER:
+        raise ConfigError(f"{name} cannot be a default of the cluster: it must be set for one broker", key=name)
+    return key
+
+
+def _check_pool_size(key: ConfigKey[int], limits: PoolLimits, wanted: int) -> None:
+    """Refuse to resize a pool by more than a factor of two at once.
+
+    Raises:
+        ConfigError: as said; ``wanted`` below 1 never gets here, the key's own limit refuses it.
+    """
+    failed = f"the thread count {key.name}={wanted} is refused: it must be"
+    if wanted < limits.minimum:
+        raise ConfigError(f"{failed} at least half the current value {limits.current}", key=key.name)
+    if wanted > limits.maximum:
+        raise ConfigError(f"{failed} at most double the current value {limits.current}", key=key.name)
+
+
+def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str]:
+    valid = {}
+    for name, text in values.items():
+        try:
+            _changeable_key(name, scope).parse(text)
+        except ConfigError as error:
+            log.warning("ignoring a persisted dynamic value: %s", error)
+        else:
+            valid[name] = text
+    return valid
+
+
+def _describe(key: ConfigKey[Any], value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    return ConfigEntry(
+        name=key.name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        synonyms=synonyms,
+        read_only=key.update_mode is UpdateMode.READ_ONLY,
+        sensitive=key.sensitive,
+        type=key.type,
+        documentation=key.documentation,
+        update_mode=key.update_mode,
+        default=None if key.sensitive else key.default_text,
+    )
+
+
+def _shown(key: ConfigKey[Any], value: Any) -> str | None:
+    """Return what may be told of a value: its text, None where it has none or is a secret."""
+    return None if key.sensitive or value is None else key.text_of(value)
+
+
+def load_broker_config(
+    path: Path | None = None,
+    overrides: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """Return the settings of ``path``, ``environment`` and ``overrides`` (the command line), checked as a whole.
+
+    Raises:
+        ConfigError: the file cannot be read, or something in it or beside it is not valid; one line that says where.
+    """
+    settings = gather_settings(path, overrides or {}, environment or {})
+    config = BrokerConfig(settings.values, settings.origins)
+    config.warnings[:0] = settings.warnings
+    advertised_endpoints(config.get)
+    return config

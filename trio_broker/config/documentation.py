@@ -1,0 +1,99 @@
+"""Renders the table of keys as ``docs/config.md``; ``python -m trio_broker.config.documentation`` writes the page.
+
+A test compares the page with the table, so that neither moves without the other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trio_broker.config.config_key import INT_MAX, LONG_MAX, ConfigKey
+from trio_broker.config.keys import KEY_GROUPS
+from trio_broker.config.topic_keys import TOPIC_KEYS, TopicKey
+
+INTRODUCTION = """\
+# Configuration
+
+This page is written by `python -m trio_broker.config.documentation` from the table of keys in `trio_broker/config`.
+Names, defaults and limits are Kafka's; a key that is ours says so. A key that is not listed has no effect: in a file it
+is reported as a warning, in a request it is refused.
+
+## Where settings come from
+
+From the weakest to the strongest:
+
+1. the built-in default;
+2. `server.properties`, given with `--config`;
+3. the environment: `num.io.threads` is `TRIO_BROKER_NUM_IO_THREADS`;
+4. the command line: `--override num.io.threads=4`;
+5. the dynamic default of the cluster: the broker resource without a name in AlterConfigs;
+6. the dynamic value of one broker: the broker resource named by its node id, or the admin page.
+
+Names are merged first and units compared afterwards: `log.retention.ms` from anywhere wins over
+`log.retention.minutes`, and that over `log.retention.hours`.
+
+## When they may change
+
+A *read-only* key is read at start. A *cluster-wide* key may be changed live, for one broker or as a default for all.
+The size of a pool may at most be halved or doubled by one change, as in Kafka; repeat the change to go further. Changes
+are checked, then written to the metadata log, then applied; they outlive a restart.
+"""
+
+TOPIC_INTRODUCTION = """\
+## Topics
+
+A topic may set these for itself, at creation or later, and a change takes effect at once. Where a topic says nothing,
+the broker key in the third column counts.
+"""
+
+
+def render() -> str:
+    """Return the whole page."""
+    sections = [INTRODUCTION]
+    sections += [_broker_section(title, keys) for title, keys in KEY_GROUPS.items()]
+    sections += [TOPIC_INTRODUCTION + "\n" + _topic_table(TOPIC_KEYS.values())]
+    return "\n".join(sections)
+
+
+def _broker_section(title: str, keys: Iterable[ConfigKey[Any]]) -> str:
+    rows = [
+        (f"`{key.name}`", key.type.name.lower(), _default(key), _limits(key), key.update_mode.value, key.documentation)
+        for key in keys
+    ]
+    return f"## {title}\n\n" + _table(("key", "type", "default", "valid values", "update mode", "meaning"), rows)
+
+
+def _topic_table(keys: Iterable[TopicKey[Any]]) -> str:
+    rows = [
+        (f"`{key.name}`", key.type.name.lower(), f"`{key.broker_key.name}`", _limits(key), key.documentation)
+        for key in keys
+    ]
+    return _table(("key", "type", "default from", "valid values", "meaning"), rows)
+
+
+def _default(key: ConfigKey[Any]) -> str:
+    if key.inherits_default:
+        return "from " + ", ".join(f"`{fallback.key.name}`" for fallback in key.fallbacks)
+    if key.default is None:
+        return "not set"
+    if key.default == INT_MAX or key.default == LONG_MAX:
+        return "no limit"
+    return f"`{text}`" if (text := key.text_of(key.default)) else "empty"
+
+
+def _limits(key: ConfigKey[Any]) -> str:
+    return key.validator.valid_values if key.validator is not None else ""
+
+
+def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [titles, tuple("---" for _ in titles), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+if __name__ == "__main__":
+    from pathlib import Path
+
+    page = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/config.md")
+    page.write_text(render(), encoding="utf-8")

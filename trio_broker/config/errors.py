@@ -1,0 +1,22 @@
+"""The one error of this floor: a setting that cannot be.
+
+Source: Kafka's ConfigException and InvalidConfigurationException.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+
+
+class ConfigError(KafkaError):
+    """A key or a value is refused. The text is one line that names the key, the value and the reason.
+
+    ``key`` is the key at fault, where it is a single one.
+    """
+
+    code = ErrorCode.INVALID_CONFIG
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key

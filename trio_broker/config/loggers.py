@@ -1,0 +1,84 @@
+"""The levels of this process's loggers, as settings of the resource type "broker logger" (KIP-412).
+
+Levels have the names of log4j, which Kafka's tools send. They belong to the running process: a change is in effect at
+once and gone with the next start, as in Kafka. Listed are the root and every logger of our own packages.
+
+Source: Kafka's LoggingController and ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from trio_broker.config.config_key import ConfigType, UpdateMode
+from trio_broker.config.entries import ConfigEntry, ConfigSource
+from trio_broker.config.errors import ConfigError
+
+ROOT: Final = "root"
+"""How the root logger is called here."""
+
+PACKAGES: Final = ("trio_broker", "broker_admin", "kafka_wire")
+
+TRACE: Final = 5
+"""Python has no such level; it is below DEBUG."""
+
+LEVELS: Final = {
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": logging.CRITICAL,
+}
+
+
+def logger_entries() -> list[ConfigEntry]:
+    """Describe the effective level of every logger, the root first."""
+    return [_entry(name) for name in (ROOT, *_names())]
+
+
+def check_level(name: str, level: str | None) -> None:
+    """Check that the logger may get ``level``; None lets it follow its parent again.
+
+    Raises:
+        ConfigError: there is no such logger or level, or the root shall follow a parent.
+    """
+    if name != ROOT and name not in _names():
+        raise ConfigError(f"there is no logger {name}", key=name)
+    if level is None and name == ROOT:
+        raise ConfigError("the root logger always has a level of its own", key=name)
+    if level is not None and level.upper() not in LEVELS:
+        raise ConfigError(f"{name}: {level!r} is refused: the level must be one of {', '.join(LEVELS)}", key=name)
+
+
+def set_level(name: str, level: str | None) -> None:
+    """Give the logger a level, or let it follow its parent. To be checked first."""
+    logger = logging.getLogger(None if name == ROOT else name)
+    logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
+
+
+def _names() -> list[str]:
+    return sorted(
+        name
+        for name, logger in logging.root.manager.loggerDict.items()
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] in PACKAGES
+    )
+
+
+def _entry(name: str) -> ConfigEntry:
+    effective = logging.getLogger(None if name == ROOT else name).getEffectiveLevel()
+    # A level in between counts as the next coarser one that has a name.
+    level = next((text for text, number in LEVELS.items() if number >= effective), "FATAL")
+    return ConfigEntry(
+        name=name,
+        value=level,
+        source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+        synonyms=(),
+        read_only=False,
+        sensitive=False,
+        type=ConfigType.STRING,
+        documentation="The level below which this logger says nothing.",
+        update_mode=UpdateMode.PER_BROKER,
+        default=None,
+    )

@@ -1,0 +1,122 @@
+"""Reads Java's ``.properties`` format, in which ``server.properties`` is written.
+
+A key ends at the first ``=``, ``:`` or blank that is not escaped; ``#`` and ``!`` begin a comment line; a backslash at
+the end of a line joins the next one to it, without that line's leading blanks; ``\\t \\n \\r \\f`` and ``\\uXXXX`` are
+escapes, and a backslash before anything else is dropped. Each property keeps the number of the line it begins on, so
+that a bad value can be pointed at.
+
+Stricter than Java in one point: a line without a key is an error, not a property with an empty name.
+
+Source: java.util.Properties.load.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from trio_broker.config.errors import ConfigError
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+_SEPARATORS = "=:"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE_DIGITS = re.compile(r"[0-9A-Fa-f]{4}", re.ASCII)
+
+
+@attrs.frozen
+class Property:
+    """One key and its value, and the number of the line on which it begins, counted from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+def parse_properties(text: str, source: str = "properties") -> list[Property]:
+    """Return all properties of ``text`` in order; a key that stands twice comes twice.
+
+    Raises:
+        ConfigError: an escape is malformed, or a line has no key; names ``source`` and the line.
+    """
+    return [_parse_line(line, number, source) for number, line in _logical_lines(text)]
+
+
+def load_properties(text: str) -> dict[str, str]:
+    """Return the properties of ``text``; of a key that stands twice, the last value counts.
+
+    Raises:
+        ConfigError: as ``parse_properties``.
+    """
+    return {item.key: item.value for item in parse_properties(text)}
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that holds a property, its continuations joined to it, with its number."""
+    begun: int | None = None
+    joined = ""
+    for number, line in enumerate(_LINE_END.split(text), start=1):
+        content = line.lstrip(_BLANKS)
+        if begun is None:
+            if not content or content[0] in "#!":
+                continue
+            begun, joined = number, ""
+        if _ends_with_continuation(content):
+            joined += content[:-1]
+            continue
+        yield begun, joined + content
+        begun = None
+    if begun is not None:
+        # A backslash at the very end has no line to join; Java keeps what came before it.
+        yield begun, joined
+
+
+def _ends_with_continuation(line: str) -> bool:
+    """Tell whether the last backslash is not itself escaped: an odd number of them ends the line."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _parse_line(line: str, number: int, source: str) -> Property:
+    end = _end_of_key(line)
+    rest = line[end:].lstrip(_BLANKS)
+    if rest and rest[0] in _SEPARATORS:
+        rest = rest[1:].lstrip(_BLANKS)
+    where = f"{source}:{number}"
+    if not (key := _unescape(line[:end], where)):
+        raise ConfigError(f"{where}: there is no key before the value {rest!r}")
+    return Property(key, _unescape(rest, where), number)
+
+
+def _end_of_key(line: str) -> int:
+    position = 0
+    while position < len(line) and line[position] not in _SEPARATORS + _BLANKS:
+        position += 2 if line[position] == "\\" else 1
+    return min(position, len(line))
+
+
+def _unescape(text: str, where: str) -> str:
+    parts: list[str] = []
+    position = 0
+    while (backslash := text.find("\\", position)) >= 0:
+        parts.append(text[position:backslash])
+        escaped = text[backslash + 1 : backslash + 2]
+        position = backslash + 2
+        if escaped == "u":
+            if not (digits := _UNICODE_DIGITS.match(text, position)):
+                raise ConfigError(f"{where}: \\u must be followed by four hexadecimal digits")
+            parts.append(chr(int(digits[0], 16)))
+            position += 4
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    parts.append(text[position:])
+    return _with_whole_characters("".join(parts), where)
+
+
+def _with_whole_characters(text: str, where: str) -> str:
+    """Join the halves that Java writes a character beyond 0xFFFF in: two escapes, a surrogate each."""
+    try:
+        return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: half of a character: a \\u escape of a surrogate stands alone") from None

@@ -1,0 +1,80 @@
+"""Gathers the static settings of a start: the file, then the environment, then the command line; the later one wins.
+
+An environment variable is the key in capitals behind ``TRIO_BROKER_``, with ``_`` for every dot: ``num.io.threads`` is
+``TRIO_BROKER_NUM_IO_THREADS``. Every setting remembers where it was found, so that a bad one is reported with its file
+and line, its variable or its option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.properties import parse_properties
+
+ENVIRONMENT_PREFIX = "TRIO_BROKER_"
+
+
+@attrs.define
+class StaticSettings:
+    """Texts by key, where each was found, and one line for each thing that has no effect."""
+
+    values: dict[str, str] = attrs.Factory(dict)
+    origins: dict[str, str] = attrs.Factory(dict)
+    warnings: list[str] = attrs.Factory(list)
+
+    def set(self, key: str, value: str, origin: str) -> None:
+        self.values[key] = value
+        self.origins[key] = origin
+
+
+def environment_name(key: str) -> str:
+    """Return the name of the environment variable that sets ``key``."""
+    return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
+
+
+def gather_settings(path: Path | None, overrides: Mapping[str, str], environment: Mapping[str, str]) -> StaticSettings:
+    """Return what the file, the environment and the command line set, without looking at the values.
+
+    Raises:
+        ConfigError: the file cannot be read or is malformed.
+    """
+    settings = StaticSettings()
+    if path is not None:
+        _add_file(settings, path)
+    _add_environment(settings, environment)
+    for key, value in overrides.items():
+        settings.set(key, value, "command line")
+    return settings
+
+
+def _add_file(settings: StaticSettings, path: Path) -> None:
+    for item in parse_properties(_read(path), str(path)):
+        if item.key in settings.values:
+            settings.warnings.append(f"{path}:{item.line}: {item.key} was set above already; the last value counts")
+        settings.set(item.key, item.value, f"{path}:{item.line}")
+
+
+def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -> None:
+    keys = {environment_name(key): key for key in BROKER_KEYS}
+    for variable in sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX)):
+        if (key := keys.get(variable)) is None:
+            settings.warnings.append(f"environment variable {variable}: no key has that name, and it is ignored")
+        else:
+            settings.set(key, environment[variable], f"environment variable {variable}")
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file: UTF-8, or Latin-1 as Java reads it, where every byte is a character."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")

@@ -1,0 +1,106 @@
+"""Limits that keys share, each with the words that explain it.
+
+Source: the validators in Kafka's ConfigDef, and the ones its keys define for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from trio_broker.config.config_key import Validator, split_list
+
+Number = TypeVar("Number", int, float)
+
+
+def at_least(minimum: Number) -> Validator[Number]:
+    """Accept ``minimum`` and anything above."""
+    return Validator(f"at least {minimum}", lambda value: value >= minimum)
+
+
+def between(minimum: Number, maximum: Number) -> Validator[Number]:
+    """Accept anything from ``minimum`` to ``maximum``, both included."""
+    return Validator(f"between {minimum} and {maximum}", lambda value: minimum <= value <= maximum)
+
+
+def minus_one_or_at_least(minimum: int) -> Validator[int]:
+    """Accept -1, which stands for no limit or no choice, and ``minimum`` and anything above."""
+    return Validator(f"-1, or at least {minimum}", lambda value: value == -1 or value >= minimum)
+
+
+def optionally(validator: Validator[int]) -> Validator[int | None]:
+    """Accept what ``validator`` accepts, on a key that may also be unset."""
+    return Validator(validator.valid_values, lambda value: value is None or validator.accepts(value))
+
+
+def default_or_between(default: int, minimum: int, maximum: int) -> Validator[int]:
+    """Accept the number that stands for the codec's own choice, or one in the range."""
+    return Validator(
+        f"{default} (the codec's own choice) or between {minimum} and {maximum}",
+        lambda value: value == default or minimum <= value <= maximum,
+    )
+
+
+def one_of(*choices: str) -> Validator[str]:
+    """Accept exactly these words."""
+    return Validator(f"one of {', '.join(choices)}", lambda value: value in choices)
+
+
+def subset_of(*choices: str) -> Validator[tuple[str, ...]]:
+    """Accept a list of these words, none of them twice."""
+    return Validator(
+        f"a list of {', '.join(choices)}, each at most once",
+        lambda values: set(values) <= set(choices) and len(set(values)) == len(values),
+    )
+
+
+def parse_connection_overrides(text: str) -> Mapping[str, int]:
+    """Return the limit for each host of a ``host:count,host:count`` list.
+
+    The count follows the last colon, so an IPv6 address needs no brackets.
+
+    Raises:
+        ValueError: an item has no host, no count, or a count below 0.
+    """
+    overrides = {}
+    for item in split_list(text):
+        host, separator, count = item.rpartition(":")
+        if not separator or not host or not count.isascii() or not count.isdigit():
+            raise ValueError(f"{item!r} is not host:count")
+        overrides[host.removeprefix("[").removesuffix("]")] = int(count)
+    return overrides
+
+
+CONNECTION_OVERRIDES: Validator[Mapping[str, int]] = Validator(
+    "a list of host:count, as in 10.0.0.7:200,::1:50", lambda overrides: min(overrides.values(), default=0) >= 0
+)
+
+
+def parse_host_port(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; an IPv6 address stands in brackets, an empty host is every interface.
+
+    Raises:
+        ValueError: there is no colon, or the port is not a number from 0 to 65535.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    if host.startswith("[") and host.endswith("]"):
+        return host[1:-1], int(port)
+    if ":" in host or "[" in host or "]" in host:
+        raise ValueError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:9092")
+    return host, int(port)
+
+
+def _is_host_port_or_empty(text: str) -> bool:
+    try:
+        return text == "" or bool(parse_host_port(text))
+    except ValueError:
+        return False
+
+
+HOST_PORT_OR_EMPTY = Validator("host:port, or empty for none", _is_host_port_or_empty)
+
+NOT_EMPTY: Validator[tuple[str, ...]] = Validator(
+    "a list with at least one item, none of them blank", lambda items: bool(items) and all(items)
+)

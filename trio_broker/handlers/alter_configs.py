@@ -1,0 +1,56 @@
+"""AlterConfigs: replace all settings that a resource has of its own by those in the request.
+
+What the request does not name goes back to its default. aiokafka and kafkajs know no other way (trap 69).
+
+Source: Kafka's ConfigAdminManager and ConfigurationControlManager.legacyAlterConfigs.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from trio_broker.cluster.config_decisions import ResourceReplacement
+from trio_broker.cluster.metadata_image import ConfigResource
+from trio_broker.handlers.config_changes import change_resources
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    return AlterConfigsResponse(responses=[outcome_of(resource, error) for resource in request.resources])
+
+
+@handles(AlterConfigsRequest, refused=refused)
+async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
+    """Replace the settings of each resource, or say why not."""
+    outcomes = await change_resources(request.resources, replacement, context, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
+    )
+
+
+def replacement(wanted: AlterConfigsResource, resource: ConfigResource) -> ResourceReplacement:
+    """All settings that the resource shall have.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: a key stands there twice.
+    """
+    configs = {config.name: config.value for config in wanted.configs}
+    if len(configs) != len(wanted.configs):
+        raise KafkaError("a key is named twice for one resource", code=ErrorCode.INVALID_REQUEST)
+    return ResourceReplacement(resource, configs)
+
+
+def outcome_of(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

@@ -1,0 +1,69 @@
+"""ApiVersions: what this broker speaks, asked by every client before anything else.
+
+A version above ours gets the answer in version 0 with the one entry that tells our range, and its body is never parsed
+(trap 1). Features are left out: none is finalised as long as no served API depends on one (trap 10).
+
+Source: Kafka's RequestContext and ApiVersionsRequest; KIP-511 for the software's name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import encode
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.headers import RequestHeader, response_header
+from kafka_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.primitives import Chunk
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import ServedApi, handles, served_apis
+
+SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client may call itself: it ends up in logs and metrics, so nothing that could be mistaken there (trap 11)."""
+
+SOFTWARE_SINCE_VERSION = 3
+
+
+def entries(apis: Iterable[ServedApi]) -> list[ApiVersion]:
+    """One entry per API, in the order of their keys."""
+    return [
+        ApiVersion(api_key=api.api_key, min_version=api.advertised.low, max_version=api.advertised.high)
+        for api in sorted(apis, key=lambda api: api.api_key)
+    ]
+
+
+def refused(request: ApiVersionsRequest, error: KafkaError) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=error.code, api_keys=[], throttle_time_ms=0)
+
+
+def unsupported_version_answer(header: RequestHeader) -> list[Chunk]:
+    """The answer to an ApiVersions newer than ours: version 0, error 35, our range of this very API."""
+    own = served_apis()[ApiKey.API_VERSIONS]
+    response = ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=entries([own]), throttle_time_ms=0
+    )
+    return [response_header(ApiKey.API_VERSIONS, 0, header.correlation_id), *encode(response, 0)]
+
+
+@handles(ApiVersionsRequest, refused=refused)
+async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+    """Every API that has a handler, with the versions advertised for it."""
+    if context.version >= SOFTWARE_SINCE_VERSION:
+        require_software_name(request)
+        software = context.request.client_software
+        software.name, software.version = request.client_software_name, request.client_software_version
+    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=entries(served_apis().values()), throttle_time_ms=0)
+
+
+def require_software_name(request: ApiVersionsRequest) -> None:
+    """Refuse a client software name or version that does not look like one.
+
+    Raises:
+        KafkaError: ``INVALID_REQUEST``; librdkafka then asks again in version 0.
+    """
+    for name in (request.client_software_name, request.client_software_version):
+        if not SOFTWARE_PATTERN.fullmatch(name):
+            raise KafkaError(f"{name!r} is no name or version of a client software", code=ErrorCode.INVALID_REQUEST)

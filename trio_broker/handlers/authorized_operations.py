@@ -1,0 +1,62 @@
+"""What a client may do with a resource, as the bit field that Metadata and its kin return.
+
+No authoriser is configured yet, so everybody may do everything the resource knows: that is what Kafka answers then.
+
+Source: Kafka's AclOperation and AclEntry.supportedOperations; KIP-430.
+"""
+
+from __future__ import annotations
+
+import enum
+
+NOT_ASKED_FOR = -(2**31)
+"""Fills the field when the client did not ask (trap 73)."""
+
+
+class AclOperation(enum.IntEnum):
+    """Kafka's operation codes; the bit in the field is ``1 << code``."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def bit_field(*operations: AclOperation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+ALL_TOPIC_OPERATIONS = bit_field(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+
+ALL_CLUSTER_OPERATIONS = bit_field(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)
+
+
+def topic_operations(*, asked: bool) -> int:
+    return ALL_TOPIC_OPERATIONS if asked else NOT_ASKED_FOR
+
+
+def cluster_operations(*, asked: bool) -> int:
+    return ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED_FOR

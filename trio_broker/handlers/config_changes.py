@@ -1,0 +1,54 @@
+"""What both AlterConfigs have in common: many resources, each changed as a whole or refused by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.cluster.config_decisions import ConfigChange, parse_resource
+from trio_broker.cluster.metadata_image import ConfigResource
+from trio_broker.handlers.context import Context
+
+
+class NamesResource(Protocol):
+    """A resource in a request of either API."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=NamesResource)
+
+
+async def change_resources(
+    resources: Sequence[R],
+    read_change: Callable[[R, ConfigResource], ConfigChange],
+    context: Context,
+    *,
+    validate_only: bool,
+) -> list[KafkaError | None]:
+    """Change each resource as ``read_change`` says; return for each, in order, why not, or None."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    changes: dict[int, ConfigChange] = {}
+    outcomes: list[KafkaError | None] = [None] * len(resources)
+    for index, resource in enumerate(resources):
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+            changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
+        except KafkaError as error:
+            outcomes[index] = error
+    results = await context.parts.controller.change_configs(
+        list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
+    )
+    for index, result in zip(changes, results, strict=True):
+        outcomes[index] = result if isinstance(result, KafkaError) else None
+    return outcomes
+
+
+def requested_by(context: Context) -> str:
+    """Who asks, in words, for the journal of changes."""
+    return f"kafka client {context.client_id or '(unnamed)'} from {context.connection.peer_host}"

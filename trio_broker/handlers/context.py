@@ -1,0 +1,38 @@
+"""What a handler is given beside its request."""
+
+from __future__ import annotations
+
+import attrs
+
+from kafka_wire.headers import RequestHeader
+from trio_broker.handlers.parts import BrokerParts
+from trio_broker.network.request_channel import ConnectionInfo, Request
+
+
+@attrs.frozen
+class Context:
+    """Who asks, in which version, and the parts of the broker that can answer."""
+
+    request: Request
+    parts: BrokerParts
+
+    @property
+    def header(self) -> RequestHeader:
+        return self.request.header
+
+    @property
+    def version(self) -> int:
+        """The API version the client speaks; its answer goes out in the same."""
+        return self.request.header.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        return self.request.header.client_id
+
+    @property
+    def connection(self) -> ConnectionInfo:
+        return self.request.connection
+
+    def park(self) -> None:
+        """Give the handler slot back, before waiting for others: one slot carries any number of parked requests."""
+        self.request.park()

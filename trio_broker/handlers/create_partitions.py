@@ -1,0 +1,49 @@
+"""CreatePartitions: topics grow to a number of partitions. They never shrink.
+
+Source: Kafka's ControllerApis.createPartitions and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from trio_broker.cluster.topic_decisions import NewPartitions
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[refused_topic(topic.name, error) for topic in request.topics])
+
+
+@handles(CreatePartitionsRequest, refused=refused)
+async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
+    """Let the topics grow that may, and say of each how it fared."""
+    outcomes = await context.parts.controller.create_partitions(
+        [wanted_partitions(topic) for topic in request.topics], validate_only=request.validate_only
+    )
+    return CreatePartitionsResponse(
+        results=[
+            refused_topic(topic.name, outcome)
+            if isinstance(outcome, KafkaError)
+            else CreatePartitionsTopicResult(name=topic.name)
+            for topic, outcome in zip(request.topics, outcomes, strict=True)
+        ]
+    )
+
+
+def wanted_partitions(topic: CreatePartitionsTopic) -> NewPartitions:
+    return NewPartitions(
+        name=topic.name,
+        count=topic.count,
+        assignments=None if topic.assignments is None else [tuple(item.broker_ids) for item in topic.assignments],
+    )
+
+
+def refused_topic(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))

@@ -1,0 +1,88 @@
+"""CreateTopics: topics come to be, with their partitions on the disk when the answer leaves.
+
+-1 for partitions or replicas stands for the broker's default; with ``validate_only`` everything is answered as if it
+were done and nothing is (trap 71). From version 5 on the answer shows the settings of each topic as DescribeConfigs
+would. The timeout needs no attention: the answer waits for a single write and for files to be made, never for another
+broker.
+
+Source: Kafka's ControllerApis.createTopics and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from trio_broker.cluster.topic_decisions import CreatedTopic, NewTopic
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.topic_config import topic_entries
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[refused_topic(topic.name, error) for topic in request.topics])
+
+
+@handles(CreateTopicsRequest, refused=refused)
+async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    """Create the topics that may be, and say of each how it fared."""
+    outcomes = await context.parts.controller.create_topics(
+        [wanted_topic(topic) for topic in request.topics], validate_only=request.validate_only
+    )
+    return CreateTopicsResponse(
+        topics=[
+            refused_topic(topic.name, outcome)
+            if isinstance(outcome, KafkaError)
+            else created_topic(outcome, context.parts.config)
+            for topic, outcome in zip(request.topics, outcomes, strict=True)
+        ]
+    )
+
+
+def wanted_topic(topic: CreatableTopic) -> NewTopic:
+    """What the request asks for.
+
+    A partition that is assigned twice is left with an impossible number, so that the assignment is refused as a whole.
+    """
+    assignments = {item.partition_index: tuple(item.broker_ids) for item in topic.assignments}
+    if len(assignments) != len(topic.assignments):
+        assignments[-1] = ()
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=assignments,
+        configs={item.name: item.value for item in topic.configs},
+    )
+
+
+def refused_topic(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
+
+
+def created_topic(topic: CreatedTopic, config: BrokerConfig) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in topic_entries(topic.configs, config)
+        ],
+    )

@@ -1,0 +1,70 @@
+"""DeleteRecords: move the log start offset of partitions forward.
+
+Records before the new start are gone for every reader at once; their segments follow at the next retention check. The
+new start is written to its checkpoint before the answer, so that what was deleted stays deleted.
+
+Source: Kafka's ReplicaManager.deleteRecords; KIP-107.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DeleteRecordsTopicResult,
+)
+from trio_broker.cluster.topic_decisions import is_internal_topic
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+NO_LOW_WATERMARK = -1
+
+
+def failed(partition: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=partition.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=code
+    )
+
+
+def refused(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name, partitions=[failed(partition, error.code) for partition in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(DeleteRecordsRequest, refused=refused)
+async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+    """Delete up to each offset; each partition on its own."""
+    return DeleteRecordsResponse(topics=[await delete_in_topic(topic, context) for topic in request.topics])
+
+
+async def delete_in_topic(topic: DeleteRecordsTopic, context: Context) -> DeleteRecordsTopicResult:
+    return DeleteRecordsTopicResult(
+        name=topic.name,
+        partitions=[await delete_in_partition(topic.name, partition, context) for partition in topic.partitions],
+    )
+
+
+async def delete_in_partition(
+    topic: str, wanted: DeleteRecordsPartition, context: Context
+) -> DeleteRecordsPartitionResult:
+    """Move one log start offset, and say where it stands now."""
+    replicas = context.parts.replicas
+    try:
+        if is_internal_topic(topic):
+            raise KafkaError(f"{topic} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+        partition = replicas.topic(topic).partition(wanted.partition_index)
+        low_watermark = await replicas.delete_records(partition, wanted.offset)
+    except KafkaError as error:
+        return failed(wanted, error.code)
+    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)

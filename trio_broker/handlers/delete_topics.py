@@ -1,0 +1,57 @@
+"""DeleteTopics: topics go, by name or, from version 6 on, by id.
+
+The answer leaves when the topic is unknown to every other request; its files follow after ``file.delete.delay.ms``.
+
+Source: Kafka's ControllerApis.deleteTopics and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from trio_broker.cluster.metadata_image import TopicImage
+from trio_broker.cluster.topic_decisions import TopicTarget
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+DELETION_DISABLED_SINCE_VERSION = 3
+"""Before it clients do not know TOPIC_DELETION_DISABLED; they are told INVALID_REQUEST."""
+
+
+def refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(responses=[refused_topic(target, error) for target in targets(request)])
+
+
+@handles(DeleteTopicsRequest, refused=refused)
+async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    """Delete the topics that may go, and say of each how it fared."""
+    wanted = targets(request)
+    try:
+        outcomes = await context.parts.controller.delete_topics(wanted)
+    except KafkaError as error:
+        if error.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < DELETION_DISABLED_SINCE_VERSION:
+            raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from error
+        raise
+    return DeleteTopicsResponse(
+        responses=[
+            refused_topic(target, outcome) if isinstance(outcome, KafkaError) else deleted_topic(outcome)
+            for target, outcome in zip(wanted, outcomes, strict=True)
+        ]
+    )
+
+
+def targets(request: DeleteTopicsRequest) -> list[TopicTarget]:
+    """The topics meant: one of the two lists is empty, depending on the version."""
+    by_name = [TopicTarget(name) for name in request.topic_names]
+    return by_name + [TopicTarget(topic.name, topic.topic_id) for topic in request.topics]
+
+
+def refused_topic(target: TopicTarget, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=target.name, topic_id=target.topic_id, error_code=error.code, error_message=str(error)
+    )
+
+
+def deleted_topic(topic: TopicImage) -> DeletableTopicResult:
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)

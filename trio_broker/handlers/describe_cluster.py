@@ -1,0 +1,57 @@
+"""DescribeCluster: the nodes of the cluster, its id, its controller.
+
+The controller named is a live broker, which takes every administrative request itself (trap 24).
+
+Source: Kafka's KafkaApis.handleDescribeCluster; KIP-700, KIP-919 for endpoint types.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from trio_broker.handlers.authorized_operations import cluster_operations
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+BROKERS_ENDPOINT = 1
+CONTROLLERS_ENDPOINT = 2
+"""What a client may ask about. Controllers answer on a listener of their own."""
+
+
+def refused(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=error.code,
+        error_message=str(error),
+        endpoint_type=request.endpoint_type,
+        cluster_id="",
+        brokers=[],
+    )
+
+
+@handles(DescribeClusterRequest, refused=refused)
+async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    """Describe this node as the whole cluster that it is."""
+    if request.endpoint_type != BROKERS_ENDPOINT:
+        raise KafkaError(
+            f"this listener knows brokers (endpoint type {BROKERS_ENDPOINT}), not type {request.endpoint_type}",
+            code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if request.endpoint_type == CONTROLLERS_ENDPOINT
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        )
+    node = context.parts.node
+    host, port = node.address_for(context.connection)
+    return DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=ErrorCode.NONE,
+        endpoint_type=BROKERS_ENDPOINT,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        brokers=[DescribeClusterBroker(broker_id=node.node_id, host=host, port=port, rack=node.rack, is_fenced=False)],
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
+    )

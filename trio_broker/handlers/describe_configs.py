@@ -1,0 +1,95 @@
+"""DescribeConfigs: the settings of topics, of this broker and of its loggers, and where each value comes from.
+
+Everything but types and documentation is told in version 1 already, at which librdkafka stops (trap 70): the source,
+and on request the chain of places behind it. A secret is null. A key that is asked for and does not exist is left out.
+
+Source: Kafka's ConfigHelper.describeConfigs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from trio_broker.cluster.config_decisions import parse_resource, require_configurable
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.config.entries import ConfigEntry
+from trio_broker.config.loggers import logger_entries
+from trio_broker.config.topic_config import topic_entries
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[refused_resource(resource, error) for resource in request.resources])
+
+
+@handles(DescribeConfigsRequest, refused=refused)
+async def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+    """Describe each resource, or say why it has nothing to describe."""
+    return DescribeConfigsResponse(
+        results=[describe_resource(resource, request, context) for resource in request.resources]
+    )
+
+
+def describe_resource(
+    wanted: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResult:
+    try:
+        entries = entries_of(parse_resource(wanted.resource_type, wanted.resource_name), context)
+    except KafkaError as error:
+        return refused_resource(wanted, error)
+    keys = wanted.configuration_keys
+    return DescribeConfigsResult(
+        error_message=None,
+        resource_type=wanted.resource_type,
+        resource_name=wanted.resource_name,
+        configs=[describe_entry(entry, request) for entry in entries if keys is None or entry.name in keys],
+    )
+
+
+def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEntry]:
+    """Everything that is set, or could be, on a resource.
+
+    Raises:
+        KafkaError: it does not exist, or is of a kind that has no settings here.
+    """
+    config, image = context.parts.config, context.parts.controller.image
+    require_configurable(image, config, resource)
+    if resource.type is ConfigResourceType.TOPIC:
+        return topic_entries(image.topics[resource.name].configs, config)
+    if resource.type is ConfigResourceType.BROKER_LOGGER:
+        return logger_entries()
+    return config.entries() if resource.name else config.default_entries()
+
+
+def describe_entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[DescribeConfigsSynonym(name=item.name, value=item.value, source=item.source) for item in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+def refused_resource(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[],
+    )

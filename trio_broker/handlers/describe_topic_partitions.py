@@ -1,0 +1,122 @@
+"""DescribeTopicPartitions: topics page by page.
+
+Topics come sorted by name, at most ``response_partition_limit`` partitions an answer (and never more than
+``max.request.partition.size.limit``), and a cursor that says where the next page begins (trap 72).
+
+Source: Kafka's DescribeTopicPartitionsRequestHandler; KIP-966.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kafka_wire.primitives import NO_UUID
+from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.topic_decisions import is_internal_topic, is_valid_topic_name
+from trio_broker.config.keys import MAX_REQUEST_PARTITION_SIZE_LIMIT
+from trio_broker.handlers.authorized_operations import topic_operations
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        throttle_time_ms=0, topics=[missing_topic(topic.name, error.code) for topic in request.topics]
+    )
+
+
+@attrs.frozen
+class Position:
+    """Where a page begins: the first partition of a topic that it holds."""
+
+    topic: str
+    partition: int
+
+
+@handles(DescribeTopicPartitionsRequest, refused=refused)
+async def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """Describe the topics asked for, or all of them, from the cursor on."""
+    image = context.parts.controller.image
+    cursor = request.cursor
+    start = Position(cursor.topic_name, cursor.partition_index) if cursor else Position("", 0)
+    if start.partition < 0:
+        raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
+    names = sorted({topic.name for topic in request.topics} or image.topics)
+    limit = min(max(request.response_partition_limit, 1), context.parts.config.get(MAX_REQUEST_PARTITION_SIZE_LIMIT))
+    return page(image, (name for name in names if name >= start.topic), start, limit)
+
+
+def page(image: MetadataImage, names: Iterable[str], start: Position, limit: int) -> DescribeTopicPartitionsResponse:
+    """As many partitions of ``names``, which are sorted, as the limit allows."""
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    room = limit
+    for name in names:
+        if room == 0:
+            return response(topics, Cursor(topic_name=name, partition_index=0))
+        topic = image.topics.get(name)
+        if topic is None:
+            topics.append(missing_topic(name, error_for_missing(name)))
+            continue
+        first = start.partition if name == start.topic else 0
+        indexes = [index for index in sorted(topic.partitions) if index >= first]
+        topics.append(describe(topic, indexes[:room]))
+        if len(indexes) > room:
+            return response(topics, Cursor(topic_name=name, partition_index=indexes[room]))
+        room -= len(indexes)
+    return response(topics, None)
+
+
+def response(
+    topics: list[DescribeTopicPartitionsResponseTopic], next_cursor: Cursor | None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=next_cursor)
+
+
+def error_for_missing(name: str) -> ErrorCode:
+    known_kind = is_valid_topic_name(name)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known_kind else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def missing_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=NO_UUID, is_internal=False, partitions=[]
+    )
+
+
+def describe(topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal_topic(topic.name),
+        partitions=[describe_partition(index, topic.partitions[index]) for index in indexes],
+        topic_authorized_operations=topic_operations(asked=True),
+    )
+
+
+def describe_partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader >= 0
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )

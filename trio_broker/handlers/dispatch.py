@@ -1,0 +1,83 @@
+"""From the bytes of a request to the bytes of its response.
+
+The one border where errors become what the client sees:
+
+=====================  ==========================================================================================
+raised                 what happens
+=====================  ==========================================================================================
+``WireError``          the bytes are not Kafka's: the connection closes, with one log line
+``KafkaError``         an expected refusal: its error code, wherever the response has room for one
+``OSError``            the disk failed: ``KAFKA_STORAGE_ERROR``, retriable
+any other              our bug: logged with the request, ``UNKNOWN_SERVER_ERROR``, and the broker lives on
+``trio.Cancelled``     shutting down: passes through, always
+=====================  ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import decode, encode
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.headers import response_header
+from trio_broker.handlers.api_versions import unsupported_version_answer
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.registry import ServedApi, served_apis
+from trio_broker.network.handler_pool import Answer, CloseConnection
+from trio_broker.network.request_channel import Request
+
+log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Answers requests out of the parts of one broker, and counts them by API key."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        self.parts = parts
+        self.apis = served_apis()
+        self.requests: Counter[int] = Counter()
+
+    async def answer(self, request: Request) -> Answer:
+        """The response to ``request`` as chunks, its header first, or None for silence.
+
+        Raises:
+            CloseConnection: the request cannot be answered, and nothing after it on the connection could be trusted.
+        """
+        header = request.header
+        api = self.apis[header.api_key]
+        self.requests[header.api_key] += 1
+        if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
+            return unsupported_version_answer(header)
+        try:
+            message, _ = decode(api.request, header.api_version, request.body)
+        except WireError as error:
+            raise CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}") from error
+        response = await self.respond(api, message, Context(request, self.parts))
+        if response is None:
+            return None
+        return [
+            response_header(header.api_key, header.api_version, header.correlation_id),
+            *encode(response, header.api_version),
+        ]
+
+    async def respond(self, api: ServedApi, message: Any, context: Context) -> Any:
+        """What the API's handler returns, or the response that tells why it could not."""
+        try:
+            return await api.handler(message, context)
+        except CloseConnection:
+            raise
+        except KafkaError as error:
+            return api.refused(message, error)
+        except OSError as error:
+            log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
+            return api.refused(message, KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR))
+        except Exception:
+            log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
+            return api.refused(
+                message, KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            )

@@ -1,0 +1,220 @@
+"""Fetch: read record batches from partitions, waiting for them if there are too few.
+
+Records are never touched: the answer holds regions of segment files, which the network sends with ``sendfile``.
+Topics go by name up to version 12 and by id from 13 on (trap 18). Only consumers are served; there are no followers.
+
+Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from trio_broker.config.keys import FETCH_MAX_BYTES
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.replication.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    AskedPartition,
+    KeyedResult,
+    SessionKey,
+)
+from trio_broker.replication.fetching import FetchedPartition, FetchLimits, FetchTarget
+from trio_broker.replication.hosted_topics import HostedTopic
+from trio_broker.replication.partition import IsolationLevel, Partition
+
+BY_ID_SINCE_VERSION = 13
+REPLICA_STATE_SINCE_VERSION = 15
+
+
+def failed(index: int, code: ErrorCode) -> PartitionData:
+    """The answer for a partition that could not be read: no offsets, and zero bytes rather than null (traps 15, 43)."""
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def refused(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """The error for the whole response from version 7 on, and for every partition before it."""
+    return FetchResponse(
+        error_code=error.code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[failed(partition.partition, error.code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+@handles(FetchRequest, refused=refused)
+async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
+    """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
+    require_consumer(request, context.version)
+    limits = limits_of(request, context)
+    if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        return await fetch_in_full(request, limits, context)
+    return await fetch_in_session(request, limits, context)
+
+
+async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
+    """Answer for every partition named; with the initial epoch, begin a session of them if there is room (trap 39)."""
+    replicas = context.parts.replicas
+    if request.session_id != NO_SESSION:
+        replicas.fetch_sessions.close(request.session_id)
+    asked = asked_partitions(request, context)
+    results = await replicas.fetch([target for _, target in asked], limits, park=context.park)
+    session_id = NO_SESSION
+    if request.session_epoch == INITIAL_EPOCH:
+        session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
+        if session is not None:
+            session.news(session.partitions.items(), results)
+            session_id = session.session_id
+    keyed = ((key, result) for (key, _), result in zip(asked, results, strict=True))
+    return FetchResponse(session_id=session_id, responses=responses_of(keyed))
+
+
+async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
+    """Read all partitions of a session and answer for those with news. A broken session is told at the top alone."""
+    replicas = context.parts.replicas
+    sessions = replicas.fetch_sessions
+    try:
+        by_id = context.version >= BY_ID_SINCE_VERSION
+        session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
+        sessions.extend(session, asked_partitions(request, context))
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, responses=[])
+    session.forget(forgotten_partitions(request))
+    reads = list(session.partitions.items())
+    for key, partition in reads:
+        partition.target = refreshed(key, partition.target, context)
+    results = await replicas.fetch([partition.target for _, partition in reads], limits, park=context.park)
+    return FetchResponse(session_id=session.session_id, responses=responses_of(session.news(reads, results)))
+
+
+def require_consumer(request: FetchRequest, version: int) -> None:
+    """Refuse whoever says it is a replica: no broker follows this one.
+
+    Raises:
+        KafkaError: ``CLUSTER_AUTHORIZATION_FAILED``, fatal to clients, as Kafka answers a client that poses as a
+            broker.
+    """
+    replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE_VERSION else request.replica_id
+    if replica_id >= 0:
+        text = f"replica {replica_id} is not a follower of this broker"
+        raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
+def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
+    """What the request allows, within what the broker does."""
+    try:
+        isolation_level = IsolationLevel(request.isolation_level)
+    except ValueError:
+        text = f"{request.isolation_level} is no isolation level"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
+    max_bytes = min(request.max_bytes, context.parts.config.get(FETCH_MAX_BYTES))
+    return FetchLimits(
+        max_wait_seconds=request.max_wait_ms / 1000,
+        # More than the answer may hold could never come together, and waiting for it would only cost time.
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+    )
+
+
+def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
+    """The partitions that the request names, found or not, in its order."""
+    return [
+        (SessionKey(topic.topic, topic.topic_id, wanted.partition), target_of(wanted, hosted))
+        for topic in request.topics
+        for hosted in [find_topic(topic.topic, topic.topic_id, context)]
+        for wanted in topic.partitions
+    ]
+
+
+def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
+    for topic in request.forgotten_topics_data:
+        for index in topic.partitions:
+            yield SessionKey(topic.topic, topic.topic_id, index)
+
+
+def find_topic(name: str, topic_id: bytes, context: Context) -> HostedTopic | KafkaError:
+    """The topic, named or identified as the version has it (trap 18), or why there is none."""
+    replicas = context.parts.replicas
+    try:
+        return replicas.topic_by_id(topic_id) if context.version >= BY_ID_SINCE_VERSION else replicas.topic(name)
+    except KafkaError as error:
+        return error
+
+
+def find_partition(hosted: HostedTopic | KafkaError, index: int) -> Partition | KafkaError:
+    if isinstance(hosted, KafkaError):
+        return hosted
+    return hosted.partitions.get(index) or hosted.missing(index)
+
+
+def target_of(wanted: FetchPartition, hosted: HostedTopic | KafkaError) -> FetchTarget:
+    return FetchTarget(
+        index=wanted.partition,
+        fetch_offset=wanted.fetch_offset,
+        max_bytes=wanted.partition_max_bytes,
+        found=find_partition(hosted, wanted.partition),
+        current_leader_epoch=wanted.current_leader_epoch,
+        last_fetched_epoch=wanted.last_fetched_epoch,
+    )
+
+
+def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTarget:
+    """The target as it is found now: topics come and go during the life of a session."""
+    if isinstance(target.found, Partition) and target.found.failure is None:
+        return target
+    return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))
+
+
+def responses_of(results: Iterable[KeyedResult]) -> list[FetchableTopicResponse]:
+    """The results under their topics, each topic once, in the order of its first result."""
+    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    for key, result in results:
+        topic = topics.get((key.topic, key.topic_id))
+        if topic is None:
+            topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            topics[key.topic, key.topic_id] = topic
+        topic.partitions.append(partition_data(result))
+    return list(topics.values())
+
+
+def partition_data(result: FetchedPartition) -> PartitionData:
+    """One partition's answer. No other replica is ever preferred (trap 47)."""
+    data = PartitionData(
+        partition_index=result.index,
+        error_code=result.error_code,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in result.aborted_transactions
+        ],
+        records=result.records,
+    )
+    if result.diverging_epoch is not None:
+        end = result.diverging_epoch
+        data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    return data

@@ -1,0 +1,66 @@
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single settings of topics, brokers and loggers.
+
+Java's admin client knows no other way any more (trap 69). A broker is named by its id, or not at all for the defaults
+of the cluster; changes of either are in effect when the answer leaves.
+
+Source: Kafka's ConfigAdminManager and ConfigurationControlManager; KIP-339.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_image import ConfigResource
+from trio_broker.handlers.config_changes import change_resources
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(responses=[outcome_of(resource, error) for resource in request.resources])
+
+
+@handles(IncrementalAlterConfigsRequest, refused=refused)
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: Context
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or say why not."""
+    outcomes = await change_resources(request.resources, alterations, context, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
+    )
+
+
+def alterations(wanted: AlterConfigsResource, resource: ConfigResource) -> ResourceAlterations:
+    return ResourceAlterations(resource, tuple(alteration(config) for config in wanted.configs))
+
+
+def alteration(config: AlterableConfig) -> ConfigAlteration:
+    """The change of one key.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: nobody knows the operation.
+    """
+    try:
+        operation = ConfigOperation(config.config_operation)
+    except ValueError:
+        text = f"unknown operation {config.config_operation} on {config.name}"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
+    return ConfigAlteration(config.name, operation, config.value)
+
+
+def outcome_of(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

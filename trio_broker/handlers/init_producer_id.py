@@ -1,0 +1,31 @@
+"""InitProducerId: an identity for a producer, so that its retries can be told from new records.
+
+Without a transactional id every caller gets a new id at epoch 0, whatever else the request says (trap 32). Transactions
+are not served: a transactional id is refused with a fatal error, since a retriable one would be retried for ever
+(trap 27).
+
+Source: Kafka's TransactionCoordinator.handleInitProducerId; KIP-98.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+FIRST_EPOCH = 0
+NO_EPOCH = -1
+
+
+def refused(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=NO_EPOCH)
+
+
+@handles(InitProducerIdRequest, refused=refused)
+async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+    """Hand out the next producer id."""
+    if request.transactional_id is not None:
+        raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return InitProducerIdResponse(producer_id=await context.parts.producer_ids.next(), producer_epoch=FIRST_EPOCH)

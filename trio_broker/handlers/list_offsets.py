@@ -1,0 +1,187 @@
+"""ListOffsets: find an offset by time, or one end of a log.
+
+Times below zero are names (trap 44): each is allowed from the version that brought it. Nothing found is no error, but
+offset -1 and timestamp -1. A reader of committed records is shown nothing behind the last stable offset (trap 42).
+Without tiered storage everything is local: the earliest local offset is the log's start, and what concerns the other
+tier has no offset.
+
+Source: Kafka's ReplicaManager.fetchOffset and UnifiedLog.fetchOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from functools import partial
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.replication.partition import IsolationLevel, Partition
+from trio_broker.replication.replica_manager import ReplicaManager
+
+NOTHING = -1
+"""Offset, timestamp or epoch that is not there."""
+
+
+LEADER_EPOCH_SINCE_VERSION = 4
+
+
+class SpecialTimestamp(enum.IntEnum):
+    """Times that are names."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+SINCE_VERSION = {
+    SpecialTimestamp.LATEST: 1,
+    SpecialTimestamp.EARLIEST: 1,
+    SpecialTimestamp.MAX_TIMESTAMP: 7,
+    SpecialTimestamp.EARLIEST_LOCAL: 8,
+    SpecialTimestamp.LATEST_TIERED: 9,
+    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,
+}
+
+
+@attrs.frozen
+class FoundOffset:
+    """An offset, with the time and the leader epoch of its record where the question was about a record."""
+
+    offset: int = NOTHING
+    timestamp: int = NOTHING
+    leader_epoch: int = NOTHING
+
+
+def failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
+
+
+def refused(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[failed(partition.partition_index, error.code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(ListOffsetsRequest, refused=refused)
+async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    """Look up every partition on its own."""
+    try:
+        isolation_level = IsolationLevel(request.isolation_level)
+    except ValueError:
+        text = f"{request.isolation_level} is no isolation level"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
+    duplicates = duplicate_partitions(request)
+    return ListOffsetsResponse(
+        topics=[await look_up_topic(topic, isolation_level, duplicates, context) for topic in request.topics]
+    )
+
+
+def duplicate_partitions(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+    """The partitions that are asked for more than once; which question was meant is anyone's guess."""
+    counts = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    return frozenset(key for key, count in counts.items() if count > 1)
+
+
+async def look_up_topic(
+    topic: ListOffsetsTopic, isolation_level: IsolationLevel, duplicates: frozenset[tuple[str, int]], context: Context
+) -> ListOffsetsTopicResponse:
+    return ListOffsetsTopicResponse(
+        name=topic.name,
+        partitions=[
+            failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
+            if (topic.name, wanted.partition_index) in duplicates
+            else await look_up_partition(topic.name, wanted, isolation_level, context)
+            for wanted in topic.partitions
+        ],
+    )
+
+
+async def look_up_partition(
+    topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel, context: Context
+) -> ListOffsetsPartitionResponse:
+    """Answer one lookup, or say why it has none."""
+    replicas = context.parts.replicas
+    try:
+        require_known_timestamp(wanted.timestamp, context.version)
+        partition = replicas.topic(topic).partition(wanted.partition_index)
+        partition.require_leader(wanted.current_leader_epoch)
+        found = await find_offset(partition, wanted.timestamp, isolation_level, replicas)
+    except KafkaError as error:
+        return failed(wanted.partition_index, error.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if context.version >= LEADER_EPOCH_SINCE_VERSION else NOTHING,
+    )
+
+
+def require_known_timestamp(timestamp: int, version: int) -> None:
+    """Refuse a time below zero that means nothing, or nothing yet in the client's version.
+
+    Raises:
+        KafkaError: ``UNSUPPORTED_VERSION``.
+    """
+    if timestamp >= 0:
+        return
+    since = next((since for special, since in SINCE_VERSION.items() if special == timestamp), None)
+    if since is None or version < since:
+        raise KafkaError(f"timestamp {timestamp} in version {version}", code=ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def find_offset(
+    partition: Partition, timestamp: int, isolation_level: IsolationLevel, replicas: ReplicaManager
+) -> FoundOffset:
+    """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
+    visible_end = partition.visible_end(isolation_level)
+    match timestamp:
+        case SpecialTimestamp.LATEST:
+            return FoundOffset(visible_end, leader_epoch=latest_epoch(partition))
+        case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+            return FoundOffset(partition.log_start_offset, leader_epoch=epoch_of(partition.log_start_offset, partition))
+        case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+            return FoundOffset()
+        case SpecialTimestamp.MAX_TIMESTAMP:
+            found = await replicas.run_in_thread(partition, partition.log.max_timestamp_offset)
+        case _:
+            look = partial(partition.log.offset_for_timestamp, timestamp, visible_end)
+            found = await replicas.run_in_thread(partition, look)
+    if found is None or found.offset >= visible_end:
+        return FoundOffset()
+    return FoundOffset(found.offset, found.timestamp_ms, epoch_of(found.offset, partition))
+
+
+def latest_epoch(partition: Partition) -> int:
+    """The leader epoch of the newest record."""
+    epoch = partition.log.latest_epoch
+    return NOTHING if epoch is None else epoch
+
+
+def epoch_of(offset: int, partition: Partition) -> int:
+    """The leader epoch in which the record at ``offset`` was, or will be, written."""
+    epoch = partition.log.epochs.epoch_for_offset(offset)
+    return NOTHING if epoch is None else epoch

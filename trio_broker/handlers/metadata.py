@@ -1,0 +1,152 @@
+"""Metadata: who leads what, and where to connect.
+
+Topics are asked for by name, by id (from version 12) or all at once. What a null or an empty list means depends on the
+version (trap 17). A topic that does not exist may be created on the way: Kafka answers this first request with an error
+and creates behind it; here it is created first and told at once, which spares every client a retry (trap 20).
+
+Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafka_wire.primitives import NO_UUID
+from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
+from trio_broker.cluster.topic_decisions import NewTopic, is_internal_topic, require_valid_topic_name
+from trio_broker.config.keys import AUTO_CREATE_TOPICS_ENABLE
+from trio_broker.handlers.authorized_operations import cluster_operations, topic_operations
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+NULL_MEANS_ALL_SINCE_VERSION = 1
+"""Before it an empty list means all topics; from it on null does, and empty means none (trap 17)."""
+
+BY_ID_SINCE_VERSION = 12
+
+
+def refused(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    """Every topic asked for bears the error; in version 13 the response does too."""
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id, partitions=[])
+            for topic in request.topics or ()
+        ],
+        error_code=error.code,
+    )
+
+
+@handles(MetadataRequest, refused=refused)
+async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """Describe this node and the topics asked for."""
+    node = context.parts.node
+    host, port = node.address_for(context.connection)
+    return MetadataResponse(
+        throttle_time_ms=0,
+        brokers=[MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=await describe_topics(request, context),
+        cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
+        error_code=ErrorCode.NONE,
+    )
+
+
+def wants_all(request: MetadataRequest, version: int) -> bool:
+    if version < NULL_MEANS_ALL_SINCE_VERSION:
+        return not request.topics
+    return request.topics is None
+
+
+async def describe_topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+    """Describe each topic asked for, creating what is missing where both sides want that."""
+    asked = request.include_topic_authorized_operations
+    if wants_all(request, context.version):
+        topics = context.parts.controller.image.topics.values()
+        return [describe_topic(topic, asked=asked) for topic in sorted(topics, key=lambda topic: topic.name)]
+    may_create = request.allow_auto_topic_creation and context.parts.config.get(AUTO_CREATE_TOPICS_ENABLE)
+    return [
+        await describe_or_create(wanted, context, asked=asked, may_create=may_create) for wanted in request.topics or ()
+    ]
+
+
+async def describe_or_create(
+    wanted: MetadataRequestTopic, context: Context, *, asked: bool, may_create: bool
+) -> MetadataResponseTopic:
+    """Describe one topic, asked for by name or by id, or say why that cannot be done."""
+    try:
+        topic = await find_or_create(wanted, context, may_create=may_create)
+    except KafkaError as error:
+        return MetadataResponseTopic(
+            error_code=error.code,
+            # Versions 10 and 11 may ask without a name, but not be answered without one.
+            name=wanted.name if context.version >= BY_ID_SINCE_VERSION else wanted.name or "",
+            topic_id=wanted.topic_id,
+            partitions=[],
+            topic_authorized_operations=topic_operations(asked=False),
+        )
+    return describe_topic(topic, asked=asked)
+
+
+async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> TopicImage:
+    """The topic as the cluster knows it now.
+
+    Raises:
+        KafkaError: ``UNKNOWN_TOPIC_ID`` (trap 19), ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
+            creation was refused with.
+    """
+    controller = context.parts.controller
+    if wanted.topic_id != NO_UUID or wanted.name is None:
+        if context.version < BY_ID_SINCE_VERSION:
+            raise KafkaError("topics go by name before version 12", code=ErrorCode.INVALID_REQUEST)
+        if topic := controller.image.topics_by_id.get(wanted.topic_id):
+            return topic
+        raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
+    if topic := controller.image.topics.get(wanted.name):
+        return topic
+    require_valid_topic_name(wanted.name)
+    if not may_create:
+        raise KafkaError(f"no topic {wanted.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return await auto_create(wanted.name, context)
+
+
+async def auto_create(name: str, context: Context) -> TopicImage:
+    """Create a topic with the broker's defaults, or find that somebody else just did."""
+    controller = context.parts.controller
+    [outcome] = await controller.create_topics([NewTopic(name=name)])
+    if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+        raise outcome
+    return controller.image.topics[name]
+
+
+def describe_topic(topic: TopicImage, *, asked: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal_topic(topic.name),
+        partitions=[describe_partition(index, partition) for index, partition in sorted(topic.partitions.items())],
+        topic_authorized_operations=topic_operations(asked=asked),
+    )
+
+
+def describe_partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    has_leader = partition.leader >= 0
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=[],
+    )

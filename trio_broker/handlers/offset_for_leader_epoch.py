@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch: where a leader epoch ended here.
+
+A consumer that has seen a change of leader asks with the epoch of its last record; an end before its position means
+that records it read are gone (KIP-320). An epoch nobody knows is no error: both answers are then -1.
+
+Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch; KIP-101, KIP-279.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+    OffsetForLeaderTopicResult,
+)
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(error_code=error.code, partition=partition.partition)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(OffsetForLeaderEpochRequest, refused=refused)
+async def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: Context
+) -> OffsetForLeaderEpochResponse:
+    """Look every epoch up in its partition's history."""
+    return OffsetForLeaderEpochResponse(topics=[look_up_topic(topic, context) for topic in request.topics])
+
+
+def look_up_topic(topic: OffsetForLeaderTopic, context: Context) -> OffsetForLeaderTopicResult:
+    return OffsetForLeaderTopicResult(
+        topic=topic.topic,
+        partitions=[look_up(topic.topic, partition, context) for partition in topic.partitions],
+    )
+
+
+def look_up(topic: str, wanted: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    """The largest epoch not after the one asked for, and where it ends; the latest ends at the log end."""
+    try:
+        partition = context.parts.replicas.topic(topic).partition(wanted.partition)
+        partition.require_leader(wanted.current_leader_epoch)
+    except KafkaError as error:
+        return EpochEndOffset(error_code=error.code, partition=wanted.partition)
+    end = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -1,0 +1,47 @@
+"""The parts of a running broker, as handlers reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from trio_broker.clock import Clock
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import Endpoint
+from trio_broker.network.request_channel import ConnectionInfo
+from trio_broker.replication.replica_manager import ReplicaManager
+
+
+@attrs.frozen
+class NodeInfo:
+    """Which node this is, in which cluster, and what its listeners tell clients to connect to.
+
+    ``advertised`` maps a listener's name to the endpoint that its clients are told. One without a host means "the
+    address that you dialled": the commonest trouble with Kafka in containers is a broker that advertises an address
+    which its clients cannot reach, and the address that they have just used is one that they can.
+    """
+
+    node_id: int
+    cluster_id: str
+    rack: str | None
+    advertised: Mapping[str, Endpoint]
+
+    def address_for(self, connection: ConnectionInfo) -> tuple[str, int]:
+        """Host and port that the client on ``connection`` is told for this node (trap 26: of the same listener)."""
+        endpoint = self.advertised[connection.listener_name]
+        return endpoint.host or connection.local_host, endpoint.port
+
+
+@attrs.define
+class BrokerParts:
+    """Everything a handler may ask or tell."""
+
+    node: NodeInfo
+    config: BrokerConfig
+    clock: Clock
+    controller: Controller
+    replicas: ReplicaManager
+    producer_ids: ProducerIds

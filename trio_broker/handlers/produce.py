@@ -1,0 +1,212 @@
+"""Produce: append record batches to the partitions this broker leads.
+
+Every partition is answered on its own: one refusal does not undo the others. With acks=1 the answer comes right after
+the write, with acks=all when the high watermark has passed the batch (in page-cache mode with one replica that is at
+once), with acks=0 never: an error then closes the connection, which is the only way to tell (trap 33).
+
+The common request holds one small batch, and thousands of them a second decide what the broker costs; so the path of a
+batch from here to the file is straight, without a checkpoint.
+
+Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from kafka_wire.records.errors import InvalidRecord
+from trio_broker.cluster.topic_decisions import is_internal_topic
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.network.handler_pool import CloseConnection
+from trio_broker.replication.hosted_topics import HostedTopic
+from trio_broker.replication.replica_manager import AwaitedOffset, ReplicaManager
+
+ACKS_NONE = 0
+ACKS_LEADER = 1
+ACKS_ALL = -1
+
+BY_ID_SINCE_VERSION = 13
+
+INTERNAL_WRITER = "__admin_client"
+"""The client id that may produce to internal topics (trap 29); Kafka's own tools use it."""
+
+ATTRIBUTES_LOW_BYTE = 22
+"""Where a batch keeps codec, timestamp type, and the transactional and control bits."""
+
+TRANSACTIONAL_BIT = 0x10
+
+NO_RECORDS = memoryview(b"")
+
+
+def refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+    """Every partition bears the error.
+
+    Raises:
+        CloseConnection: the client wants no answer (trap 33).
+    """
+    if request.acks == ACKS_NONE:
+        raise CloseConnection(f"produce with acks=0 failed: {error}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[failed(partition.index, error) for partition in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """The answer for one partition that took nothing (trap 37: from version 8 with the reason and the bad records)."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        record_errors=record_errors(error),
+        error_message=str(error) or None,
+    )
+
+
+def record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
+    """The record that is to blame, where it is a single one."""
+    if not isinstance(error, InvalidRecord) or error.record_index is None:
+        return []
+    return [BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=str(error))]
+
+
+@attrs.frozen
+class WaitingResponse:
+    """A batch that was appended and is not yet as safe as its producer wants."""
+
+    response: PartitionProduceResponse
+    awaited: AwaitedOffset
+
+
+@attrs.define
+class Production:
+    """One Produce request under way."""
+
+    request: ProduceRequest
+    context: Context
+    replicas: ReplicaManager
+    waiting: list[WaitingResponse] = attrs.Factory(list)
+
+    async def append_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        """Append the batches of one topic, named or identified as the version has it (trap 18)."""
+        try:
+            if self.context.version >= BY_ID_SINCE_VERSION:
+                hosted = self.replicas.topic_by_id(topic.topic_id)
+            else:
+                hosted = self.replicas.topic(topic.name)
+            self.require_may_write(hosted)
+        except KafkaError as error:
+            partition_responses = [failed(partition.index, error) for partition in topic.partition_data]
+        else:
+            partition_responses = [await self.append(hosted, partition) for partition in topic.partition_data]
+        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
+
+    def require_may_write(self, hosted: HostedTopic) -> None:
+        """Keep clients out of the topics the broker keeps for itself.
+
+        Raises:
+            KafkaError: ``INVALID_TOPIC_EXCEPTION``.
+        """
+        if is_internal_topic(hosted.name) and self.context.client_id != INTERNAL_WRITER:
+            raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+    async def append(self, hosted: HostedTopic, data: PartitionProduceData) -> PartitionProduceResponse:
+        """Append one partition's batch, and note what acks=all has to wait for."""
+        records = NO_RECORDS if data.records is None else data.records
+        try:
+            require_no_transaction(records)
+            partition = hosted.partition(data.index)
+            partition.require_leader()
+            if self.request.acks == ACKS_ALL:
+                partition.require_in_sync_replicas()
+            info = await self.replicas.append(partition, records, produce_version=self.context.version)
+        except KafkaError as error:
+            return failed(data.index, error)
+        response = PartitionProduceResponse(
+            index=data.index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+        if self.request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+            self.waiting.append(WaitingResponse(response, AwaitedOffset(partition, info.last_offset + 1)))
+        return response
+
+    async def wait(self) -> None:
+        """Wait until every batch is safe, and mark those that are not in time."""
+        codes = await self.replicas.wait_until_replicated(
+            [waiting.awaited for waiting in self.waiting],
+            timeout_seconds=self.request.timeout_ms / 1000,
+            park=self.context.park,
+        )
+        for waiting, code in zip(self.waiting, codes, strict=True):
+            waiting.response.error_code = code
+
+
+def require_acks(acks: int) -> None:
+    """Refuse any number of acknowledgements but none, the leader's, and all.
+
+    Raises:
+        KafkaError: ``INVALID_REQUIRED_ACKS``.
+    """
+    if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        raise KafkaError(f"acks must be 0, 1 or -1, not {acks}", code=ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+def require_no_transaction(records: memoryview) -> None:
+    """Refuse a batch of a transaction: nobody here could ever commit it (trap 62).
+
+    Raises:
+        KafkaError: ``INVALID_TXN_STATE``.
+    """
+    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+        raise KafkaError("the partition was never added to a transaction", code=ErrorCode.INVALID_TXN_STATE)
+
+
+@handles(ProduceRequest, refused=refused, advertised_from=0)
+async def produce(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+    """Append every batch; answer as the producer's ``acks`` ask."""
+    require_acks(request.acks)
+    if request.transactional_id is not None:
+        raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    production = Production(request, context, context.parts.replicas)
+    responses = [await production.append_topic(topic) for topic in request.topic_data]
+    if request.acks == ACKS_NONE:
+        require_all_appended(responses)
+        return None
+    if production.waiting:
+        await production.wait()
+    return ProduceResponse(responses=responses)
+
+
+def require_all_appended(responses: list[TopicProduceResponse]) -> None:
+    """Close the connection of a producer that wants no answer and whose records were refused (trap 33).
+
+    Raises:
+        CloseConnection: with the first refusal.
+    """
+    for topic in responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise CloseConnection(
+                    f"produce with acks=0 to partition {partition.index} failed: "
+                    f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
+                )

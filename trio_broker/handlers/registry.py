@@ -1,0 +1,93 @@
+"""Who answers which API, in which versions.
+
+``@handles(ProduceRequest, …)`` stands next to the code that honours it, and ApiVersions, ``docs/apis.md`` and the check
+at the door of every connection are read from here, so they cannot drift from what is served. An API nobody has
+registered is neither advertised nor let in: clients cope well with a missing API, and badly with one that answers
+half-way.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.errors import KafkaError
+from kafka_wire.schema import Request, VersionRange
+from trio_broker.handlers.context import Context
+
+A = TypeVar("A")
+Handler = Callable[[Any, Context], Awaitable[Any]]
+Refusal = Callable[[Any, KafkaError], Any]
+
+
+@attrs.frozen
+class ServedApi:
+    """One API as this broker serves it.
+
+    ``advertised`` may begin lower than ``versions`` (trap 8: Produce says 0 and serves from 3). ``refused`` builds the
+    response that refuses a whole request with one error code, at each level where that API has room for one.
+    """
+
+    api_key: ApiKey
+    request: type[Request[Any]]
+    handler: Handler
+    refused: Refusal
+    versions: VersionRange
+    advertised: VersionRange
+
+
+_registry: dict[int, ServedApi] = {}
+
+
+def handles(
+    kind: type[Request[A]],
+    *,
+    refused: Callable[[Any, KafkaError], A],
+    advertised_from: int | None = None,
+) -> Callable[[Callable[[Any, Context], Awaitable[A | None]]], Callable[[Any, Context], Awaitable[A | None]]]:
+    """Register the decorated coroutine function as the one that answers ``kind``, in every version the message has."""
+
+    def register(
+        handler: Callable[[Any, Context], Awaitable[A | None]],
+    ) -> Callable[[Any, Context], Awaitable[A | None]]:
+        api_key = ApiKey(kind.API_KEY)
+        assert api_key not in _registry, f"{api_key.name} has a handler already: {_registry[api_key].handler}"
+        low = kind.VERSIONS.low if advertised_from is None else advertised_from
+        _registry[api_key] = ServedApi(
+            api_key=api_key,
+            request=kind,
+            handler=handler,
+            refused=refused,
+            versions=kind.VERSIONS,
+            advertised=VersionRange(low, kind.VERSIONS.high),
+        )
+        return handler
+
+    return register
+
+
+def handler_modules() -> Iterable[str]:
+    """The modules beside this one, each of which answers one API or helps those that do."""
+    import trio_broker.handlers as package
+
+    return sorted(f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__))
+
+
+@functools.cache
+def served_apis() -> Mapping[int, ServedApi]:
+    """Every API that has a handler, by key. Imports the handlers on the first call."""
+    for name in handler_modules():
+        importlib.import_module(name)
+    return _registry
+
+
+def is_served(api_key: int, version: int) -> bool:
+    """Whether a request of this API and version has a handler. The handlers must have been imported."""
+    api = _registry.get(api_key)
+    return api is not None and api.versions.low <= version <= api.versions.high

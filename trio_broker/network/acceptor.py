@@ -1,0 +1,194 @@
+"""An Acceptor: takes new connections from one listening socket and deals them out to the Processors.
+
+Round robin, skipping a Processor whose inlet is full and waiting for the last one asked, so that one slow Processor
+does not hold up the others and a flood of connections waits in the listen queue rather than here.
+
+When the process runs out of descriptors or memory, accepting pauses and begins again by itself, with one log line
+when it begins and one when it is over: the socket stays readable all the while, so anything else would spin.
+
+Source: Kafka's SocketServer.Acceptor.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import trio
+from trio.lowlevel import checkpoint, wait_readable
+
+from trio_broker.network.connection import Connection
+from trio_broker.network.connection_quotas import ConnectionQuotas, plain_address
+from trio_broker.network.processor import Processor
+from trio_broker.network.request_channel import ConnectionInfo
+from trio_broker.network.server_config import Listener, SocketServerConfig
+
+log = logging.getLogger(__name__)
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+"""The process or the system has run out of something that will come back when connections close."""
+
+EXHAUSTED_PAUSE_SECONDS = 0.1
+"""Between two tries while something is exhausted: short against a client's connect timeout, long against spinning."""
+
+Accept: TypeAlias = Callable[[socket.socket], tuple[socket.socket, Any]]
+MakeConnection: TypeAlias = Callable[[socket.socket, ConnectionInfo], Connection]
+
+
+@attrs.define(eq=False)
+class Acceptor:
+    """Accepts on ``sock``. ``make_connection`` and ``processors`` come from the server; ``accept`` is for tests.
+
+    ``bound_address`` is the host and port that are listened on, the port as the system gave it.
+    """
+
+    listener: Listener
+    sock: socket.socket
+    config: SocketServerConfig
+    quotas: ConnectionQuotas
+    processors: Callable[[], Sequence[Processor]]
+    make_connection: MakeConnection
+    next_connection_id: Callable[[], int]
+    accept: Accept = socket.socket.accept
+    bound_address: tuple[str, int] = attrs.field(init=False)
+    accepted: int = 0
+    _turn: int = 0
+    _exhausted: bool = False
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+
+    def __attrs_post_init__(self) -> None:
+        host, port = self.sock.getsockname()[:2]
+        self.bound_address = str(host), int(port)
+
+    async def run(self) -> None:
+        """Accept until stopped or cancelled."""
+        try:
+            with self._scope:
+                while True:
+                    await self._accept_one()
+        finally:
+            self.sock.close()
+
+    def stop(self) -> None:
+        """Accept nothing more: the port refuses connections from now on."""
+        self._scope.cancel()
+        trio.lowlevel.notify_closing(self.sock)
+        self.sock.close()
+
+    async def _accept_one(self) -> None:
+        """The barrier around one connection's arrival."""
+        try:
+            sock, address = self.accept(self.sock)
+        except BlockingIOError:
+            await wait_readable(self.sock)
+            return
+        except OSError as error:
+            await self._after_failure(error)
+            return
+        if self._exhausted:
+            self._exhausted = False
+            log.info("accepting on %s again", self.listener.name)
+        try:
+            await self._welcome(sock, address)
+        except Exception:
+            sock.close()
+            log.exception("a connection on %s could not be taken", self.listener.name)
+
+    async def _after_failure(self, error: OSError) -> None:
+        """Pause if ``error`` will last; other errors concern one connection that is gone before it was accepted."""
+        if error.errno not in EXHAUSTED:
+            log.debug("a connection on %s was lost before it was accepted: %s", self.listener.name, error)
+            await checkpoint()
+            return
+        if not self._exhausted:
+            self._exhausted = True
+            log.error("accepting on %s pauses: %s", self.listener.name, error)
+        await trio.sleep(EXHAUSTED_PAUSE_SECONDS)
+
+    async def _welcome(self, sock: socket.socket, address: Any) -> None:
+        """Count the connection, prepare its socket, and give it to a Processor."""
+        host = plain_address(str(address[0]))
+        try:
+            if not await self.quotas.admit(host):
+                sock.close()
+                await checkpoint()
+                return
+        except BaseException:
+            sock.close()
+            raise
+        try:
+            prepare_socket(sock, self.config)
+            local = sock.getsockname()
+            info = ConnectionInfo(
+                connection_id=self.next_connection_id(),
+                listener_name=self.listener.name,
+                peer_host=host,
+                peer_port=int(address[1]),
+                local_host=plain_address(str(local[0])),
+                local_port=int(local[1]),
+            )
+            await self._hand_over(self.make_connection(sock, info))
+            self.accepted += 1
+        except BaseException:
+            sock.close()
+            self.quotas.release(host)
+            raise
+
+    async def _hand_over(self, connection: Connection) -> None:
+        """Put ``connection`` into the next inlet with room, waiting for the last one asked."""
+        while True:
+            processors = self.processors()
+            for asked in range(1, len(processors) + 1):
+                self._turn += 1
+                inlet = processors[self._turn % len(processors)].inlet
+                try:
+                    if asked < len(processors):
+                        inlet.send_nowait(connection)
+                    else:
+                        await inlet.send(connection)
+                except trio.WouldBlock:
+                    continue
+                except (trio.ClosedResourceError, trio.BrokenResourceError):
+                    break  # That Processor retired meanwhile: ask who is there now.
+                else:
+                    await checkpoint()
+                    return
+
+
+def listen(listener: Listener, config: SocketServerConfig) -> socket.socket:
+    """A listening, non-blocking socket for ``listener``.
+
+    Raises:
+        OSError: the address is unknown or taken.
+    """
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if config.socket_receive_buffer_bytes > 0:
+            # Before listening, since the window scale is agreed on in the handshake.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.socket_receive_buffer_bytes)
+        sock.setblocking(False)
+        sock.bind(address)
+        sock.listen(config.socket_listen_backlog_size)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def prepare_socket(sock: socket.socket, config: SocketServerConfig) -> None:
+    """Set the options of an accepted socket. Keepalive finds clients whose machine vanished, as in Kafka."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if config.socket_send_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)

@@ -1,0 +1,144 @@
+"""How many connections there may be: in all, from one address, and how many more each second.
+
+In all (``max.connections``) and per second (``max.connection.creation.rate``): accepting pauses, and clients wait in
+the listen queue. From one address (``max.connections.per.ip`` and its overrides): the connection is closed at once,
+since a pause would punish everybody for one. Every limit is read anew each time, so a change needs no more than to be
+set; a pause that it ends is noticed at the next ``recheck``.
+
+Source: Kafka's SocketServer.ConnectionQuotas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections import Counter
+from collections.abc import Mapping
+
+import trio
+
+from trio_broker.clock import Clock
+from trio_broker.network.log_throttle import LogThrottle
+from trio_broker.network.server_config import UNLIMITED, SocketServerConfig
+
+log = logging.getLogger(__name__)
+
+BURST_SECONDS = 1.0
+"""After a quiet time, one second's worth of connections is accepted at once, so that a group of clients may start
+together."""
+
+TOO_MANY_FROM_ADDRESS = "max.connections.per.ip"
+"""The reason under which a refused connection is counted and logged."""
+
+
+class ConnectionRate:
+    """When the next connection is due, at so many a second. Keeps one moment instead of a bucket of tokens."""
+
+    def __init__(self) -> None:
+        self.due = float("-inf")
+
+    def delay(self, now: float, per_second: int) -> float:
+        """Seconds that the connection accepted at ``now`` must wait; counts it."""
+        self.due = max(self.due, now - BURST_SECONDS) + 1 / per_second
+        return max(0.0, self.due - now)
+
+
+class ConnectionQuotas:
+    """Counts the connections of all listeners."""
+
+    def __init__(self, config: SocketServerConfig, clock: Clock) -> None:
+        self.config = config
+        self.total = 0
+        self.by_address: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._rate = ConnectionRate()
+        self._room = trio.lowlevel.ParkingLot()
+        self._emptiness = trio.lowlevel.ParkingLot()
+        self._throttle = LogThrottle(log, clock)
+        self._overrides: Mapping[str, int] = {}
+        self._overrides_seen: Mapping[str, int] = {}
+
+    async def admit(self, address: str) -> bool:
+        """Count a connection from ``address``, after waiting for room; False, at once, if it has too many already."""
+        if self.by_address[address] >= self.limit_of(address):
+            self._refuse(address)
+            return False
+        self.by_address[address] += 1
+        try:
+            await self._wait_for_turn()
+        except BaseException:
+            self._forget(address)
+            raise
+        self.total += 1
+        return True
+
+    def release(self, address: str) -> None:
+        """A counted connection has closed."""
+        self.total -= 1
+        assert self.total >= 0, f"{-self.total} more connections closed than were opened"
+        self._forget(address)
+        self.recheck()
+        if not self.total:
+            self._emptiness.unpark_all()
+
+    async def wait_until_none(self) -> None:
+        """Wait until there are no connections."""
+        while self.total:
+            await self._emptiness.park()
+
+    def recheck(self) -> None:
+        """Let accepting go on if there is room again, for instance because the limit was raised."""
+        if self.total < self.config.max_connections:
+            self._room.unpark()
+
+    def limit_of(self, address: str) -> int:
+        """How many connections ``address`` may have."""
+        return self._overrides.get(address, self.config.max_connections_per_ip)
+
+    async def refresh_overrides(self) -> None:
+        """Look up the host names among the overrides, if they were changed since the last call."""
+        overrides = self.config.max_connections_per_ip_overrides
+        if overrides is self._overrides_seen:
+            return
+        self._overrides_seen = overrides
+        self._overrides = await trio.to_thread.run_sync(resolve_overrides, dict(overrides))
+
+    async def _wait_for_turn(self) -> None:
+        if self.total >= self.config.max_connections:
+            self._throttle.warning("max.connections", f"{self.total} connections: accepting pauses until one closes")
+        while self.total >= self.config.max_connections:
+            await self._room.park()
+        if (per_second := self.config.max_connection_creation_rate) < UNLIMITED:
+            await trio.sleep(self._rate.delay(trio.current_time(), per_second))
+
+    def _forget(self, address: str) -> None:
+        self.by_address[address] -= 1
+        if not self.by_address[address]:
+            del self.by_address[address]
+
+    def _refuse(self, address: str) -> None:
+        self.refused[TOO_MANY_FROM_ADDRESS] += 1
+        limit = self.limit_of(address)
+        self._throttle.warning(
+            TOO_MANY_FROM_ADDRESS, f"refused a connection from {address}: it has {limit}, all that it may"
+        )
+
+
+def plain_address(host: str) -> str:
+    """``host`` as it is written in settings: an IPv4 address seen through an IPv6 socket is that IPv4 address."""
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
+def resolve_overrides(overrides: Mapping[str, int]) -> dict[str, int]:
+    """``overrides`` by address; a name counts for each of its addresses. Asks the name service, so it may block."""
+    resolved: dict[str, int] = {}
+    for host, limit in overrides.items():
+        try:
+            resolved[str(ipaddress.ip_address(host))] = limit
+        except ValueError:
+            with contextlib.suppress(OSError):
+                for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM):
+                    resolved[str(address[0])] = limit
+    return resolved

@@ -1,0 +1,46 @@
+"""What ends a connection, said in one line."""
+
+from __future__ import annotations
+
+import enum
+import logging
+
+
+class CloseCause(enum.Enum):
+    """The kinds of endings that are counted apart; each is logged at a level of its own."""
+
+    PEER = "peer"
+    """The client closed, or its network did."""
+    REFUSED = "refused"
+    """What the client sent cannot be answered."""
+    IDLE = "idle"
+    SLOW_FRAME = "slow frame"
+    STUCK_RESPONSE = "stuck response"
+    GONE_WHILE_WAITING = "gone while waiting"
+    FAILURE = "failure"
+    """Ours."""
+    STOPPING = "stopping"
+
+    @property
+    def log_level(self) -> int:
+        """Clients come and go all day; what they do wrong, or we, is worth a line."""
+        quiet = (CloseCause.PEER, CloseCause.IDLE, CloseCause.GONE_WHILE_WAITING, CloseCause.STOPPING)
+        return logging.DEBUG if self in quiet else logging.WARNING
+
+
+class CloseConnection(Exception):
+    """This connection must end, and its text says why: it becomes one line of the log."""
+
+    def __init__(self, reason: str, cause: CloseCause = CloseCause.REFUSED) -> None:
+        super().__init__(reason)
+        self.cause = cause
+
+
+class ShortRegion(CloseConnection):
+    """A file holds fewer bytes than were promised to the client.
+
+    The frame's size is already on the wire, so nothing but closing is left: the client would wait forever for the rest.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, CloseCause.FAILURE)

@@ -1,0 +1,282 @@
+"""The handlers: ``num.io.threads`` slots through which every request passes.
+
+A slot is a right to work, a worker is the task that does it. A worker that has a slot takes requests from the
+RequestChannel and answers them one after another. When its handler parks (``Request.park``), the slot goes to another
+worker at once, one that rests or a new one, and the parked worker ends its request without a slot and then rests. So
+one slot carries any number of long polls, and a request that never parks pays nothing for it.
+
+Promises: every request received is answered, if only by closing its connection; whatever a handler raises ends that one
+connection and nothing else; ``resize`` never disturbs a worker that holds a request.
+
+Source: Kafka's KafkaRequestHandlerPool; its DelayedOperationPurgatory is why Kafka's handlers never wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter_ns
+from typing import TypeAlias
+
+import attrs
+import trio
+from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
+
+from kafka_wire.apis import api_name
+from trio_broker.network.busy_meter import BusyMeter, BusyReader
+from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.request_channel import Answer, Reply, Request, RequestChannel
+from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
+
+__all__ = ["Answer", "CloseConnection", "Handle", "HandlerPool"]
+
+log = logging.getLogger(__name__)
+
+Handle: TypeAlias = Callable[[Request], Awaitable[Answer]]
+
+MAX_RESTING_WORKERS = 128
+"""Workers kept without a slot, about 5 KB each: enough that a herd of long polls parks without starting tasks each
+time."""
+
+REQUESTS_PER_TURN = 8
+"""Requests a worker may take without letting the loop go round: a full queue must not keep the sockets waiting, and a
+turn of the loop after every single request would cost a tenth of it."""
+
+
+@attrs.define(eq=False)
+class HandlerSlot:
+    """One of the ``num.io.threads``."""
+
+    index: int
+    meter: BusyMeter = attrs.field(factory=BusyMeter)
+    idle: BusyReader = attrs.field(init=False)
+    is_retired: bool = False
+    requests: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.idle = BusyReader(self.meter)
+
+    def statistics(self) -> HandlerSlotStatistics:
+        return HandlerSlotStatistics(
+            slot=self.index,
+            idle_ratio=1.0 - self.idle.ratio,
+            busy_ns=self.meter.busy_until(perf_counter_ns()),
+            requests=self.requests,
+        )
+
+
+@attrs.define(eq=False)
+class Worker:
+    """One task of the pool, and the slot that it holds, if any."""
+
+    pool: HandlerPool
+    slot: HandlerSlot | None
+    task: Task | None = None
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    long_poll: bool = False
+    parked_ns: int = 0
+
+    def park(self, *, long_poll: bool) -> None:
+        """Let another worker have the slot while this one's handler waits for others."""
+        self.long_poll = self.long_poll or long_poll
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            self.parked_ns = perf_counter_ns()
+            slot.meter.exit()
+            self.pool.slot_given_back(slot, self)
+
+
+class HandlerPool:
+    """Answers what comes through ``channel`` with ``handle``, ``size`` at a time.
+
+    ``handle`` returns the chunks of the response, or None for silence, or raises CloseConnection.
+    """
+
+    def __init__(self, channel: RequestChannel, handle: Handle, size: int) -> None:
+        assert size >= 1, f"{size} handlers would answer nothing"
+        self.channel = channel
+        self.handle = handle
+        self.slots = [HandlerSlot(index) for index in range(size)]
+        self._nursery: trio.Nursery | None = None
+        self._resting: list[Worker] = []
+        self._receiving: dict[HandlerSlot, Worker] = {}
+        self._parked: dict[Worker, None] = {}
+        self._stops_polls = False
+        self._in_flight = 0
+        self._answered = 0
+        self._failed = 0
+        self._queue_wait_ns = 0
+        self._handler_ns = 0
+        self._parked_ns = 0
+
+    @property
+    def size(self) -> int:
+        """How many requests are handled at a time."""
+        return len(self.slots)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            for slot in self.slots:
+                self._staff(slot)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def resize(self, size: int) -> None:
+        """Handle ``size`` requests at a time from now on; those in the hands of a retiring slot are answered first."""
+        assert size >= 1, f"{size} handlers would answer nothing"
+        if size != self.size:
+            log.info("handlers resized from %d to %d", self.size, size)
+        while self.size > size:
+            self._retire(self.slots.pop())
+        while self.size < size:
+            slot = HandlerSlot(self.size)
+            self.slots.append(slot)
+            if self._nursery is not None:
+                self._staff(slot)
+
+    def stop_long_polls(self) -> int:
+        """Cancel parked requests that said they lose nothing by it, now and from now on; returns how many were
+        parked."""
+        self._stops_polls = True
+        polls = [worker for worker in self._parked if worker.long_poll]
+        for worker in polls:
+            worker.scope.cancel()
+        return len(polls)
+
+    def sample(self, now_ns: int) -> None:
+        """Close an interval of the idle ratios."""
+        for slot in self.slots:
+            slot.idle.sample(now_ns)
+
+    def statistics(self) -> HandlerPoolStatistics:
+        return HandlerPoolStatistics(
+            size=self.size,
+            slots=tuple(slot.statistics() for slot in self.slots),
+            parked=len(self._parked),
+            in_flight=self._in_flight,
+            answered=self._answered,
+            failed=self._failed,
+            queue_wait_seconds=self._queue_wait_ns / 1e9,
+            handler_seconds=self._handler_ns / 1e9,
+            parked_seconds=self._parked_ns / 1e9,
+        )
+
+    def slot_given_back(self, slot: HandlerSlot, worker: Worker) -> None:
+        """Let the request of ``worker`` go on without ``slot``, and the slot without the worker."""
+        self._parked[worker] = None
+        if not slot.is_retired:
+            self._staff(slot)
+        if self._stops_polls and worker.long_poll:
+            worker.scope.cancel()
+
+    # ---- the life of a worker
+
+    async def _work(self, worker: Worker) -> None:
+        worker.task = current_task()
+        turn = 0
+        with worker.scope:
+            while worker.slot is not None or await self._rest(worker):
+                turn += 1
+                if turn % REQUESTS_PER_TURN == 0:
+                    await checkpoint()
+                if (request := await self._next_request(worker)) is not None:
+                    await self._answer(request, worker)
+        # A cancelled long poll ends its worker; the pool starts another when it next needs one.
+
+    async def _next_request(self, worker: Worker) -> Request | None:
+        """The next request for the worker's slot; None, and the worker without its slot, when that was retired."""
+        slot = worker.slot
+        assert slot is not None, "only a worker with a slot takes requests"
+        request = None
+        if not slot.is_retired:
+            self._receiving[slot] = worker
+            try:
+                request = await self.channel.receive()
+            finally:
+                del self._receiving[slot]
+        if request is None:
+            worker.slot = None
+        return request
+
+    async def _answer(self, request: Request, worker: Worker) -> None:
+        """Handle ``request`` and deliver what comes of it, whatever that is."""
+        slot = worker.slot
+        assert slot is not None, "a request is begun in a slot"
+        slot.meter.enter()
+        slot.requests += 1
+        began_ns = perf_counter_ns()
+        self._queue_wait_ns += began_ns - request.queued_ns
+        self._in_flight += 1
+        request.give_slot_back = worker.park
+        reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
+        try:
+            reply = await self._reply_to(request)
+        finally:
+            self._in_flight -= 1
+            self._answered += 1
+            request.answered_ns = ended_ns = perf_counter_ns()
+            request.reply.put(reply)
+            if worker.slot is not None:
+                slot.meter.exit()
+                self._handler_ns += ended_ns - began_ns
+            else:
+                self._unpark(worker)
+                self._handler_ns += worker.parked_ns - began_ns
+                self._parked_ns += ended_ns - worker.parked_ns
+
+    async def _reply_to(self, request: Request) -> Reply:
+        """The barrier around every handler: its answer, or why the connection must end."""
+        try:
+            return await self.handle(request)
+        except CloseConnection as reason:
+            return reason
+        except Exception:
+            self._failed += 1
+            header = request.header
+            log.exception(
+                "handler of %s v%d failed for %s (client %r, correlation %d, %d bytes)",
+                api_name(header.api_key),
+                header.api_version,
+                request.connection,
+                header.client_id,
+                header.correlation_id,
+                len(request.body),
+            )
+            return CloseConnection("its handler failed", CloseCause.FAILURE)
+
+    async def _rest(self, worker: Worker) -> bool:
+        """Wait without a slot until there is one again; False when enough others rest already."""
+        if len(self._resting) >= MAX_RESTING_WORKERS:
+            return False
+        self._resting.append(worker)
+
+        def abort(_: RaiseCancelT) -> Abort:
+            self._resting.remove(worker)
+            return Abort.SUCCEEDED
+
+        await wait_task_rescheduled(abort)
+        return True
+
+    def _unpark(self, worker: Worker) -> None:
+        """The request that parked is answered; its worker has no slot to go back to."""
+        del self._parked[worker]
+        worker.long_poll = False
+
+    def _staff(self, slot: HandlerSlot) -> None:
+        """Put a worker on ``slot``: one that rests, or a new one."""
+        if self._resting:
+            worker = self._resting.pop()
+            worker.slot = slot
+            assert worker.task is not None, "a worker rests in its task"
+            reschedule(worker.task)
+        else:
+            assert self._nursery is not None, "the pool runs"
+            self._nursery.start_soon(self._work, Worker(self, slot), name=f"handler slot {slot.index}")
+
+    def _retire(self, slot: HandlerSlot) -> None:
+        slot.is_retired = True
+        waiting = self._receiving.get(slot)
+        if waiting is not None and waiting.task is not None:
+            self.channel.dismiss(waiting.task)

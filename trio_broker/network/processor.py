@@ -1,0 +1,356 @@
+"""A Processor: one of the ``num.network.threads``, and the connections it serves.
+
+One task per connection reads a frame, hands it to the handlers, waits for the answer, writes it, and only then reads
+on. Kafka calls the waiting *mute*: a connection has one request in flight, so responses leave in the order of their
+requests without any bookkeeping, and a client that asks faster than we answer is told so by TCP.
+
+Reading tries first and waits only when the socket is empty. All connections of a Processor share one staging buffer,
+which is empty again at every await, so an idle connection holds none; a large frame is read straight into a buffer of
+its size.
+
+Promises: whatever a client sends or a handler raises ends at most that connection, with one line in the log; a
+connection that is moved to another Processor loses nothing, and neither does its client notice.
+
+Source: Kafka's SocketServer.Processor.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import TypeAlias
+
+import attrs
+import trio
+from trio.lowlevel import checkpoint, wait_readable
+
+from kafka_wire.apis import ApiKey, api_name
+from kafka_wire.errors import WireError
+from kafka_wire.framing import frame as framed
+from kafka_wire.headers import RequestHeader, read_request_header
+from trio_broker.clock import Clock
+from trio_broker.network.busy_meter import BusyMeter, BusyReader
+from trio_broker.network.connection import Connection, ConnectionState, MoveTo, frame_deadline
+from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.request_bytes import SMALL_FRAME_BYTES, RequestBytesBudget
+from trio_broker.network.request_channel import Request, RequestChannel
+from trio_broker.network.send import Sender
+from trio_broker.network.statistics import ProcessorStatistics
+
+log = logging.getLogger(__name__)
+
+INLET_CAPACITY = 20
+"""New connections that may wait for one Processor, Kafka's ConnectionQueueSize."""
+
+STAGING_BYTES = 64 * 1024
+"""One read of small requests; larger frames are not staged, so more would only displace cache lines."""
+
+TURN_BYTES = 1024 * 1024
+"""Bytes of one frame read before the loop goes round: a client on a fast network always has more."""
+
+LINGER_SECONDS = 1.0
+"""How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
+makes the kernel send a reset, which may destroy the response on its way."""
+
+IsServed: TypeAlias = Callable[[int, int], bool]
+
+
+@attrs.define(eq=False)
+class Surroundings:
+    """What every Processor of a server shares.
+
+    ``place`` takes a connection that leaves for another Processor, ``closed`` is told of one that ended. Once
+    ``stopping`` is set, connections that arrive or move are ended by it.
+    """
+
+    channel: RequestChannel
+    is_served: IsServed
+    clock: Clock
+    budget: RequestBytesBudget
+    place: Callable[[Connection, Processor | None], None]
+    closed: Callable[[Connection, CloseCause], None]
+    stopping: CloseConnection | None = None
+
+
+@attrs.define(eq=False)
+class Processor:
+    """Serves the connections that come through its inlet."""
+
+    processor_id: int
+    surroundings: Surroundings
+    connections: dict[Connection, None] = attrs.field(factory=dict)
+    is_retiring: bool = False
+    requests: int = 0
+    bytes_in: int = 0
+    send_ns: int = 0
+    meter: BusyMeter = attrs.field(factory=BusyMeter)
+    idle: BusyReader = attrs.field(init=False)
+    sender: Sender = attrs.field(init=False)
+    inlet: trio.MemorySendChannel[Connection] = attrs.field(init=False)
+    _arrivals: trio.MemoryReceiveChannel[Connection] = attrs.field(init=False)
+    _staging: memoryview = attrs.field(init=False)
+    _nursery: trio.Nursery | None = None
+    _early: list[Connection] = attrs.field(factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        self.idle = BusyReader(self.meter)
+        self.sender = Sender(self.meter)
+        self.inlet, self._arrivals = trio.open_memory_channel[Connection](INLET_CAPACITY)
+        self._staging = memoryview(bytearray(STAGING_BYTES))
+
+    async def run(self) -> None:
+        """Serve until cancelled, or, once retired, until the last connection has moved away."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                while self._early:
+                    self.adopt(self._early.pop())
+                async for connection in self._arrivals:
+                    self.adopt(connection)
+        finally:
+            self._drop_arrivals()
+
+    def adopt(self, connection: Connection) -> None:
+        """Serve ``connection`` from here on, wherever it left off."""
+        if self.is_retiring:
+            self.surroundings.place(connection, None)
+        elif self._nursery is None:
+            self._early.append(connection)
+        else:
+            connection.order = connection.order or self.surroundings.stopping
+            self.connections[connection] = None
+            self._nursery.start_soon(self._serve, connection, name="connection")
+
+    def retire(self) -> None:
+        """Take no more connections. The server gives those that are here to others; then ``run`` returns."""
+        self.is_retiring = True
+        self.inlet.close()
+
+    def statistics(self) -> ProcessorStatistics:
+        return ProcessorStatistics(
+            processor_id=self.processor_id,
+            is_retiring=self.is_retiring,
+            connections=len(self.connections),
+            idle_ratio=1.0 - self.idle.ratio,
+            busy_ns=self.meter.busy_until(perf_counter_ns()),
+            requests=self.requests,
+            bytes_in=self.bytes_in,
+            bytes_out=self.sender.bytes_out,
+            cold_sends=self.sender.cold_sends,
+            inlet_depth=self.inlet.statistics().current_buffer_used,
+        )
+
+    # ---- the life of a connection
+
+    async def _serve(self, connection: Connection) -> None:
+        """Serve ``connection`` and see it off: the barrier that keeps every trouble to the one connection."""
+        stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
+        ending: MoveTo | CloseConnection = stopping
+        self.meter.enter()
+        try:
+            ending = await self._ending(connection)
+            if trio.current_effective_deadline() == float("-inf"):
+                ending = stopping  # Cancelled: there is no Processor to move to any more.
+        finally:
+            self.meter.exit()
+            del self.connections[connection]
+            if isinstance(ending, MoveTo):
+                connection.order = None
+                self.surroundings.place(connection, ending.processor)
+            else:
+                self._close(connection, ending)
+
+    async def _ending(self, connection: Connection) -> MoveTo | CloseConnection:
+        """Serve ``connection`` until it must end here, and say why."""
+        try:
+            await self._converse(connection)
+        except CloseConnection as reason:
+            return reason
+        except WireError as error:
+            return CloseConnection(f"not Kafka's protocol: {error}")
+        except OSError as error:
+            return CloseConnection(f"connection lost: {error}", CloseCause.PEER)
+        except trio.ClosedResourceError:
+            pass  # Interrupted in mid-response: the order says why.
+        except Exception:
+            log.exception("serving %s failed", connection.info)
+            return CloseConnection("serving it failed", CloseCause.FAILURE)
+        return connection.order or CloseConnection("closed by the client", CloseCause.PEER)
+
+    async def _converse(self, connection: Connection) -> None:
+        """Read, ask, answer, in that order, until the stream ends or an order came."""
+        next_frame = connection.protocol.next_frame
+        while connection.order is None:
+            if (frame := next_frame()) is not None:
+                await self._answer(connection, frame)
+            elif not await self._receive(connection):
+                return
+
+    async def _receive(self, connection: Connection) -> bool:
+        """Read what there is, or wait until there is something or an order; False at the end of the stream."""
+        protocol = connection.protocol
+        buffer = await self._buffer_of_its_own(connection) if protocol.frame_under_way else None
+        try:
+            count = connection.sock.recv_into(self._staging if buffer is None else buffer)
+        except BlockingIOError:
+            await self._wait_for_bytes(connection)
+            return True
+        if buffer is None:
+            protocol.receive_data(self._staging[:count])
+        else:
+            protocol.bytes_received(count)
+            if connection.progress // TURN_BYTES != (connection.progress + count) // TURN_BYTES:
+                await self._turn()
+        connection.progress += count
+        self.bytes_in += count
+        return count > 0
+
+    async def _buffer_of_its_own(self, connection: Connection) -> memoryview | None:
+        """Where to read the rest of a large frame, once its bytes may be held; None for what goes through staging."""
+        expected = connection.protocol.frame_bytes_expected
+        if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
+            connection.request_bytes = await self._reserve(expected)
+        return connection.protocol.receive_buffer()
+
+    async def _wait_for_bytes(self, connection: Connection) -> None:
+        """Wait until the socket is readable, or until somebody interrupts."""
+        protocol = connection.protocol
+        if protocol.frame_under_way:
+            connection.state = ConnectionState.RECEIVING
+            if not connection.frame_deadline:
+                now = self.surroundings.clock.monotonic()
+                connection.frame_deadline = frame_deadline(now, protocol.frame_bytes_expected or 0)
+        self.meter.exit()
+        try:
+            await wait_readable(connection.sock)
+        except trio.ClosedResourceError:
+            pass  # Interrupted: the caller's loop looks for the order.
+        finally:
+            self.meter.enter()
+
+    async def _answer(self, connection: Connection, frame: memoryview) -> None:
+        """Have the request in ``frame`` answered, and send what comes back."""
+        request = self._request(connection, frame)
+        connection.state = ConnectionState.IN_FLIGHT
+        connection.frame_deadline = 0.0
+        self.requests += 1
+        self.meter.exit()
+        try:
+            try:
+                self.surroundings.channel.send_nowait(request)
+            except trio.WouldBlock:
+                await self.surroundings.channel.send(request)
+            reply = await connection.reply.wait()
+        finally:
+            self.meter.enter()
+        self._give_back(connection)
+        if isinstance(reply, CloseConnection):
+            raise reply
+        connection.state = ConnectionState.SENDING
+        if reply is not None:
+            await self.sender.send(connection, framed(reply))
+        self.send_ns += perf_counter_ns() - request.answered_ns
+        if isinstance(connection.order, CloseConnection):
+            await self._linger(connection)
+        connection.state = ConnectionState.IDLE
+
+    def _request(self, connection: Connection, frame: memoryview) -> Request:
+        """Read the header of ``frame``.
+
+        Raises:
+            WireError: it is none.
+            CloseConnection: we do not serve that API in that version; Kafka closes without a reply (trap 4).
+                ApiVersions is passed on in any version, because its answer tells a newer client what we do serve
+                (trap 1).
+        """
+        header, position = read_request_header(frame)
+        connection.header = header
+        api_key = header.api_key
+        if not self.surroundings.is_served(api_key, header.api_version) and api_key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"{api_name(api_key)} version {header.api_version} is not served here")
+        return Request(
+            header,
+            frame[position:],
+            connection.info,
+            self.surroundings.clock.monotonic(),
+            connection.software,
+            connection.reply,
+            perf_counter_ns(),
+        )
+
+    async def _reserve(self, count: int) -> int:
+        self.meter.exit()
+        try:
+            return await self.surroundings.budget.acquire(count)
+        finally:
+            self.meter.enter()
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.request_bytes:
+            self.surroundings.budget.release(connection.request_bytes)
+            connection.request_bytes = 0
+
+    async def _turn(self) -> None:
+        self.meter.exit()
+        try:
+            await checkpoint()
+        finally:
+            self.meter.enter()
+
+    async def _linger(self, connection: Connection) -> None:
+        """Say that nothing follows, and wait a little for the client to say the same."""
+        connection.sock.shutdown(socket.SHUT_WR)
+        self.meter.exit()
+        try:
+            with trio.move_on_after(LINGER_SECONDS):
+                await self._skip_to_end(connection.sock)
+        finally:
+            self.meter.enter()
+
+    async def _skip_to_end(self, sock: socket.socket) -> None:
+        while True:
+            try:
+                if not sock.recv_into(self._staging):
+                    return
+            except BlockingIOError:
+                await wait_readable(sock)
+            await checkpoint()
+
+    # ---- its end
+
+    def _close(self, connection: Connection, reason: CloseConnection) -> None:
+        """Close the socket, give back what the connection held, and say why in one line."""
+        self._give_back(connection)
+        connection.state = ConnectionState.CLOSED
+        connection.reply.abandon(reason)
+        connection.interrupt()
+        connection.sock.close()
+        log.log(
+            reason.cause.log_level,
+            "closed %s: %s (%s, %s)",
+            connection.info,
+            reason,
+            describe(connection.header),
+            connection.software,
+        )
+        self.surroundings.closed(connection, reason.cause)
+
+    def _drop_arrivals(self) -> None:
+        """Close what nobody will serve any more, when the server is cancelled."""
+        self.inlet.close()
+        while True:
+            try:
+                connection = self._arrivals.receive_nowait()
+            except (trio.WouldBlock, trio.EndOfChannel):
+                break
+            self._close(connection, CloseConnection("the server is stopping", CloseCause.STOPPING))
+        self._arrivals.close()
+
+
+def describe(header: RequestHeader | None) -> str:
+    """The latest request of a connection, for the log."""
+    if header is None:
+        return "no request yet"
+    return f"{api_name(header.api_key)} v{header.api_version}, client {header.client_id!r}"

@@ -1,0 +1,351 @@
+"""The socket server: Acceptors, Processors, the RequestChannel and the handlers, as one nursery.
+
+    SocketServer.run
+    ├─ HandlerPool        num.io.threads slots
+    ├─ Processor × n      num.network.threads, one task per connection in each
+    ├─ Acceptor × m       one per listener
+    └─ housekeeping       once a second: idle and stuck connections, changed limits, idle ratios
+
+Everything runs in one Trio loop, so no state here needs a lock. A Processor is a share of the connections and one
+worker thread for the disk reads of their responses; resizing deals the connections out anew, between two requests of
+each.
+
+Stopping has two steps, so that a broker can do other things between them: ``stop_accepting`` closes the ports,
+``drain`` lets what is in flight be answered until a deadline and then ends ``run``.
+
+Source: Kafka's SocketServer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter_ns
+
+import attrs
+import trio
+
+from kafka_wire.connection import ServerConnection
+from trio_broker.clock import Clock, SystemClock
+from trio_broker.network.acceptor import Accept, Acceptor, listen
+from trio_broker.network.busy_meter import BusyReader
+from trio_broker.network.connection import Connection, MoveTo, reason_to_close
+from trio_broker.network.connection_quotas import ConnectionQuotas
+from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.handler_pool import Handle, HandlerPool
+from trio_broker.network.loop_monitor import LoopMonitor
+from trio_broker.network.processor import IsServed, Processor, Surroundings
+from trio_broker.network.request_bytes import RequestBytesBudget
+from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
+from trio_broker.network.server_config import Listener, SocketServerConfig
+from trio_broker.network.statistics import SocketServerStatistics
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 1.0
+"""Between two looks at the connections, and two samples of the ratios: what a person at a chart takes for at once."""
+
+
+@attrs.frozen
+class Transfer:
+    """So many connections to move, from one place in a list of Processors to another."""
+
+    source: int
+    target: int
+    count: int
+
+
+class SocketServer:
+    """Serves ``handle`` on ``listeners``.
+
+    ``is_served(api_key, version)`` says which requests ``handle`` may be asked; any other ends its connection.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[Listener],
+        *,
+        handle: Handle,
+        is_served: IsServed,
+        config: SocketServerConfig | None = None,
+        clock: Clock | None = None,
+        accept: Accept = socket.socket.accept,
+    ) -> None:
+        self.listeners = tuple(listeners)
+        self.config = config or SocketServerConfig()
+        self.clock = clock or SystemClock()
+        self.channel = RequestChannel(self.config.queued_max_requests)
+        self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
+        self.quotas = ConnectionQuotas(self.config, self.clock)
+        self.budget = RequestBytesBudget(self.config)
+        self.monitor = LoopMonitor()
+        self._loop_reader = BusyReader(self.monitor.meter)
+        self._surroundings = Surroundings(
+            self.channel, is_served, self.clock, self.budget, self._place, self._connection_closed
+        )
+        self._accept = accept
+        self._acceptors: list[Acceptor] = []
+        self._active: list[Processor] = []
+        self._retiring: dict[Processor, None] = {}
+        self._connection_ids = itertools.count(1)
+        self._nursery: trio.Nursery | None = None
+        self._closed: Counter[str] = Counter()
+        self._past = PastProcessors()
+        for _ in range(self.config.num_network_threads):
+            self._add_processor()
+
+    # ---- start and stop
+
+    def bind(self) -> Mapping[str, tuple[str, int]]:
+        """Open the ports, so that a taken one is known before anything runs; returns ``bound_addresses``.
+
+        Raises:
+            OSError: an address is unknown or taken; no port is left open.
+        """
+        assert not self._acceptors, "the ports are open"
+        try:
+            for listener in self.listeners:
+                self._acceptors.append(self._make_acceptor(listener, listen(listener, self.config)))
+        except OSError:
+            for acceptor in self._acceptors:
+                acceptor.sock.close()
+            self._acceptors.clear()
+            raise
+        return self.bound_addresses
+
+    @property
+    def bound_addresses(self) -> Mapping[str, tuple[str, int]]:
+        """Host and port of each listener by its name, with the port that the system chose where 0 was asked for."""
+        return {acceptor.listener.name: acceptor.bound_address for acceptor in self._acceptors}
+
+    async def run(
+        self, *, task_status: trio.TaskStatus[Mapping[str, tuple[str, int]]] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until cancelled or drained; ``started`` carries ``bound_addresses``.
+
+        Raises:
+            OSError: from ``bind``, unless that was called before.
+        """
+        if not self._acceptors:
+            self.bind()
+        try:
+            with self.monitor.installed():
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(self.handlers.run)
+                    self._nursery = nursery
+                    for processor in self._active:
+                        nursery.start_soon(self._run_processor, processor)
+                    await self.quotas.refresh_overrides()
+                    for acceptor in self._acceptors:
+                        nursery.start_soon(acceptor.run, name=f"acceptor {acceptor.listener.name}")
+                    nursery.start_soon(self._keep_house)
+                    task_status.started(self.bound_addresses)
+        finally:
+            self._nursery = None
+            for acceptor in self._acceptors:
+                acceptor.sock.close()
+
+    def stop_accepting(self) -> None:
+        """Close the ports. Connections that exist go on."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+
+    async def drain(self, deadline: float) -> None:
+        """Let every request in flight be answered, close all connections, and end ``run``.
+
+        Idle connections close at once, long polls are cut short, and whatever is not answered at ``deadline`` (of
+        ``trio.current_time``) is cancelled.
+        """
+        self.stop_accepting()
+        stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
+        self._surroundings.stopping = stopping
+        for connection in self._connections():
+            connection.give_order(stopping)
+        polls = self.handlers.stop_long_polls()
+        log.info("stopping: %d connections, %d long polls cut short", self.quotas.total, polls)
+        with trio.move_on_at(deadline):
+            await self.quotas.wait_until_none()
+        if self.quotas.total:
+            log.warning("stopping: %d connections closed unanswered at the deadline", self.quotas.total)
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    # ---- the three live pools
+
+    def resize_network_threads(self, count: int) -> None:
+        """Serve with ``count`` Processors from now on, the connections dealt out evenly among them."""
+        assert count >= 1, f"{count} Processors would serve nobody"
+        self.config.num_network_threads = count
+        before = len(self._active)
+        while len(self._active) < count:
+            processor = self._add_processor()
+            if self._nursery is not None:
+                self._nursery.start_soon(self._run_processor, processor)
+        leaving = [self._active.pop() for _ in range(len(self._active) - count)]
+        for processor in leaving:
+            processor.retire()
+            if self._nursery is not None:
+                self._retiring[processor] = None
+        self._deal_out(leaving)
+        if count != before:
+            log.info("processors resized from %d to %d", before, count)
+
+    def resize_io_threads(self, count: int) -> None:
+        """Handle ``count`` requests at a time from now on."""
+        self.config.num_io_threads = count
+        self.handlers.resize(count)
+
+    def resize_queue(self, capacity: int) -> None:
+        """Let ``capacity`` requests wait for a handler from now on."""
+        self.config.queued_max_requests = capacity
+        self.channel.capacity = capacity
+
+    # ---- readings
+
+    def statistics(self) -> SocketServerStatistics:
+        now_ns = perf_counter_ns()
+        processors = [*self._active, *self._retiring]
+        return SocketServerStatistics(
+            measured_ns=now_ns,
+            loop_busy_ratio=self._loop_reader.ratio,
+            loop_busy_ns=self.monitor.meter.busy_until(now_ns),
+            loop_passes=self.monitor.passes,
+            channel=self.channel.statistics(),
+            handlers=self.handlers.statistics(),
+            processors=tuple(processor.statistics() for processor in processors),
+            connections=self.quotas.total,
+            connections_accepted=sum(acceptor.accepted for acceptor in self._acceptors),
+            connections_rejected=dict(self.quotas.refused),
+            connections_closed=dict(self._closed),
+            requests=self._past.requests + sum(processor.requests for processor in processors),
+            bytes_in=self._past.bytes_in + sum(processor.bytes_in for processor in processors),
+            bytes_out=self._past.bytes_out + sum(processor.sender.bytes_out for processor in processors),
+            send_seconds=(self._past.send_ns + sum(processor.send_ns for processor in processors)) / 1e9,
+            request_bytes_held=self.budget.held,
+        )
+
+    def sample(self, now_ns: int) -> None:
+        """Close an interval of every ratio and peak."""
+        self._loop_reader.sample(now_ns)
+        self.handlers.sample(now_ns)
+        self.channel.roll_peak()
+        for processor in (*self._active, *self._retiring):
+            processor.idle.sample(now_ns)
+
+    def sweep(self) -> None:
+        """End the connections that have waited too long, and let those go on that a changed limit held up."""
+        now = self.clock.monotonic()
+        for connection in self._connections():
+            connection.note_progress(now)
+            if reason := reason_to_close(connection, now, self.config):
+                connection.close_now(reason)
+        self.quotas.recheck()
+        self.budget.wake()
+
+    async def _keep_house(self) -> None:
+        while True:
+            await trio.sleep(SAMPLE_SECONDS)
+            try:
+                self.sample(perf_counter_ns())
+                self.sweep()
+                await self.quotas.refresh_overrides()
+            except Exception:
+                log.exception("housekeeping of the socket server failed; it goes on")
+
+    # ---- Processors and their connections
+
+    def _make_acceptor(self, listener: Listener, sock: socket.socket) -> Acceptor:
+        return Acceptor(
+            listener=listener,
+            sock=sock,
+            config=self.config,
+            quotas=self.quotas,
+            processors=lambda: self._active,
+            make_connection=self._make_connection,
+            next_connection_id=lambda: next(self._connection_ids),
+            accept=self._accept,
+        )
+
+    def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
+        return Connection(sock, info, ServerConnection(self.config.socket_request_max_bytes), self.clock.monotonic())
+
+    def _connections(self) -> Iterator[Connection]:
+        """Every connection; the dictionaries may change meanwhile."""
+        for processor in (*self._active, *self._retiring):
+            yield from list(processor.connections)
+
+    def _add_processor(self) -> Processor:
+        """A new Processor with the smallest number that is free, so that charts do not grow a line per change."""
+        taken = {processor.processor_id for processor in (*self._active, *self._retiring)}
+        number = next(number for number in itertools.count() if number not in taken)
+        processor = Processor(number, self._surroundings)
+        self._active.append(processor)
+        return processor
+
+    async def _run_processor(self, processor: Processor) -> None:
+        await processor.run()
+        del self._retiring[processor]
+        self._past.add(processor)
+
+    def _deal_out(self, leaving: Sequence[Processor]) -> None:
+        """Order connections to move, until each active Processor has its even share and those ``leaving`` have none."""
+        processors = [*self._active, *leaving]
+        loads = [len(processor.connections) for processor in processors]
+        for transfer in even_out(loads, len(self._active)):
+            # Idle connections first, since they can go at once.
+            candidates = [conn for conn in processors[transfer.source].connections if conn.order is None]
+            candidates.sort(key=lambda connection: connection.state.value)
+            for connection in candidates[: transfer.count]:
+                connection.give_order(MoveTo(processors[transfer.target]))
+
+    def _place(self, connection: Connection, wanted: Processor | None) -> None:
+        """Let ``wanted`` serve ``connection`` if it still can, or else the active Processor with the fewest."""
+        if wanted is None or wanted.is_retiring:
+            wanted = min(self._active, key=lambda processor: len(processor.connections))
+        wanted.adopt(connection)
+
+    def _connection_closed(self, connection: Connection, cause: CloseCause) -> None:
+        self._closed[cause.value] += 1
+        self.quotas.release(connection.info.peer_host)
+
+
+@attrs.define
+class PastProcessors:
+    """The counts of Processors that are no more, so that no total ever goes back."""
+
+    requests: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    send_ns: int = 0
+
+    def add(self, processor: Processor) -> None:
+        self.requests += processor.requests
+        self.bytes_in += processor.bytes_in
+        self.bytes_out += processor.sender.bytes_out
+        self.send_ns += processor.send_ns
+
+
+def even_out(loads: Sequence[int], staying: int) -> list[Transfer]:
+    """The transfers after which the first ``staying`` of ``loads`` differ by at most one and the others are 0."""
+    share, extra = divmod(sum(loads), staying)
+    # Those who have most keep the odd ones, so that fewer move.
+    by_load = sorted(range(staying), key=lambda index: -loads[index])
+    goals = [0] * len(loads)
+    for rank, index in enumerate(by_load):
+        goals[index] = share + (rank < extra)
+    surplus = [[index, loads[index] - goals[index]] for index in range(len(loads)) if loads[index] > goals[index]]
+    transfers = []
+    for target in range(staying):
+        missing = goals[target] - loads[target]
+        while missing > 0:
+            source = surplus[-1]
+            count = min(missing, source[1])
+            transfers.append(Transfer(source[0], target, count))
+            missing -= count
+            source[1] -= count
+            if not source[1]:
+                surplus.pop()
+    return transfers

@@ -1,0 +1,111 @@
+"""The readings of the network, as facts of one moment.
+
+Counters only grow; readers take differences. Ratios are of the last whole second (``SAMPLE_SECONDS``), sampled once
+for everybody, so that the admin page, the metrics and a test see the same figures; whoever wants another interval
+divides the difference of two ``busy_ns`` by the difference of their ``measured_ns``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class RequestChannelStatistics:
+    """Of the queue between Processors and handlers. ``recent_peak_depth`` is of the last second or so."""
+
+    depth: int
+    capacity: int
+    peak_depth: int
+    recent_peak_depth: int
+    senders_waiting: int
+    receivers_waiting: int
+    requests: int
+
+
+@attrs.frozen
+class HandlerSlotStatistics:
+    """Of one of the ``num.io.threads``: busy while a request holds it, parked requests not counted."""
+
+    slot: int
+    idle_ratio: float
+    busy_ns: int
+    requests: int
+
+
+@attrs.frozen
+class HandlerPoolStatistics:
+    """Of all handlers. The sums are over ``answered`` requests.
+
+    ``queue_wait_seconds``, ``handler_seconds`` and ``parked_seconds`` are Kafka's RequestQueueTimeMs, LocalTimeMs and
+    RemoteTimeMs: waiting for a slot, holding one, and waiting for others without one.
+    """
+
+    size: int
+    slots: tuple[HandlerSlotStatistics, ...]
+    parked: int
+    in_flight: int
+    answered: int
+    failed: int
+    queue_wait_seconds: float
+    handler_seconds: float
+    parked_seconds: float
+
+
+@attrs.frozen
+class ProcessorStatistics:
+    """Of one of the ``num.network.threads``. ``cold_sends`` went through its worker thread."""
+
+    processor_id: int
+    is_retiring: bool
+    connections: int
+    idle_ratio: float
+    busy_ns: int
+    requests: int
+    bytes_in: int
+    bytes_out: int
+    cold_sends: int
+    inlet_depth: int
+
+
+@attrs.frozen
+class SocketServerStatistics:
+    """Of everything between the network cable and the handlers.
+
+    ``measured_ns`` is ``time.perf_counter_ns`` of this reading. ``send_seconds`` runs from the answer to the last byte
+    accepted by the kernel, summed over ``requests``.
+    """
+
+    measured_ns: int
+    loop_busy_ratio: float
+    loop_busy_ns: int
+    loop_passes: int
+    channel: RequestChannelStatistics
+    handlers: HandlerPoolStatistics
+    processors: tuple[ProcessorStatistics, ...]
+    connections: int
+    connections_accepted: int
+    connections_rejected: Mapping[str, int]
+    connections_closed: Mapping[str, int]
+    requests: int
+    bytes_in: int
+    bytes_out: int
+    send_seconds: float
+    request_bytes_held: int
+
+    @property
+    def network_idle_ratio(self) -> float:
+        """The mean over the Processors, Kafka's NetworkProcessorAvgIdlePercent."""
+        return mean_idle_ratio([processor.idle_ratio for processor in self.processors])
+
+    @property
+    def handler_idle_ratio(self) -> float:
+        """The mean over the handler slots, Kafka's RequestHandlerAvgIdlePercent."""
+        return mean_idle_ratio([slot.idle_ratio for slot in self.handlers.slots])
+
+
+def mean_idle_ratio(ratios: list[float]) -> float:
+    """The mean of ``ratios``; nothing at all is wholly idle."""
+    return sum(ratios) / len(ratios) if ratios else 1.0

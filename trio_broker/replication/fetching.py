@@ -1,0 +1,292 @@
+"""Reading many partitions for one Fetch, within one byte limit, and waiting when there is too little.
+
+Limits are soft (KIP-74, trap 40): as long as nothing was read, the next partition that has anything yields at least one
+whole batch, however large; after that both the partition's and the request's limit hold. Partitions are read in the
+order of the request, so a client that rotates them starves none.
+
+A request is answered as soon as it has ``min_bytes``, or an error anywhere, or its time is over (trap 41). Otherwise it
+parks on all its partitions and looks again when enough bytes have come into sight.
+
+Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
+from trio_broker.replication.purgatory import ParkedFetch
+from trio_broker.storage.leader_epochs import EpochEndOffset
+from trio_broker.storage.log import FetchedRecords
+from trio_broker.storage.log_file import FileRecords
+from trio_broker.storage.transaction_index import AbortedTransaction
+
+NO_OFFSET = -1
+"""What a partition with an error says of its offsets."""
+
+
+@attrs.frozen
+class FetchTarget:
+    """One partition to read, as the request names it and as it was ``found``: itself, or why it is not here.
+
+    ``last_fetched_epoch`` is the leader epoch of the last record that the reader holds, -1 if it does not say.
+    """
+
+    index: int
+    fetch_offset: int
+    max_bytes: int
+    found: Partition | KafkaError
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+
+
+@attrs.frozen
+class FetchLimits:
+    """When a Fetch has enough, and how much it may hold."""
+
+    max_wait_seconds: float
+    min_bytes: int
+    max_bytes: int
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+
+
+@attrs.define
+class FetchedPartition:
+    """What was read from one partition. With an error all offsets are -1 and there are no records (trap 43).
+
+    ``records`` is a region of a segment's file, or zero bytes, never None (trap 15). ``diverging_epoch`` is set when
+    the reader's log and this one parted ways.
+    """
+
+    index: int
+    error_code: ErrorCode = ErrorCode.NONE
+    high_watermark: int = NO_OFFSET
+    last_stable_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    records: FileRecords | bytes = b""
+    size_bytes: int = 0
+    aborted_transactions: Sequence[AbortedTransaction] = ()
+    diverging_epoch: EpochEndOffset | None = None
+
+
+StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
+"""Takes the partition's log directory offline, and makes the error that tells so."""
+
+
+@attrs.frozen
+class Span:
+    """What to read of one log; ``end_offset`` is exclusive."""
+
+    offset: int
+    max_bytes: int
+    end_offset: int
+    minimum_one: bool
+
+
+@attrs.define
+class FetchPass:
+    """One walk over all targets: what it found so far, and whether that ends the waiting.
+
+    ``went_to_disk`` is set when a read had to wait for the disk, and the world may have moved on meanwhile.
+    """
+
+    limits: FetchLimits
+    storage_failed: StorageFailure
+    io_limiter: trio.CapacityLimiter
+    results: list[FetchedPartition] = attrs.Factory(list)
+    size_bytes: int = 0
+    must_answer: bool = False
+    went_to_disk: bool = False
+
+    @property
+    def is_enough(self) -> bool:
+        return self.must_answer or self.size_bytes >= self.limits.min_bytes
+
+    async def read_all(self, targets: Sequence[FetchTarget]) -> FetchPass:
+        self.must_answer = not targets  # nothing could ever wake it
+        for target in targets:
+            self.results.append(await self._read(target))
+        return self
+
+    async def _read(self, target: FetchTarget) -> FetchedPartition:
+        """Read one partition; an error there is its own, and ends the waiting."""
+        try:
+            partition = require_found(target)
+            result = self._examine(target, partition)
+            span = self._span(target, partition, result)
+            if span is not None:
+                fetched = await self._read_span(partition, span)
+                self._take(fetched, partition, span, result)
+        except KafkaError as error:
+            self.must_answer = True
+            return FetchedPartition(target.index, error.code)
+        return result
+
+    def _examine(self, target: FetchTarget, partition: Partition) -> FetchedPartition:
+        """How the partition stands, before any records."""
+        partition.require_leader(target.current_leader_epoch)
+        result = FetchedPartition(
+            target.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            diverging_epoch=diverging_epoch(target, partition),
+        )
+        if result.diverging_epoch is None:
+            require_offset_in_log(target.fetch_offset, partition)
+        else:
+            self.must_answer = True
+        return result
+
+    def _span(self, target: FetchTarget, partition: Partition, result: FetchedPartition) -> Span | None:
+        """What to read, or None where there is nothing or no room for it."""
+        read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+        visible_end = result.last_stable_offset if read_committed else result.high_watermark
+        bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
+        minimum_one = self.size_bytes == 0
+        if target.fetch_offset >= visible_end or result.diverging_epoch or not (bytes_left or minimum_one):
+            return None
+        return Span(target.fetch_offset, max(min(target.max_bytes, bytes_left), 0), visible_end, minimum_one)
+
+    async def _read_span(self, partition: Partition, span: Span) -> FetchedRecords:
+        """Read at once where the place to read from is in memory, else in a worker thread."""
+        read = partial(
+            partition.log.read,
+            span.offset,
+            span.max_bytes,
+            end_offset=span.end_offset,
+            minimum_one=span.minimum_one,
+        )
+        try:
+            try:
+                return read(nowait=True)
+            except BlockingIOError:
+                self.went_to_disk = True
+                return await trio.to_thread.run_sync(read, limiter=self.io_limiter)
+        except FileNotFoundError as error:
+            # Retention may have taken the segment from under a read in a thread.
+            require_offset_in_log(span.offset, partition)
+            raise self.storage_failed(partition, error) from error
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
+
+    def _take(self, fetched: FetchedRecords, partition: Partition, span: Span, result: FetchedPartition) -> None:
+        size_bytes = fetched.size
+        if not size_bytes:
+            return
+        result.records = fetched.records
+        result.size_bytes = size_bytes
+        self.size_bytes += size_bytes
+        if self.limits.isolation_level is IsolationLevel.READ_COMMITTED:
+            # Those that end behind the records read are too many; consumers never come to them.
+            result.aborted_transactions = partition.log.aborted_transactions(span.offset, span.end_offset)
+
+    def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
+        """Whether something moved while the pass waited for the disk, which nobody will wake it for."""
+        return self.went_to_disk and any(
+            isinstance(target.found, Partition)
+            and (
+                target.found.failure is not None
+                or target.found.high_watermark != result.high_watermark
+                or target.found.last_stable_offset != result.last_stable_offset
+            )
+            for target, result in zip(targets, self.results, strict=True)
+        )
+
+
+def require_found(target: FetchTarget) -> Partition:
+    """The target's partition.
+
+    Raises:
+        KafkaError: it is not here.
+    """
+    if isinstance(target.found, KafkaError):
+        # A new one each time: an exception that is raised twice drags all its tracebacks along.
+        raise KafkaError(str(target.found), code=target.found.code)
+    return target.found
+
+
+def require_offset_in_log(offset: int, partition: Partition) -> None:
+    """Refuse an offset that the log does not reach; between high watermark and log end is merely empty (trap 41).
+
+    Raises:
+        KafkaError: ``OFFSET_OUT_OF_RANGE``; the consumer then resets its position.
+    """
+    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+        raise KafkaError(
+            f"{partition.topic_partition}: {offset} is not in {partition.log_start_offset}..{partition.log_end_offset}",
+            code=ErrorCode.OFFSET_OUT_OF_RANGE,
+        )
+
+
+def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset | None:
+    """Where the reader's log and this one part ways, if it says what it holds and they do (KIP-595).
+
+    Raises:
+        KafkaError: ``OFFSET_OUT_OF_RANGE``: the epoch is one that this log has never seen.
+    """
+    if target.last_fetched_epoch == NO_EPOCH:
+        return None
+    end = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
+    if end.end_offset == NO_OFFSET:
+        text = f"{partition.topic_partition}: nothing is known of leader epoch {target.last_fetched_epoch}"
+        raise KafkaError(text, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    if end.epoch < target.last_fetched_epoch or end.end_offset < target.fetch_offset:
+        return end
+    return None
+
+
+@attrs.define
+class LongPoll:
+    """One Fetch from beginning to end.
+
+    ``may_wait`` turns false when the broker stops; ``parked`` holds all waiting fetches, so that they can be woken
+    then.
+    """
+
+    targets: Sequence[FetchTarget]
+    limits: FetchLimits
+    storage_failed: StorageFailure
+    io_limiter: trio.CapacityLimiter
+    may_wait: Callable[[], bool]
+    parked: set[ParkedFetch]
+
+    async def run(self, park: Callable[[], None]) -> list[FetchedPartition]:
+        """Read; wait for more if that is too little; return what is there in the end.
+
+        ``park`` gives the handler slot back; it is called before each wait, and only the first call counts.
+        """
+        deadline = trio.current_time() + self.limits.max_wait_seconds
+        attempt = await self._read()
+        while not attempt.is_enough and self.may_wait() and trio.current_time() < deadline:
+            if not attempt.is_outdated(self.targets):
+                bytes_missing = self.limits.min_bytes - attempt.size_bytes
+                # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
+                del attempt
+                park()
+                await self._wait(bytes_missing, deadline)
+            attempt = await self._read()
+        return attempt.results
+
+    async def _read(self) -> FetchPass:
+        return await FetchPass(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
+
+    async def _wait(self, bytes_missing: int, deadline: float) -> None:
+        parked = ParkedFetch(bytes_missing)
+        partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
+        self.parked.add(parked)
+        for partition in partitions:
+            partition.park_fetch(parked)
+        try:
+            await parked.wait(deadline - trio.current_time())
+        finally:
+            self.parked.discard(parked)
+            for partition in partitions:
+                partition.unpark_fetch(parked)

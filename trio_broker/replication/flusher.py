@@ -1,0 +1,212 @@
+"""Group commit: one sync makes the appends of many requests durable.
+
+Appends go to the file at once; whoever needs them on disk asks for a sync of the partition. Each partition has at most
+one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
+ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
+
+Syncs are done by lanes: worker threads, as many as the limiter has tokens (``num.io.threads``, live), that take
+partition after partition from one queue. A fast disk syncs in less time than a thread takes to be handed a task and
+to hand back its result; a lane pays that once for many syncs, and results that come close together wake the event
+loop once.
+
+An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
+retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+import attrs
+import trio
+
+SYNCS_PER_TURN = 32
+"""A lane gives its token back after so many, to whoever else waits for a worker thread."""
+
+LANE_LINGERS_SECONDS = 0.001
+"""How long a lane waits for more before it ends: producers that were just released append again within this time."""
+
+
+class Syncable(Protocol):
+    """What the flusher needs to know about a partition."""
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether something was appended that no sync has covered."""
+        ...
+
+    def sync(self) -> int:
+        """Make everything appended so far durable; return the offset it reaches to. Blocks; runs in a worker thread."""
+        ...
+
+    def durable_up_to(self, offset: int) -> None:
+        """Everything before ``offset`` is on disk. Called on the event loop."""
+        ...
+
+
+@attrs.frozen
+class FlusherStatistics:
+    """``syncs`` and ``sync_seconds`` only grow; ``partitions_under_way`` counts those that sync or wait for a
+    thread."""
+
+    partitions_under_way: int
+    syncs: int
+    sync_seconds: float
+    failures: int
+
+
+@attrs.frozen
+class SyncOutcome:
+    """How one sync ended: the offset it reached to, or what went wrong, or None when none was needed any more."""
+
+    partition: Syncable
+    result: int | Exception | None
+
+
+class Flusher:
+    """Syncs the partitions that ask for it.
+
+    ``request``, ``settle`` and the reporting of results run on the event loop, ``_drain`` in the lanes' threads; they
+    share the queue and the deque of outcomes, both safe for that, and figures that are only read as such.
+    """
+
+    def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
+        """``failed`` is told which partition could not be synced, and why; it takes the partition offline."""
+        self.limiter = limiter
+        self._failed = failed
+        self._under_way: dict[Syncable, trio.Event] = {}
+        self._queue: SimpleQueue[Syncable] = SimpleQueue()
+        self._outcomes: deque[SyncOutcome] = deque()
+        self._nursery: trio.Nursery | None = None
+        self._lanes = 0
+        self._lingering: set[object] = set()
+        self._stops = False
+        self._syncs = 0
+        self._sync_seconds = 0.0
+        self._failures = 0
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve requests until cancelled. What was requested before it runs is synced first."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._open_lanes()
+                task_status.started()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._stops = True
+        finally:
+            self._nursery = None
+            self._report()
+            for done in self._under_way.values():
+                done.set()
+
+    def request(self, partition: Syncable) -> None:
+        """Have everything appended to ``partition`` so far made durable, soon."""
+        if partition in self._under_way or not partition.needs_sync:
+            return  # one that is under way is looked at again when its sync ends
+        self._under_way[partition] = trio.Event()
+        self._queue.put(partition)
+        self._open_lanes()
+
+    async def settle(self, partition: Syncable) -> None:
+        """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
+        done = self._under_way.get(partition)
+        if done is not None and self._nursery is not None:
+            await done.wait()
+
+    def statistics(self) -> FlusherStatistics:
+        return FlusherStatistics(
+            partitions_under_way=len(self._under_way),
+            syncs=self._syncs,
+            sync_seconds=self._sync_seconds,
+            failures=self._failures,
+        )
+
+    # ---- lanes
+
+    def _open_lanes(self) -> None:
+        """Open lanes for what is queued, as many as there may be; those that linger take something themselves.
+
+        More tokens count from the next request or result on, which is at most one sync later.
+        """
+        if self._nursery is None or self._stops:
+            return
+        wanted = self._queue.qsize() - len(self._lingering)
+        while wanted > 0 and self._lanes < self.limiter.total_tokens:
+            self._lanes += 1
+            wanted -= 1
+            self._nursery.start_soon(self._lane)
+
+    async def _lane(self) -> None:
+        try:
+            await trio.to_thread.run_sync(self._drain, trio.lowlevel.current_trio_token(), limiter=self.limiter)
+        finally:
+            self._lanes -= 1
+            # Something may have been queued while this one was counted on and already on its way out.
+            self._open_lanes()
+
+    def _drain(self, token: trio.lowlevel.TrioToken) -> None:
+        """Sync partition after partition until there are none, or it is another's turn. Runs in a worker thread."""
+        for _ in range(SYNCS_PER_TURN):
+            if self._stops or self._lanes > self.limiter.total_tokens:
+                return
+            partition = self._take()
+            if partition is None:
+                return
+            self._outcomes.append(self._sync(partition))
+            token.run_sync_soon(self._report, idempotent=True)
+
+    def _take(self) -> Syncable | None:
+        """The next partition, waiting a moment for one."""
+        lingerer = object()
+        self._lingering.add(lingerer)
+        try:
+            return self._queue.get(timeout=LANE_LINGERS_SECONDS)
+        except Empty:
+            return None
+        finally:
+            self._lingering.discard(lingerer)
+
+    def _sync(self, partition: Syncable) -> SyncOutcome:
+        if not partition.needs_sync:
+            return SyncOutcome(partition, None)  # it failed, or was deleted, while it was queued
+        began = time.perf_counter()
+        try:
+            return SyncOutcome(partition, partition.sync())
+        except Exception as error:
+            return SyncOutcome(partition, error)
+        finally:
+            # Plain additions from several threads may lose one another's update; these are figures for a chart.
+            self._sync_seconds += time.perf_counter() - began
+            self._syncs += 1
+
+    # ---- results
+
+    def _report(self) -> None:
+        """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
+        while self._outcomes:
+            outcome = self._outcomes.popleft()
+            partition = outcome.partition
+            self._tell(partition, outcome.result)
+            if partition.needs_sync and not self._stops:
+                self._queue.put(partition)
+            else:
+                self._under_way.pop(partition).set()
+        self._open_lanes()
+
+    def _tell(self, partition: Syncable, result: int | Exception | None) -> None:
+        """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""
+        try:
+            if isinstance(result, Exception):
+                raise result
+            if result is not None:
+                partition.durable_up_to(result)
+        except Exception as error:
+            self._failures += 1
+            self._failed(partition, error)

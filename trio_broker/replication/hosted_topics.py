@@ -1,0 +1,51 @@
+"""The topics of which this broker holds partitions, and what the cluster wants it to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.config.topic_config import TopicConfig
+from trio_broker.replication.partition import Partition
+
+
+@attrs.frozen
+class TopicAssignment:
+    """What this broker shall hold of a topic: the partitions it leads, with their leader epochs, and their settings."""
+
+    name: str
+    topic_id: bytes
+    leader_epochs: Mapping[int, int]
+    config: TopicConfig
+
+
+@attrs.define
+class HostedTopic:
+    """A topic of which this broker holds partitions."""
+
+    name: str
+    topic_id: bytes
+    config: TopicConfig
+    partitions: dict[int, Partition] = attrs.Factory(dict)
+    failures: dict[int, KafkaError] = attrs.Factory(dict)
+    """Partitions whose log could not be opened, and why."""
+
+    def partition(self, index: int) -> Partition:
+        """The partition of this index.
+
+        Raises:
+            KafkaError: ``UNKNOWN_TOPIC_OR_PARTITION``, ``KAFKA_STORAGE_ERROR`` when its log could not be opened.
+        """
+        partition = self.partitions.get(index)
+        if partition is None:
+            raise self.missing(index)
+        return partition
+
+    def missing(self, index: int) -> KafkaError:
+        """Why there is no partition of this index."""
+        if failure := self.failures.get(index):
+            return KafkaError(str(failure), code=failure.code)
+        return KafkaError(f"no partition {self.name}-{index} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,0 +1,348 @@
+"""One partition as its clients see it: a log, and how much of it is visible.
+
+Four offsets tell all::
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+
+Consumers read up to the high watermark, consumers of committed records up to the last stable offset (the first record
+of the oldest open transaction). With one replica and ``log.durability=page-cache`` the high watermark is the log end;
+with ``fsync`` it is the durable offset, so that nobody ever reads what a power cut can take back.
+
+Everything here is synchronous and runs on the event loop, so log, offsets and waiting requests cannot disagree. The two
+things that block, syncing and writing the leader epoch checkpoint, are handed to worker threads by others.
+
+Source: Kafka's Partition and UnifiedLog; KIP-101 for leader epochs, KIP-320 for fencing.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
+from trio_broker.storage.append import AppendInfo, AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.topic_partition import TopicPartition
+
+NO_EPOCH = -1
+"""The leader epoch of a client that does not want to be checked."""
+
+EVERYTHING = 2**62
+"""Bytes; more than any fetch can be missing: wakes whoever waits."""
+
+
+class Durability(enum.Enum):
+    """When a record counts as safe; the values are those of ``log.durability``."""
+
+    FSYNC = "fsync"
+    PAGE_CACHE = "page-cache"
+
+
+class IsolationLevel(enum.IntEnum):
+    """Which records a consumer wants to see."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@attrs.frozen(order=True)
+class HighWatermarkWaiter:
+    """A parked Produce and the high watermark it waits for. ``order`` keeps equal offsets first come, first served."""
+
+    required_offset: int
+    order: int
+    parked: ParkedProduce = attrs.field(order=False)
+
+
+@attrs.frozen
+class UnsyncedAppend:
+    """An append that no sync has covered: where it ends, and its size for the fetches that wait for bytes."""
+
+    end_offset: int
+    size_bytes: int
+
+
+class Partition:
+    """A partition this broker leads.
+
+    ``sync_soon`` is called with the partition whenever something was appended that should become durable.
+    ``failure`` is what every request gets once the partition was deleted or its disk failed.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        leader_epoch: int,
+        durability: Durability,
+        sync_soon: Callable[[Partition], None],
+        min_in_sync_replicas: int = 1,
+    ) -> None:
+        self.topic_partition = TopicPartition(log.topic, log.partition)
+        self.topic_id = log.topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.durability = durability
+        self.min_in_sync_replicas = min_in_sync_replicas
+        self.failure: KafkaError | None = None
+        self.high_watermark = log.log_end_offset
+        self.durable_offset = log.recovery_point
+        self.epoch_entry_lock = trio.Lock()
+        self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
+        self._sync_soon = sync_soon
+        self._produces: list[HighWatermarkWaiter] = []
+        self._produce_order = itertools.count()
+        self._fetches: set[ParkedFetch] = set()
+        self._unsynced: deque[UnsyncedAppend] = deque()
+        self._unsynced_since_ms: int | None = None
+        self._flush_asked = False
+        self._last_append_ms = 0
+        self._segment_synced_in = log.active_segment  # another active segment means: one was sealed since
+        self._check_offsets()
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_partition} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
+
+    # ---- what is visible ------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything before it is decided: committed, aborted, or never in a transaction."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def visible_end(self, isolation_level: IsolationLevel) -> int:
+        """The offset that a consumer of this isolation level may read up to, exclusive."""
+        return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
+
+    def _check_offsets(self) -> None:
+        assert self.log.log_start_offset <= self.high_watermark <= self.log.log_end_offset, (
+            f"{self.topic_partition}: {self.log.log_start_offset} <= {self.high_watermark} <= {self.log.log_end_offset}"
+        )
+
+    # ---- who may use it -------------------------------------------------------------------------------------------
+
+    def require_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Refuse when the partition cannot be used, or when the client believes in another leader epoch (trap 23).
+
+        Raises:
+            KafkaError: the partition's failure; ``FENCED_LEADER_EPOCH`` for an older epoch, ``UNKNOWN_LEADER_EPOCH``
+                for a newer one.
+        """
+        if self.failure is not None:
+            # A new one each time: an exception that is raised twice drags all its tracebacks along.
+            raise KafkaError(str(self.failure), code=self.failure.code)
+        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+            return
+        text = (
+            f"{self.topic_partition}: the client knows leader epoch {current_leader_epoch}, this is {self.leader_epoch}"
+        )
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(text, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def require_in_sync_replicas(self) -> None:
+        """Refuse an acks=all append that could not be as safe as the topic demands. There is one replica as yet.
+
+        Raises:
+            KafkaError: ``NOT_ENOUGH_REPLICAS``; nothing may be appended then.
+        """
+        if self.min_in_sync_replicas > 1:
+            raise KafkaError(
+                f"{self.topic_partition} has 1 in-sync replica and min.insync.replicas is {self.min_in_sync_replicas}",
+                code=ErrorCode.NOT_ENOUGH_REPLICAS,
+            )
+
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """Lead in a later epoch. Whoever waits looks again, since it may have been fenced."""
+        if leader_epoch == self.leader_epoch:
+            return
+        assert leader_epoch > self.leader_epoch, f"{self.topic_partition}: epoch {self.leader_epoch} → {leader_epoch}"
+        self.leader_epoch = leader_epoch
+        self._epoch_entry_needed = self.log.needs_epoch_entry(leader_epoch)
+        self._wake_fetches()
+
+    def fail(self, failure: KafkaError) -> None:
+        """Take the partition out of use for good; everyone who waits is told now. The first failure stands."""
+        if self.failure is not None:
+            return
+        self.failure = failure
+        self._unsynced.clear()
+        for waiter in self._produces:
+            waiter.parked.partition_done()
+        self._produces.clear()
+        self._wake_fetches()
+
+    # ---- appending ------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_epoch_entry(self) -> bool:
+        """Whether ``write_epoch_entry`` must run before the next append."""
+        return self._epoch_entry_needed
+
+    def write_epoch_entry(self) -> int:
+        """Write down where this leader epoch begins; return the epoch. Blocks: runs in a worker thread.
+
+        It must be on disk before the first record of the epoch, or a truncation after a crash would cut in the wrong
+        place. ``epoch_entry_lock`` keeps appends out, so the log end stands still meanwhile.
+        """
+        leader_epoch = self.leader_epoch
+        self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
+        return leader_epoch
+
+    def epoch_entry_written(self, leader_epoch: int) -> None:
+        """The entry of ``leader_epoch`` is on disk. It counts only if no later epoch has begun meanwhile."""
+        if leader_epoch == self.leader_epoch:
+            self._epoch_entry_needed = False
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        produce_version: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Append as the leader, at once and without a checkpoint: one batch of a client, or the broker's own.
+
+        Raises:
+            KafkaError: the log refused the batch; nothing was appended.
+            OSError: the disk failed.
+        """
+        assert not self._epoch_entry_needed, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
+        log = self.log
+        info = log.append(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, produce_version=produce_version
+        )
+        if info.duplicate:
+            return info
+        self._last_append_ms = now_ms
+        if self._unsynced_since_ms is None:
+            self._unsynced_since_ms = now_ms
+        if self.durability is Durability.PAGE_CACHE:
+            self._advance_high_watermark(log.log_end_offset, info.appended_bytes)
+            if log.active_segment is not self._segment_synced_in or log.flush_is_due:
+                self._flush_soon()
+        else:
+            self._unsynced.append(UnsyncedAppend(log.log_end_offset, info.appended_bytes))
+            self._sync_soon(self)
+        return info
+
+    def _advance_high_watermark(self, offset: int, visible_bytes: int) -> None:
+        """Move the high watermark to ``offset`` and tell those who wait; ``visible_bytes`` came into sight."""
+        assert offset >= self.high_watermark, f"{self.topic_partition}: {self.high_watermark} → {offset}"
+        self.high_watermark = offset
+        self._check_offsets()
+        produces = self._produces
+        while produces and produces[0].required_offset <= offset:
+            heapq.heappop(produces).parked.partition_done()
+        if self.log.first_unstable_offset is not None:
+            # Bytes are no measure where transactions are open: a small marker may uncover much.
+            visible_bytes = EVERYTHING
+        for parked in self._fetches:
+            parked.bytes_arrived(visible_bytes)
+
+    # ---- becoming durable -----------------------------------------------------------------------------------------
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
+        if self.failure is not None or self.durable_offset >= self.log.log_end_offset:
+            return False
+        return self.durability is Durability.FSYNC or self._flush_asked
+
+    def _flush_soon(self) -> None:
+        """Page-cache mode: have one sync done. Appends that go on do not make it two."""
+        self._flush_asked = True
+        self._sync_soon(self)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Have the partition synced when its oldest unsynced record has waited for ``flush.ms``."""
+        since_ms = self._unsynced_since_ms
+        if since_ms is not None and self.failure is None and now_ms - since_ms >= self.log.config.flush_ms:
+            self._flush_soon()
+
+    def sync(self) -> int:
+        """Sync the log's files; return the offset that is durable now. Blocks: runs in a worker thread."""
+        self._flush_asked = False
+        self._segment_synced_in = self.log.active_segment
+        return self.log.sync()
+
+    def durable_up_to(self, offset: int) -> None:
+        """A sync ended: everything before ``offset`` survives a power cut."""
+        assert offset > self.durable_offset, f"{self.topic_partition}: a sync reached {offset}, not past the last one"
+        self.durable_offset = offset
+        # What came during the sync is not older than the newest append, which is all that is known of it.
+        self._unsynced_since_ms = None if offset == self.log.log_end_offset else self._last_append_ms
+        if self.failure is not None or self.durability is Durability.PAGE_CACHE:
+            return
+        visible_bytes = 0
+        while self._unsynced and self._unsynced[0].end_offset <= offset:
+            visible_bytes += self._unsynced.popleft().size_bytes
+        self._advance_high_watermark(offset, visible_bytes)
+
+    # ---- waiting --------------------------------------------------------------------------------------------------
+
+    def park_produce(self, required_offset: int, parked: ParkedProduce) -> None:
+        """Tell ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
+        parked.partitions_missing += 1
+        heapq.heappush(self._produces, HighWatermarkWaiter(required_offset, next(self._produce_order), parked))
+
+    def unpark_produce(self, parked: ParkedProduce) -> None:
+        """Forget a Produce whose time is over."""
+        kept = [waiter for waiter in self._produces if waiter.parked is not parked]
+        heapq.heapify(kept)
+        self._produces = kept
+
+    def park_fetch(self, parked: ParkedFetch) -> None:
+        """Tell ``parked`` of every byte that becomes visible, and of everything else that should make it look again."""
+        self._fetches.add(parked)
+
+    def unpark_fetch(self, parked: ParkedFetch) -> None:
+        self._fetches.discard(parked)
+
+    def _wake_fetches(self) -> None:
+        for parked in self._fetches:
+            parked.wake()
+
+    @property
+    def parked_produces(self) -> int:
+        return len(self._produces)
+
+    @property
+    def parked_fetches(self) -> int:
+        return len(self._fetches)
+
+    # ---- deleting records -----------------------------------------------------------------------------------------
+
+    def require_may_delete_before(self, offset: int) -> None:
+        """Refuse to delete what is not yet safe, or what cannot be there.
+
+        Raises:
+            KafkaError: ``OFFSET_OUT_OF_RANGE``: that is beyond the high watermark.
+        """
+        if not 0 <= offset <= self.high_watermark:
+            raise KafkaError(
+                f"{self.topic_partition}: {offset} is not between 0 and the high watermark {self.high_watermark}",
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            )
+
+    def log_start_moved(self) -> None:
+        """The log start offset has moved forward: a fetch may wait for what is no longer there."""
+        self._check_offsets()
+        self._wake_fetches()

@@ -1,0 +1,442 @@
+"""All partitions this broker holds, and what they need to live.
+
+Handlers find partitions here, append, fetch and wait here; the broker tells here what the cluster decided
+(``apply_topic``, ``delete_topic``). Beneath, the flusher makes appends durable and the duties of ``maintenance`` come
+round by the clock.
+
+A log directory whose disk failed is given up as a whole and for good: every partition in it answers
+KAFKA_STORAGE_ERROR from then on, and other directories go on. A disk that is merely full refuses until it is not.
+
+Source: Kafka's ReplicaManager and LogManager.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar, cast
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import uuid_text
+from trio_broker.clock import Clock
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.topic_config import TopicConfig
+from trio_broker.replication.fetch_sessions import FetchSessionCache
+from trio_broker.replication.fetching import FetchedPartition, FetchLimits, FetchTarget, LongPoll
+from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
+from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.replication.log_settings import log_config
+from trio_broker.replication.partition import Durability, Partition
+from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
+from trio_broker.replication.upkeep import Upkeep
+from trio_broker.storage.append import AppendInfo
+from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+HIGH_WATERMARK = -1
+"""The offset in DeleteRecords that stands for everything a consumer can see."""
+
+
+PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What the system refuses for want of something that may come back: space, descriptors, memory."""
+
+PASSING_ERROR_LOG_SECONDS = 10.0
+"""A full disk is reported this often, however many requests meet it."""
+
+
+@attrs.frozen
+class AwaitedOffset:
+    """A partition and the high watermark that makes an append to it safe."""
+
+    partition: Partition
+    required_offset: int
+
+    def code(self) -> ErrorCode:
+        """How it stands at the end of the waiting."""
+        if self.partition.high_watermark >= self.required_offset:
+            return ErrorCode.NONE
+        if self.partition.failure is not None:
+            return self.partition.failure.code
+        return ErrorCode.REQUEST_TIMED_OUT
+
+
+@attrs.frozen
+class ReplicaManagerStatistics:
+    """Counters only grow. ``offline_partitions`` are those whose disk failed."""
+
+    topics: int
+    partitions: int
+    offline_partitions: int
+    parked_produces: int
+    parked_fetches: int
+    appended_batches: int
+    appended_records: int
+    appended_bytes: int
+    fetched_bytes: int
+    flusher: FlusherStatistics
+
+
+class ReplicaManager:
+    """Owns the partitions. ``io_limiter`` bounds the worker threads that clients wait for: ``num.io.threads``, live."""
+
+    def __init__(
+        self, log_manager: LogManager, config: BrokerConfig, clock: Clock, *, io_limiter: trio.CapacityLimiter
+    ) -> None:
+        self.log_manager = log_manager
+        self.config = config
+        self.clock = clock
+        self.io_limiter = io_limiter
+        self.upkeep = Upkeep(self, log_manager, config, clock)
+        self.durability = Durability(config.get(keys.LOG_DURABILITY))
+        self.flusher = Flusher(io_limiter, self._sync_failed)
+        self.fetch_sessions = FetchSessionCache(clock)
+        self._topics: dict[str, HostedTopic] = {}
+        self._topics_by_id: dict[bytes, HostedTopic] = {}
+        self._assignment_lock = trio.Lock()
+        self._parked_fetches: set[ParkedFetch] = set()
+        self._stops_waiting = False
+        self._passing_error_noted_at = -math.inf
+        self._appended_batches = 0
+        self._appended_records = 0
+        self._appended_bytes = 0
+        self._fetched_bytes = 0
+
+    # ---- finding --------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> HostedTopic:
+        """The topic of this name.
+
+        Raises:
+            KafkaError: ``UNKNOWN_TOPIC_OR_PARTITION``.
+        """
+        hosted = self._topics.get(name)
+        if hosted is None:
+            raise KafkaError(f"no topic {name!r} here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return hosted
+
+    def topic_by_id(self, topic_id: bytes) -> HostedTopic:
+        """The topic of this id.
+
+        Raises:
+            KafkaError: ``UNKNOWN_TOPIC_ID`` (trap 18).
+        """
+        hosted = self._topics_by_id.get(topic_id)
+        if hosted is None:
+            raise KafkaError(f"no topic with id {uuid_text(topic_id)} here", code=ErrorCode.UNKNOWN_TOPIC_ID)
+        return hosted
+
+    @property
+    def topics(self) -> Mapping[str, HostedTopic]:
+        return self._topics
+
+    def partitions(self) -> Iterator[Partition]:
+        """Every partition held, those whose disk failed included."""
+        for hosted in self._topics.values():
+            yield from hosted.partitions.values()
+
+    # ---- what the cluster decides ---------------------------------------------------------------------------------
+
+    async def apply_topic(self, assignment: TopicAssignment) -> None:
+        """Hold what ``assignment`` says: create or open missing partitions, take over epochs and settings.
+
+        Applying the same twice changes nothing. A topic of the same name with another id is an earlier one that was
+        deleted: its records go first. A log that cannot be opened is the trouble of its partition alone.
+        """
+        async with self._assignment_lock:
+            hosted = self._topics.get(assignment.name)
+            if hosted is not None and hosted.topic_id != assignment.topic_id:
+                await self._delete(hosted)
+                hosted = None
+            if hosted is None:
+                hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
+            await self._open_missing(hosted, assignment)
+            self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
+            for index, leader_epoch in assignment.leader_epochs.items():
+                if partition := hosted.partitions.get(index):
+                    partition.begin_leader_epoch(leader_epoch)
+            self._configure(hosted, assignment.config)
+
+    def update_config(self, name: str, config: TopicConfig) -> None:
+        """Let new settings of a topic count from now on; a topic that is not here has none."""
+        if hosted := self._topics.get(name):
+            self._configure(hosted, config)
+
+    def _configure(self, hosted: HostedTopic, config: TopicConfig) -> None:
+        hosted.config = config
+        settings = log_config(config)
+        for partition in hosted.partitions.values():
+            partition.log.config = settings
+            partition.min_in_sync_replicas = config.min_insync_replicas
+
+    async def delete_topic(self, name: str) -> None:
+        """Forget the topic's partitions and have their files removed; whoever waits for them is told."""
+        async with self._assignment_lock:
+            if hosted := self._topics.get(name):
+                await self._delete(hosted)
+
+    async def _delete(self, hosted: HostedTopic) -> None:
+        del self._topics[hosted.name]
+        del self._topics_by_id[hosted.topic_id]
+        gone = KafkaError(f"topic {hosted.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition in hosted.partitions.values():
+            partition.fail(gone)
+        for partition in hosted.partitions.values():
+            # A sync under way needs the file open; none begins after a failure.
+            await self.flusher.settle(partition)
+            await self._delete_log(partition.topic_partition)
+
+    async def _delete_log(self, topic_partition: TopicPartition) -> None:
+        """Have a log's files removed. That it fails on a bad disk keeps nobody from forgetting the topic."""
+        async with self.upkeep.checkpoint_lock:
+            try:
+                await trio.to_thread.run_sync(self.log_manager.delete_log, topic_partition, limiter=self.upkeep.limiter)
+            except OSError as error:
+                log.error("%s: its files could not be removed: %s", topic_partition, error)
+
+    async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
+        missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
+        if not missing:
+            return
+        async with self.upkeep.checkpoint_lock:
+            opened = await trio.to_thread.run_sync(self._open_logs, assignment, missing, limiter=self.io_limiter)
+        for index, outcome in zip(missing, opened, strict=True):
+            if isinstance(outcome, KafkaError):
+                hosted.failures[index] = outcome
+                continue
+            hosted.failures.pop(index, None)
+            hosted.partitions[index] = Partition(
+                outcome,
+                leader_epoch=assignment.leader_epochs[index],
+                durability=self.durability,
+                sync_soon=self._sync_soon,
+            )
+
+    def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
+        """The logs of these partitions, loaded before or new. Blocks: runs in a worker thread."""
+        return [self._open_log(assignment, TopicPartition(assignment.name, index)) for index in indexes]
+
+    def _open_log(self, assignment: TopicAssignment, topic_partition: TopicPartition) -> Log | KafkaError:
+        """One log, or why it cannot be had."""
+        try:
+            existing = self.log_manager.logs.get(topic_partition)
+            if existing is not None and existing.topic_id != assignment.topic_id:
+                log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
+                self.log_manager.delete_log(topic_partition)
+            opened = self.log_manager.create_log(topic_partition, assignment.topic_id, log_config(assignment.config))
+            if self.durability is Durability.FSYNC and opened.recovery_point < opened.log_end_offset:
+                # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
+                # the high watermark must not begin before them; hence they are made durable before anybody asks.
+                opened.sync()
+        except (OSError, CorruptCheckpoint) as error:
+            log.error("%s cannot be opened: %s", topic_partition, error)
+            return KafkaError(f"{topic_partition} cannot be opened: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return opened
+
+    # ---- appending ------------------------------------------------------------------------------------------------
+
+    async def append(self, partition: Partition, records: memoryview, *, produce_version: int) -> AppendInfo:
+        """Append one batch to a partition; without a checkpoint, except for the first batch of a leader epoch.
+
+        Raises:
+            KafkaError: the batch was refused, the partition is out of use, or its disk failed.
+        """
+        if partition.needs_epoch_entry:
+            await self._write_epoch_entry(partition)
+        try:
+            info = partition.append(records, now_ms=self.clock.now_ms(), produce_version=produce_version)
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
+        self._appended_batches += 1
+        self._appended_records += info.last_offset - info.first_offset + 1
+        self._appended_bytes += info.appended_bytes
+        return info
+
+    async def _write_epoch_entry(self, partition: Partition) -> None:
+        async with partition.epoch_entry_lock:
+            while partition.needs_epoch_entry:
+                partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
+        partition.require_leader()
+
+    async def wait_until_replicated(
+        self, awaited: Sequence[AwaitedOffset], *, timeout_seconds: float, park: Callable[[], None]
+    ) -> list[ErrorCode]:
+        """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
+
+        A batch that is not safe in time stays in the log all the same: its producer is told REQUEST_TIMED_OUT.
+        """
+        parked = ParkedProduce()
+        partitions = [each.partition for each in awaited]
+        for each in awaited:
+            if each.code() is ErrorCode.REQUEST_TIMED_OUT:
+                each.partition.park_produce(each.required_offset, parked)
+        if parked.partitions_missing:
+            park()
+            try:
+                await parked.wait(timeout_seconds)
+            finally:
+                if parked.partitions_missing:
+                    for partition in partitions:
+                        partition.unpark_produce(parked)
+        return [each.code() for each in awaited]
+
+    # ---- fetching -------------------------------------------------------------------------------------------------
+
+    async def fetch(
+        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, park: Callable[[], None]
+    ) -> list[FetchedPartition]:
+        """Read ``targets`` within ``limits``, waiting if there is too little; results in their order."""
+        poll = LongPoll(
+            targets,
+            limits,
+            storage_failed=self.storage_failed,
+            io_limiter=self.io_limiter,
+            may_wait=lambda: not self._stops_waiting,
+            parked=self._parked_fetches,
+        )
+        results = await poll.run(park)
+        self._fetched_bytes += sum(result.size_bytes for result in results)
+        return results
+
+    def stop_waiting(self) -> None:
+        """The broker stops: let every waiting fetch answer now with what there is, and none begin to wait."""
+        self._stops_waiting = True
+        for parked in self._parked_fetches:
+            parked.wake()
+
+    # ---- deleting records -----------------------------------------------------------------------------------------
+
+    async def delete_records(self, partition: Partition, offset: int) -> int:
+        """Move the log start up to ``offset``, -1 for the high watermark, and write it down; return where it stands.
+
+        Raises:
+            KafkaError: ``OFFSET_OUT_OF_RANGE``, ``POLICY_VIOLATION`` for a topic that is only compacted, or the
+                partition is out of use.
+        """
+        partition.require_leader()
+        if not partition.log.config.cleanup_policy.delete:
+            text = f"{partition.topic_partition} is compacted only: its records are not deleted by offset"
+            raise KafkaError(text, code=ErrorCode.POLICY_VIOLATION)
+        end_offset = partition.high_watermark if offset == HIGH_WATERMARK else offset
+        partition.require_may_delete_before(end_offset)
+        async with partition.epoch_entry_lock:
+            moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
+        if moved:
+            partition.log_start_moved()
+            await self.upkeep.write_checkpoints()
+        return partition.log_start_offset
+
+    # ---- living ---------------------------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Sync, and do all that comes round by the clock, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.flusher.run)
+            nursery.start_soon(self.upkeep.run)
+            task_status.started()
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermark of every partition."""
+        return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
+
+    # ---- disks that fail ------------------------------------------------------------------------------------------
+
+    async def run_in_thread(self, partition: Partition, work: Callable[[], T]) -> T:
+        """Do ``work`` on the files of ``partition`` in a worker thread.
+
+        Raises:
+            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk failed.
+        """
+        while True:
+            log_start_offset = partition.log_start_offset
+            try:
+                return await trio.to_thread.run_sync(work, limiter=self.io_limiter)
+            except FileNotFoundError as error:
+                # Retention may have taken a segment from under it; then the next look does not meet that segment.
+                if partition.log_start_offset == log_start_offset:
+                    raise self.storage_failed(partition, error) from error
+            except OSError as error:
+                raise self.storage_failed(partition, error) from error
+
+    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
+        """Decide what ``error`` on the files of ``partition`` means; return what to tell whoever met it.
+
+        A disk that is full, or a process out of descriptors, refuses and recovers: nothing was written, reading goes
+        on. Anything else, and whatever storage itself calls final, costs the whole log directory.
+        """
+        if partition.failure is not None:
+            return KafkaError(str(partition.failure), code=partition.failure.code)
+        if error.errno in PASSING_ERRORS and not isinstance(error, StorageFailed):
+            self._note_passing_error(partition, error)
+            return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        self.log_manager.take_offline(partition.log.directory.parent, error)
+        return self._give_up_directory(partition, error)
+
+    def _note_passing_error(self, partition: Partition, error: OSError) -> None:
+        """Say what is wrong, but not for every request: the log file may lie on the disk that is full."""
+        now = self.clock.monotonic()
+        if now - self._passing_error_noted_at >= PASSING_ERROR_LOG_SECONDS:
+            self._passing_error_noted_at = now
+            log.error("%s: not written: %s", partition.topic_partition, error)
+
+    def _give_up_directory(self, partition: Partition, error: Exception) -> KafkaError:
+        """Take every partition offline that lies in the log directory of ``partition``."""
+        directory = partition.log.directory.parent
+        affected = [
+            each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
+        ]
+        log.error(
+            "%s: log directory %s goes offline with %d partitions: %s: %s",
+            partition.topic_partition,
+            directory,
+            len(affected),
+            type(error).__name__,
+            error,
+        )
+        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        partition.fail(failure)
+        for each in affected:
+            each.fail(failure)
+        return failure
+
+    def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
+        """What a sync did not cover cannot be taken back, so no error of a sync is a passing one."""
+        partition = cast(Partition, syncable)
+        if isinstance(error, OSError):
+            self.log_manager.take_offline(partition.log.directory.parent, error)
+        else:
+            log.error("%r: a sync failed on our own account", partition, exc_info=error)
+        self._give_up_directory(partition, error)
+
+    def _sync_soon(self, partition: Partition) -> None:
+        self.flusher.request(partition)
+
+    # ---- figures --------------------------------------------------------------------------------------------------
+
+    def statistics(self) -> ReplicaManagerStatistics:
+        partitions = list(self.partitions())
+        return ReplicaManagerStatistics(
+            topics=len(self._topics),
+            partitions=len(partitions),
+            offline_partitions=sum(partition.failure is not None for partition in partitions),
+            parked_produces=sum(partition.parked_produces for partition in partitions),
+            parked_fetches=len(self._parked_fetches),
+            appended_batches=self._appended_batches,
+            appended_records=self._appended_records,
+            appended_bytes=self._appended_bytes,
+            fetched_bytes=self._fetched_bytes,
+            flusher=self.flusher.statistics(),
+        )

@@ -1,0 +1,129 @@
+"""What partitions need now and then: retention, removal of files, checkpoints, expiry, flushes by time.
+
+Whatever changes the same files takes turns: ``checkpoint_lock`` is held by whoever has checkpoints written, since
+each has one temporary file, and ``removal_lock`` by whoever retires segments or removes what is left of them.
+
+Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import trio
+
+from kafka_wire.errors import KafkaError
+from trio_broker.clock import Clock
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.config_key import ConfigKey
+from trio_broker.replication.maintenance import Duty, perform
+from trio_broker.replication.partition import Partition
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.topic_partition import TopicPartition
+
+MAINTENANCE_THREADS = 2
+"""Worker threads for retention, checkpoints and deletions: enough that a slow directory does not hold up the rest, few
+enough that they never crowd the disk."""
+
+REMOVAL_INTERVAL_MS = 30_000
+"""How often deleted files are looked for whose ``file.delete.delay.ms`` is over."""
+
+PRODUCER_EXPIRY_INTERVAL_MS = 600_000
+"""Kafka's ``producer.id.expiration.check.interval.ms``."""
+
+
+class Replicas(Protocol):
+    """What upkeep needs of the one who owns the partitions."""
+
+    def partitions(self) -> Iterator[Partition]: ...
+
+    def high_watermarks(self) -> dict[TopicPartition, int]: ...
+
+    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError: ...
+
+
+class Upkeep:
+    """Does the duties of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
+
+    def __init__(self, replicas: Replicas, log_manager: LogManager, config: BrokerConfig, clock: Clock) -> None:
+        self.replicas = replicas
+        self.log_manager = log_manager
+        self.config = config
+        self.clock = clock
+        self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
+        self.checkpoint_lock = trio.Lock()
+        self.removal_lock = trio.Lock()
+
+    async def run(self) -> None:
+        """Do every duty at its own interval, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            for duty in self.duties():
+                nursery.start_soon(perform, duty, self.config.get(keys.LOG_INITIAL_TASK_DELAY_MS))
+
+    def duties(self) -> list[Duty]:
+        """Everything to be done again and again, each at its own interval."""
+        interval = self._interval
+        return [
+            Duty("retention", interval(keys.LOG_RETENTION_CHECK_INTERVAL_MS), self.apply_retention),
+            Duty("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
+            Duty("flushing", interval(keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS), self.flush_due),
+            Duty("recovery points", interval(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self.write_checkpoints),
+            Duty(
+                "high watermarks",
+                interval(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+                self.write_high_watermarks,
+            ),
+            Duty("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+        ]
+
+    def _interval(self, key: ConfigKey[int]) -> Callable[[], int]:
+        return lambda: self.config.get(key)
+
+    async def apply_retention(self) -> None:
+        """Retire the segments whose time is over, one partition after another.
+
+        This changes the row of segments that appends add to, so it runs on the event loop; it renames files and no
+        more. The lock keeps it apart from those who write the partition's epoch file in a thread.
+        """
+        async with self.removal_lock:
+            for partition in list(self.replicas.partitions()):
+                async with partition.epoch_entry_lock:
+                    if partition.failure is None:
+                        self._retire_segments(partition)
+
+    def _retire_segments(self, partition: Partition) -> None:
+        try:
+            retired = partition.log.delete_retired_segments(self.clock.now_ms(), partition.high_watermark)
+        except OSError as error:
+            self.replicas.storage_failed(partition, error)
+            return
+        if retired:
+            partition.log_start_moved()
+
+    async def remove_expired_files(self) -> None:
+        """Remove the files of deleted segments and partitions whose delay is over."""
+        async with self.removal_lock:
+            await self._in_thread(self.log_manager.remove_expired_files, self.clock.now_ms())
+
+    async def flush_due(self) -> None:
+        """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
+        for partition in self.replicas.partitions():
+            partition.flush_if_due(self.clock.now_ms())
+
+    async def write_checkpoints(self) -> None:
+        """Write recovery points and log start offsets down."""
+        async with self.checkpoint_lock:
+            await self._in_thread(self.log_manager.write_checkpoints)
+
+    async def write_high_watermarks(self) -> None:
+        """Write the high watermarks down, from where Kafka's own tools would read them."""
+        await self._in_thread(self.log_manager.write_high_watermarks, self.replicas.high_watermarks())
+
+    async def expire_producers(self) -> None:
+        """Forget producers that have been silent for ``producer.id.expiration.ms``."""
+        self.log_manager.remove_expired_producers(self.clock.now_ms())
+
+    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> None:
+        await trio.to_thread.run_sync(work, *arguments, limiter=self.limiter)

@@ -1,0 +1,212 @@
+"""The three ways in which batches come to a log, and what each of them may do.
+
+A client's batch is checked like a stranger's: ``validation`` looks at the batch, ``producer_state`` at its place in
+the producer's sequence. A coordinator's (offsets, transaction markers, metadata) is our own and may hold control
+records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they are, and only order and
+checksum are verified. All checks come before the first change, so a refusal leaves the log as it was.
+
+The order on a leader: check; record the leader epoch if it is new; stamp offset and epoch; roll if due; write; move
+the log end; take note of the producer; index an aborted transaction.
+
+Source: Kafka's UnifiedLog.append and AppendOrigin; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType, read_batches, stamp_batch
+from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.storage import validation
+from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
+from trio_broker.storage.producer_replay import read_transaction_marker
+from trio_broker.storage.producer_state import ProducerBatch, TransactionMarker
+from trio_broker.storage.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from trio_broker.storage.log import Log
+
+
+class AppendOrigin(enum.Enum):
+    """Who appends, which decides what is checked and who gives the offsets."""
+
+    CLIENT = "a producer: everything is checked, offsets are given here"
+    COORDINATOR = "the broker itself: control batches are allowed, offsets are given here"
+    REPLICATION = "copied from a leader: offsets and epochs are facts"
+
+
+@attrs.define
+class AppendInfo:
+    """What became of an append. ``log_append_time_ms`` is -1 with CreateTime, as a Produce response has it.
+
+    A ``duplicate`` was not appended: the offsets are those it got the first time, and the time is that of its records.
+    """
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    log_append_time_ms: int
+    log_start_offset: int
+    appended_bytes: int
+    duplicate: bool = False
+
+
+def from_client(
+    log: Log, records: memoryview, leader_epoch: int, now_ms: int, produce_version: int | None
+) -> AppendInfo:
+    """Append a producer's one batch; see ``Log.append`` for the errors."""
+    config, producers = log.config, log.producers
+    header = validation.check_client_batch(records, config, now_ms, produce_version)
+    if header.producer_id >= 0:
+        if repeated := producers.duplicate_of(header):
+            return _answer_again(repeated, log.log_start_offset)
+        producers.check_epoch(header)
+        producers.check_sequence(header)
+    if validation.needs_rewrite(header, config):
+        batch = validation.rewrite(header, records, config, now_ms)
+        header, records = batch.header, batch.buffer
+    _check_fits(log, records)
+    log.assign_epoch(leader_epoch, log.log_end_offset)
+    _stamp(header, records, log.log_end_offset, leader_epoch)
+    info = log.write_batches((header,), records, now_ms)
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        info.log_append_time_ms = now_ms
+    if header.producer_id >= 0:
+        producers.update(header)
+    return info
+
+
+def _answer_again(repeated: ProducerBatch, log_start_offset: int) -> AppendInfo:
+    return AppendInfo(
+        first_offset=repeated.first_offset,
+        last_offset=repeated.last_offset,
+        max_timestamp=repeated.timestamp_ms,
+        log_append_time_ms=repeated.timestamp_ms,
+        log_start_offset=log_start_offset,
+        appended_bytes=0,
+        duplicate=True,
+    )
+
+
+def from_coordinator(log: Log, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+    """Append batches of the broker's own; see ``Log.append`` for the errors."""
+    batches = _batches_of(records)
+    _check_fits(log, records)
+    for batch in batches:
+        if batch.header.producer_id < 0:
+            continue
+        if not batch.header.is_control:
+            log.producers.check_epoch(batch.header)
+        elif marker := read_transaction_marker(batch):
+            log.producers.check_marker(marker)
+    log.assign_epoch(leader_epoch, log.log_end_offset)
+    offset = log.log_end_offset
+    for batch in batches:
+        _stamp(batch.header, batch.buffer, offset, leader_epoch)
+        offset = batch.header.next_offset
+    info = log.write_batches([batch.header for batch in batches], records, now_ms)
+    _note_producers(log, batches)
+    return info
+
+
+def from_leader(log: Log, records: memoryview, now_ms: int) -> AppendInfo:
+    """Append what a follower was sent; see ``Log.append`` for the errors."""
+    batches = _batches_of(records)
+    _check_order(log, batches)
+    _note_epochs(log, batches)
+    # One write for all, unless together they are larger than a segment of this log may be.
+    groups = [batches] if len(records) <= log.config.segment_bytes else [[batch] for batch in batches]
+    position, infos = 0, []
+    for group in groups:
+        size = sum(batch.header.size_bytes for batch in group)
+        data = records[position : position + size]
+        infos.append(log.write_batches([batch.header for batch in group], data, now_ms))
+        _note_producers(log, group)
+        position += size
+    return attrs.evolve(
+        infos[-1],
+        first_offset=infos[0].first_offset,
+        max_timestamp=max(info.max_timestamp for info in infos),
+        appended_bytes=position,
+    )
+
+
+def _batches_of(records: memoryview) -> list[RecordBatch]:
+    """Return the batches that ``records`` consists of, with their checksums verified.
+
+    Raises:
+        CorruptRecordBatch: none, a wrong checksum, or bytes left over.
+    """
+    batches = list(read_batches(records))
+    size = sum(batch.header.size_bytes for batch in batches)
+    if not batches or size != len(records):
+        raise CorruptRecordBatch(f"{len(records)} bytes hold {len(batches)} whole batches of {size} bytes")
+    for batch in batches:
+        batch.verify_crc()
+    return batches
+
+
+def _check_order(log: Log, batches: Sequence[RecordBatch]) -> None:
+    """See that offsets and epochs go on from where the log ends and never fall."""
+    expected, epoch = log.log_end_offset, log.latest_epoch
+    for header in (batch.header for batch in batches):
+        if header.base_offset < expected:
+            raise UnexpectedAppendOffset(f"{log.topic_partition}: batch at {header.base_offset}, the end is {expected}")
+        expected = header.next_offset
+        if header.partition_leader_epoch < 0:
+            continue
+        if epoch is not None and header.partition_leader_epoch < epoch:
+            raise FencedLeaderEpoch(f"{log.topic_partition}: epoch {header.partition_leader_epoch} after {epoch}")
+        epoch = header.partition_leader_epoch
+
+
+def _check_fits(log: Log, records: memoryview) -> None:
+    if len(records) > log.config.segment_bytes:
+        raise RecordListTooLarge(f"{len(records)} bytes; segment.bytes is {log.config.segment_bytes}")
+
+
+def _stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: int) -> None:
+    stamp_batch(buffer, base_offset=offset, partition_leader_epoch=leader_epoch)
+    header.base_offset = offset
+    header.partition_leader_epoch = leader_epoch
+
+
+def _note_epochs(log: Log, batches: Sequence[RecordBatch]) -> None:
+    """Record the epochs that begin in ``batches`` before the batches are written, with one wait for the disk."""
+    changed = False
+    for header in (batch.header for batch in batches):
+        if log.needs_epoch_entry(header.partition_leader_epoch):
+            changed |= log.epochs.note(header.partition_leader_epoch, header.base_offset)
+    if changed:
+        log.epochs.write()
+
+
+def _note_producers(log: Log, batches: Sequence[RecordBatch]) -> None:
+    for batch in batches:
+        if batch.header.producer_id < 0:
+            continue
+        if not batch.header.is_control:
+            log.producers.update(batch.header)
+        elif marker := read_transaction_marker(batch):
+            _complete_transaction(log, marker)
+
+
+def _complete_transaction(log: Log, marker: TransactionMarker) -> None:
+    completed = log.producers.complete(marker)
+    if completed is None or not completed.aborted:
+        return
+    aborted = AbortedTransaction(
+        completed.producer_id,
+        completed.first_offset,
+        completed.last_offset,
+        log.producers.last_stable_offset_after(completed),
+    )
+    try:
+        log.active_segment.transaction_index.append(aborted)
+    except OSError as error:
+        # The marker is in the log and its offset given; a committed reader must not get past it without this entry.
+        raise log.fail(error) from error

@@ -1,0 +1,118 @@
+"""What storage refuses, and how it says that the disk or a data directory is no good.
+
+Three families, because three different people act on them:
+
+* ``KafkaError`` subclasses are answers to a client. They carry Kafka's error code and change nothing in the log. What
+  is wrong inside a batch has its classes in ``kafka_wire.records.errors``.
+* ``StorageFailed`` is an ``OSError``: the disk broke a promise. The log it comes from accepts nothing more, and the
+  floor above takes the directory offline. It is never retried, since after a failed fsync the kernel may have thrown
+  the dirty pages away and a second fsync would report success about data that is gone.
+* ``DataDirectoryError`` ends the start of the broker with one line for the person who started it.
+
+Source: Kafka's ``Errors`` and ``LogValidator``.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+
+
+class OffsetOutOfRange(KafkaError):
+    """The offset is before the log start offset or behind the log end offset."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class MessageTooLarge(KafkaError):
+    """The batch is larger than ``max.message.bytes``."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordListTooLarge(KafkaError):
+    """The batches of one append are larger than a segment may be."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class InvalidTimestamp(KafkaError):
+    """A record's timestamp lies outside the window the topic allows, or the client set LogAppendTime itself."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class OutOfOrderSequence(KafkaError):
+    """A producer's batch does not follow the last one: something before it was lost or came out of order."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpoch(KafkaError):
+    """A producer with an older epoch writes: it was fenced by a newer one."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTransactionState(KafkaError):
+    """A plain write in the middle of the same producer's transaction."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class TransactionCoordinatorFenced(KafkaError):
+    """A transaction marker from a coordinator that has been replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class UnsupportedCompressionType(KafkaError):
+    """The client's version of Produce does not allow the codec."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class LogClosed(KafkaError):
+    """The log was closed or deleted while someone still held it: whoever asked should look where the partition is."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class FencedLeaderEpoch(KafkaError):
+    """Someone appends who was replaced as leader: the log has batches of a newer epoch."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnexpectedAppendOffset(KafkaError):
+    """A replicated batch would overwrite offsets the log already has, or its offsets run backwards."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class StorageFailed(OSError):
+    """The disk failed in a way that leaves the state of the file unknown. Final for the log it comes from."""
+
+
+class DataDirectoryError(Exception):
+    """A data directory cannot be used; the message is one line that says which and why."""
+
+
+class DirectoryLocked(DataDirectoryError):
+    """Another process works in the directory."""
+
+
+class ForeignDirectory(DataDirectoryError):
+    """The directory holds something that no Kafka broker puts there, or belongs to another node or cluster."""
+
+
+class CorruptCheckpoint(Exception):
+    """A checkpoint file cannot be parsed; the caller decides what its absence costs."""
+
+
+class CorruptSnapshot(Exception):
+    """A producer snapshot has a wrong version, length or checksum; an older one is tried."""
+
+
+class CorruptIndex(Exception):
+    """An index file contradicts itself or its segment; it is rebuilt from the log."""

@@ -1,0 +1,85 @@
+"""The names of files and directories in a Kafka data directory.
+
+A segment's files are named by its base offset in 20 digits, a producer snapshot by the offset it stands for,
+exclusive. Everything that is on its way out, or not yet in, carries a suffix that a loader can judge without opening
+the file.
+
+Source: Kafka's LogFileUtils and LocalLog; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import Path
+
+from trio_broker.topic_partition import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+
+CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
+REMOTE_INDEX_CACHE_DIRECTORY = "remote-log-index-cache"
+
+MAX_NAME_BYTES = 255
+"""What Linux file systems allow for one name; directories being deleted shorten their topic to stay within it."""
+
+_RETIRED_DIRECTORY = re.compile(r"^(\S+)-(\d+)\.([0-9a-f]{32})-(delete|stray|future)$")
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """Return the file name of ``offset`` with ``suffix``: ``00000000000000000042.log``."""
+    return f"{offset:020d}{suffix}"
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
+    """Return the path of one file of the segment that begins at ``base_offset``."""
+    return directory / f"{base_offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """Return the offset in a file name that ends in exactly ``suffix``, None when it is some other file."""
+    digits = name.removesuffix(suffix)
+    return int(digits) if digits != name and len(digits) == 20 and digits.isdecimal() and digits.isascii() else None
+
+
+def parse_partition_directory(name: str) -> TopicPartition | None:
+    """Return the partition whose log lives in a directory of this name, None when no partition is called so.
+
+    The partition is what follows the last dash, since topic names contain dashes too.
+    """
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not topic or not partition.isdecimal() or not partition.isascii():
+        return None
+    if str(int(partition)) != partition:
+        return None  # "orders-03" would collide with "orders-3"
+    return TopicPartition(topic, int(partition))
+
+
+def is_retired_directory(name: str, kind: str) -> bool:
+    """Return whether the name is that of a partition on its way out; ``kind`` is delete, stray or future."""
+    match = _RETIRED_DIRECTORY.match(name)
+    return match is not None and match.group(4) == kind
+
+
+def retired_directory_name(partition: TopicPartition, kind: str) -> str:
+    """Return a new unique name for the directory of ``partition``: ``orders-3.<32 hex digits>-delete``."""
+    suffix = f"-{partition.partition}.{uuid.uuid4().hex}-{kind}"
+    return partition.topic[: MAX_NAME_BYTES - len(suffix)] + suffix

@@ -1,0 +1,535 @@
+"""The log of one partition: what is appended gets an offset and stays, until retention takes it from the other end.
+
+A log is a row of segments, the last of them active. Around it stand the leader epochs (who wrote from which offset
+on) and the producer states (which batches are repetitions). All of this is plain synchronous code for one writer: the
+event loop appends; reads and ``sync`` may run in worker threads at the same time (see ``segment`` for why that is
+right).
+
+Promises:
+
+* An append is in the file as a whole when ``append`` returns, or the log is as it was. It is durable once ``sync``
+  has returned an offset behind it, or sooner if nothing but the process dies.
+* Offsets are never given twice, and what a reader was given never changes.
+* After an error that leaves a file in an unknown state, first of all a failed fsync, the log accepts nothing more.
+
+Source: Kafka's UnifiedLog and LocalLog; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from kafka_wire.records.batch import BatchHeader
+from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot
+from trio_broker.storage.append import AppendInfo, AppendOrigin
+from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
+from trio_broker.storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.log_file import FileRecords
+from trio_broker.storage.producer_state import ProducerStates
+from trio_broker.storage.retention import RetiredSegment, SegmentFacts, retired_segments
+from trio_broker.storage.segment import Segment
+from trio_broker.storage.time_index import NO_TIMESTAMP, TimestampOffset
+from trio_broker.storage.transaction_index import AbortedTransaction
+from trio_broker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+MAX_WARM_SEGMENTS = 2
+"""Sealed segments of one log that keep descriptor and indexes after a read; with the active one, three descriptors."""
+
+
+@attrs.define
+class FetchedRecords:
+    """Whole batches for a reader who asked for ``first_offset``; empty when there is nothing to give."""
+
+    first_offset: int
+    records: FileRecords | bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes in ``records``."""
+        return len(self.records)
+
+
+@attrs.frozen
+class RetiredFile:
+    """A file renamed to ``.deleted``, and when it may be removed (wall clock, ms)."""
+
+    path: Path
+    remove_at_ms: int
+
+
+class Log:
+    """See the head of the file. Made by ``recovery.open_log``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        segments: Sequence[Segment],
+        *,
+        log_start_offset: int,
+        recovery_point: int,
+        epochs: LeaderEpochs,
+        producers: ProducerStates,
+        unsynced_indexes: Sequence[Segment] = (),
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = segments[-1].next_offset
+        self.recovery_point = min(recovery_point, self.log_end_offset)
+        self.epochs = epochs
+        self.producers = producers
+        self.failure: OSError | None = None
+        self.is_closed = False
+        # A deque, since the event loop adds to it and a worker thread takes from it.
+        self.retired_files: deque[RetiredFile] = deque()
+        self._config = config
+        self._segments = tuple(segments)
+        self._warm: list[Segment] = []
+        self._unsynced_indexes = list(unsynced_indexes)
+        # Counted by the one writer, compared by sync: a flag that both of them set could lose a change.
+        self._directory_changes = 0
+        self._directory_synced = 0
+        self._truncations = 0
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition}: {self.log_start_offset} to {self.log_end_offset}>"
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        """The partition's number."""
+        return self.topic_partition.partition
+
+    @property
+    def config(self) -> LogConfig:
+        """The configuration in force; may be replaced at any time and counts from the next append on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        for segment in self._segments:
+            segment.config = config
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, oldest first; the last one is active."""
+        return self._segments
+
+    @property
+    def active_segment(self) -> Segment:
+        """The segment that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """The newest leader epoch in the log, None before the first."""
+        return self.epochs.latest_epoch
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where committed readers must stop: see ``ProducerStates``. None when all transactions are decided."""
+        return self.producers.first_unstable_offset
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the offset below which everything is decided and safe, given the high watermark."""
+        self.producers.advance_high_watermark(high_watermark)
+        unstable = self.producers.first_unstable_offset
+        return high_watermark if unstable is None else min(high_watermark, unstable)
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether ``flush.messages`` asks for a sync now."""
+        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
+
+    # --- Appending ---
+
+    def append(
+        self,
+        records: memoryview | bytearray | bytes,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        produce_version: int | None = None,
+    ) -> AppendInfo:
+        """Append batches; a client's must be exactly one.
+
+        Offsets and leader epoch are stamped into ``records`` in place where it is writable. A batch that repeats one of
+        its producer's last five is not appended: the answer then has the offsets it got the first time.
+
+        Raises:
+            KafkaError: the batch is refused (see ``validation`` and ``producer_state``); nothing has changed.
+            OSError: the disk refused, for instance because it is full; nothing has changed.
+            StorageFailed: the disk failed for good, now or earlier.
+        """
+        self.check_online()
+        buffer = memoryview(records)
+        if buffer.readonly and origin is not AppendOrigin.REPLICATION:
+            buffer = memoryview(bytearray(buffer))
+        if origin is AppendOrigin.CLIENT:
+            return append.from_client(self, buffer, leader_epoch, now_ms, produce_version)
+        if origin is AppendOrigin.COORDINATOR:
+            return append.from_coordinator(self, buffer, leader_epoch, now_ms)
+        return append.from_leader(self, buffer, now_ms)
+
+    def write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo:
+        """Put checked batches that have their offsets into the file; nothing has changed if this raises.
+
+        For ``append`` only, which checks them and knows the producers.
+        """
+        first, last = headers[0], headers[-1]
+        size = len(data)
+        largest = first.max_timestamp if first is last else max(header.max_timestamp for header in headers)
+        segment = self._segments[-1]
+        if reason := segment.reason_to_roll(size, last.last_offset, largest, now_ms):
+            segment = self._start_segment(max(first.base_offset, self.log_end_offset), now_ms, reason)
+        try:
+            segment.append(headers, data)
+        except StorageFailed as error:
+            self.failure = error
+            raise
+        next_offset = self.log_end_offset = last.last_offset + 1
+        self.producers.end_offset = next_offset
+        return AppendInfo(first.base_offset, next_offset - 1, largest, NO_TIMESTAMP, self.log_start_offset, size)
+
+    # --- Leader epochs ---
+
+    def needs_epoch_entry(self, epoch: int) -> bool:
+        """Return whether ``epoch`` has yet to be recorded; doing so waits for the disk."""
+        return epoch >= 0 and epoch != self.epochs.latest_epoch
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Record, durably, that ``epoch`` begins at ``start_offset``. Nothing to do and no wait if it is known.
+
+        Raises:
+            FencedLeaderEpoch: older than the newest epoch. A log whose epochs fall would be cut there by recovery.
+        """
+        if self.needs_epoch_entry(epoch):
+            latest = self.epochs.latest_epoch
+            if latest is not None and epoch < latest:
+                raise FencedLeaderEpoch(f"{self.topic_partition}: leader epoch {epoch}, the log has {latest}")
+            self.epochs.assign(epoch, start_offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """Return where ``epoch``, or the largest known one below it, ends in this log."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    # --- Reading ---
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, minimum_one: bool = True, nowait: bool = False
+    ) -> FetchedRecords:
+        """Return whole batches from ``offset`` on and below ``end_offset``, up to ``max_bytes`` bytes.
+
+        With ``minimum_one`` the first batch comes even if it is larger than that, so that a consumer with a small
+        fetch size still moves (KIP-74). The first batch may begin before ``offset``; consumers skip. One answer comes
+        from one segment. Safe in a worker thread.
+
+        Raises:
+            OffsetOutOfRange: ``offset`` is before the log start offset or after the log end offset.
+            LogClosed: the log was closed or deleted.
+            BlockingIOError: ``nowait``, and finding the place would wait for the disk: repeat it in a worker thread.
+        """
+        if self.is_closed:
+            raise LogClosed(f"{self.topic_partition} is closed")
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: offset {offset}, the log has {self.log_start_offset} to {log_end_offset}"
+            )
+        end_offset = min(end_offset, log_end_offset)
+        if offset < end_offset:
+            for segment in self.segments_from(offset):
+                if segment.base_offset >= end_offset:
+                    break
+                try:
+                    region = segment.read(offset, max_bytes, end_offset, minimum_one=minimum_one, nowait=nowait)
+                except FileNotFoundError:
+                    if segment in self._segments:
+                        raise
+                    raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
+                if region is not None:
+                    self._keep_warm(segment)
+                    return FetchedRecords(offset, region if region.size else b"")
+        return FetchedRecords(offset, b"")
+
+    def segments_from(self, offset: int) -> Iterator[Segment]:
+        """Yield the segment in which ``offset`` lies, or would lie, and all after it."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            yield segments[-1]
+            return
+        first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+        yield from segments[max(first, 0) :]
+
+    def _keep_warm(self, segment: Segment) -> None:
+        if segment is self._segments[-1] or segment in self._warm:
+            return
+        self._warm.append(segment)
+        if len(self._warm) > MAX_WARM_SEGMENTS:
+            self._warm.pop(0).cool()
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in the range, whose records a committed reader drops."""
+        aborted: list[AbortedTransaction] = []
+        for segment in self.segments_from(start_offset):
+            found = segment.transaction_index.overlapping(start_offset, end_offset)
+            aborted += found.transactions
+            if found.complete:
+                break
+        return aborted
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampOffset | None:
+        """Return the first record below ``end_offset`` that is at least as young as ``timestamp_ms``, None if none is.
+
+        May read and inflate a batch: call it in a worker thread.
+        """
+        for segment in self._segments:
+            if segment.largest_timestamp_offset_pair().timestamp_ms < timestamp_ms:
+                continue
+            found = segment.offset_for_timestamp(timestamp_ms, self.log_start_offset)
+            if found is not None:
+                return found if found.offset < end_offset else None
+        return None
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        """Return the first record with the largest timestamp of the log, None without timestamps."""
+        segments = [segment for segment in self._segments if segment.size]
+        if not segments:
+            return None
+        largest = max(segments, key=lambda segment: segment.largest_timestamp_offset_pair().timestamp_ms)
+        timestamp_ms = largest.largest_timestamp_offset_pair().timestamp_ms
+        return largest.offset_for_timestamp(timestamp_ms, self.log_start_offset) if timestamp_ms >= 0 else None
+
+    # --- Durability ---
+
+    def sync(self) -> int:
+        """Make what has been appended durable and return the offset up to which it is, exclusive.
+
+        Safe in a worker thread while the event loop appends: the offset is taken before the disk is asked.
+
+        Raises:
+            StorageFailed: the disk did not keep its word. The log is offline from then on; there is no second try.
+        """
+        self.check_online()
+        end_offset, truncations = self.log_end_offset, self._truncations
+        directory_changes = self._directory_changes
+        sealed = [self._unsynced_indexes.pop(0) for _ in range(len(self._unsynced_indexes))]
+        directory_is_dirty = directory_changes != self._directory_synced
+        if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
+            return end_offset
+        try:
+            for segment in self.segments_from(self.recovery_point):
+                self._sync_segment(segment)
+            for segment in sealed:
+                segment.sync_indexes()
+            if directory_is_dirty:
+                checkpoints.sync_directory(self.directory)
+                self._directory_synced = directory_changes
+        except OSError as error:
+            self.check_online()  # a log that was deleted meanwhile has not failed
+            raise self.fail(error) from error
+        if truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, end_offset)
+        return min(end_offset, self.recovery_point)
+
+    def _sync_segment(self, segment: Segment) -> None:
+        try:
+            segment.sync()
+        except FileNotFoundError:
+            # Retention may have taken it since we looked: nothing of it has to last.
+            if segment in self._segments:
+                raise
+
+    def fail(self, error: OSError) -> StorageFailed:
+        """Take the log offline for good and return the exception to raise: the state of its files is unknown."""
+        logger.error("%s goes offline: %s", self.topic_partition, error)
+        self.failure = StorageFailed(error.errno, f"{self.topic_partition}: {error.strerror}", str(self.directory))
+        return self.failure
+
+    def check_online(self) -> None:
+        """Refuse to go on after a failure.
+
+        Raises:
+            StorageFailed: the log is offline.
+            LogClosed: it was closed or deleted.
+        """
+        if self.is_closed:
+            raise LogClosed(f"{self.topic_partition} is closed")
+        if self.failure is not None:
+            raise StorageFailed(self.failure.errno, f"{self.topic_partition} is offline: {self.failure.strerror}")
+
+    # --- Segments come and go ---
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and start a new one; an empty one stays."""
+        self.check_online()
+        self._start_segment(self.log_end_offset, now_ms, "asked to")
+
+    def _start_segment(self, base_offset: int, now_ms: int, reason: str) -> Segment:
+        active = self._segments[-1]
+        if not active.size and active.base_offset == base_offset:
+            active.created_ms = now_ms
+            return active
+        logger.info("rolling %s at %d: %s", self.topic_partition, base_offset, reason)
+        active.seal()
+        producer_snapshot.write(self.directory, base_offset, self.producers.producers.values(), sync=False)
+        segment = Segment.create(self.directory, base_offset, self._config, now_ms)
+        self._directory_changes += 1
+        active.next_offset = base_offset
+        self._unsynced_indexes.append(active)
+        self._segments = (*self._segments, segment)
+        self._keep_warm(active)
+        return segment
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Move the log start offset up to ``offset``; the segments before it go with the next retention run.
+
+        Returns whether it moved. Waits for the disk when leader epochs end before it.
+
+        Raises:
+            OffsetOutOfRange: behind the log end offset.
+        """
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRange(f"{self.topic_partition}: log start {offset}, log end is {self.log_end_offset}")
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        if self.epochs.truncate_from_start(offset):
+            self.epochs.write()
+        return True
+
+    def delete_retired_segments(self, now_ms: int, high_watermark: int) -> list[RetiredSegment]:
+        """Let go of the segments that retention takes. Their files are renamed now and removed later.
+
+        ``remove_retired_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish.
+        """
+        self.check_online()
+        segments = self._segments
+        ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
+        facts = [
+            SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+        retired = retired_segments(
+            facts,
+            self._config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+        )
+        if retired:
+            if len(retired) == len(segments):
+                self._start_segment(self.log_end_offset, now_ms, "all segments are retired")
+            # The start moves before the files go: a crash in between leaves files too many, not offsets too few.
+            self.advance_log_start(retired[-1].end_offset)
+            self._remove_segments(self._segments[: len(retired)], now_ms)
+        return retired
+
+    def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
+        self._segments = tuple(segment for segment in self._segments if segment not in gone)
+        self._warm = [segment for segment in self._warm if segment not in gone]
+        remove_at_ms = now_ms + self._config.file_delete_delay_ms
+        for segment in gone:
+            logger.info("%s: deleting segment %d", self.topic_partition, segment.base_offset)
+            self.retired_files += [RetiredFile(path, remove_at_ms) for path in segment.retire()]
+            segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+        self._directory_changes += 1
+
+    def remove_retired_files(self, now_ms: int) -> int:
+        """Remove the files whose time has come. Returns how many."""
+        removed = 0
+        while self.retired_files and self.retired_files[0].remove_at_ms <= now_ms:
+            self.retired_files.popleft().path.unlink(missing_ok=True)
+            removed += 1
+        return removed
+
+    def truncate_to(self, offset: int, now_ms: int) -> bool:
+        """Cut the log so that it ends at ``offset``, as a follower does whose leader knows better.
+
+        Returns whether anything was cut. Not to be called while ``sync`` or ``read`` run.
+        """
+        self.check_online()
+        if offset >= self.log_end_offset:
+            return False
+        self._truncations += 1
+        self.recovery_point = min(self.recovery_point, offset)
+        behind = [segment for segment in self._segments if segment.base_offset > offset]
+        if len(behind) == len(self._segments):
+            return self.restart_at(offset, now_ms)
+        self._remove_segments(behind, now_ms)
+        self.active_segment.truncate_to(offset)
+        self.log_end_offset = offset
+        if self.epochs.truncate_from_end(offset):
+            self.epochs.write()
+        self._reload_producers(offset)
+        return True
+
+    def restart_at(self, offset: int, now_ms: int) -> bool:
+        """Drop everything and begin, empty, at ``offset``."""
+        self.check_online()
+        self._truncations += 1
+        self._remove_segments(self._segments, now_ms)
+        self._segments = (Segment.create(self.directory, offset, self._config, now_ms),)
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.epochs.clear()
+        self._reload_producers(-1)
+        self.producers.end_offset = offset
+        return True
+
+    def _reload_producers(self, end_offset: int) -> None:
+        for offset in producer_snapshot.offsets(self.directory):
+            if offset > end_offset:
+                file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX).unlink()
+        self.producers = producer_replay.load_producer_states(
+            self.directory, self._segments, end_offset, self.log_start_offset
+        )
+
+    # --- The end ---
+
+    def close(self) -> None:
+        """Bring every file to its final state on the disk: indexes trimmed, producer snapshot at the log end, synced.
+
+        Raises:
+            StorageFailed: the disk failed; a clean-shutdown marker must not be written.
+        """
+        self.check_online()
+        try:
+            self.active_segment.seal()
+            self.sync()
+            self.active_segment.sync_indexes()
+            producer_snapshot.write(self.directory, self.log_end_offset, self.producers.producers.values(), sync=True)
+            checkpoints.sync_directory(self.directory)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.release()
+
+    def release(self) -> None:
+        """Let go of descriptors and memory without a word to the disk, as a crash would. Nothing is taken any more."""
+        self.is_closed = True
+        for segment in self._segments:
+            segment.cool()
+        self._warm.clear()

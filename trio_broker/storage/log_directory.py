@@ -1,0 +1,185 @@
+"""One entry of ``log.dirs``: whose it is, that nobody else works in it, and how it was left.
+
+``meta.properties`` names the cluster, the node and the directory. A directory with partitions but without it, or with
+another node's or cluster's, is refused: it is more likely a wrong mount than what was meant. So is one with a
+directory in it that no Kafka broker makes, because Kafka itself would refuse to start on it later.
+
+``.lock`` is held for as long as the directory is open: by flock, and by a POSIX lock as well, which is the kind that
+a Java broker takes. ``.kafka_cleanshutdown`` says that everything was closed properly; it is removed before the first
+log is opened, so that a crash from then on counts as one.
+
+Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/formats/checkpoints.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+from pathlib import Path
+
+import attrs
+
+from kafka_wire.primitives import random_uuid, uuid_text
+from trio_broker.storage import checkpoints, file_names
+from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
+from trio_broker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+META_PROPERTIES_VERSION = 1
+RETIRED_KINDS = ("delete", "stray", "future")
+
+
+@attrs.frozen
+class MetaProperties:
+    """The content of ``meta.properties``; ids as text, in Kafka's base64 form."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+    @classmethod
+    def new(cls, cluster_id: str, node_id: int) -> MetaProperties:
+        """Return the properties of a directory that is used for the first time."""
+        return cls(cluster_id, node_id, uuid_text(random_uuid()))
+
+    def encode(self) -> bytes:
+        """Return the file's content, as Java's Properties read it."""
+        return (
+            f"version={META_PROPERTIES_VERSION}\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\n"
+            f"directory.id={self.directory_id}\n"
+        ).encode()
+
+    @classmethod
+    def decode(cls, content: bytes, name: str) -> MetaProperties:
+        """Read the file's content.
+
+        Raises:
+            ForeignDirectory: a property is missing, or of another version (0 was ZooKeeper's).
+        """
+        values = {}
+        for line in content.decode(errors="replace").splitlines():
+            line = line.strip()
+            if line and line[0] not in "#!":
+                key, _, value = line.partition("=")
+                values[key.strip()] = value.strip().replace("\\", "")
+        try:
+            if int(values["version"]) != META_PROPERTIES_VERSION:
+                raise ForeignDirectory(f"{name}: version {values['version']}, expected {META_PROPERTIES_VERSION}")
+            return cls(values["cluster.id"], int(values["node.id"]), values.get("directory.id", ""))
+        except (KeyError, ValueError) as error:
+            raise ForeignDirectory(f"{name}: no good version, cluster.id or node.id: {error}") from error
+
+
+class LogDirectory:
+    """A data directory, locked from ``open`` to ``close``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.was_clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._lock = -1
+
+    def open(self) -> MetaProperties | None:
+        """Make and lock the directory and look at what is in it. Returns its properties, None for a new one.
+
+        Raises:
+            DirectoryLocked: another process works in it.
+            ForeignDirectory: it holds what no broker puts there, or partitions without ``meta.properties``.
+            DataDirectoryError: it cannot be made or read.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            return self._identify()
+        except OSError as error:
+            self.unlock()
+            raise DataDirectoryError(f"{self.path}: {error.strerror}") from error
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _take_lock(self) -> None:
+        path = self.path / file_names.LOCK_FILE
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise DirectoryLocked(f"{self.path} is in use by another broker: {path} is locked") from error
+        self._lock = descriptor
+
+    def _identify(self) -> MetaProperties | None:
+        partitions = False
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    partitions |= self._check_name(entry.name)
+        path = self.path / file_names.META_PROPERTIES
+        try:
+            return MetaProperties.decode(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            if partitions:
+                raise ForeignDirectory(f"{self.path} holds partitions but no {file_names.META_PROPERTIES}") from None
+            return None
+
+    def _check_name(self, name: str) -> bool:
+        """Return whether a directory is a partition's; refuse one that is nothing of Kafka's."""
+        if name == file_names.REMOTE_INDEX_CACHE_DIRECTORY:
+            return False
+        retired = any(file_names.is_retired_directory(name, kind) for kind in RETIRED_KINDS)
+        if not retired and file_names.parse_partition_directory(name) is None:
+            raise ForeignDirectory(
+                f"{self.path} holds a directory {name!r}, which is not of the form topic-partition:"
+                " is this a Kafka data directory?"
+            )
+        return True
+
+    def begin(self) -> None:
+        """Note how the directory was left and read its checkpoints; from here on a crash counts as one.
+
+        An unreadable checkpoint costs time, not records: without recovery points everything is read.
+        """
+        marker = self.path / file_names.CLEAN_SHUTDOWN_MARKER
+        self.was_clean = marker.exists()
+        if self.was_clean:
+            marker.unlink()
+            checkpoints.sync_directory(self.path)
+        self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
+        self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
+        self.high_watermarks = self._read_offsets(file_names.HIGH_WATERMARK_CHECKPOINT)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self.path / name)
+        except CorruptCheckpoint as error:
+            logger.warning("not using a checkpoint: %s", error)
+            return {}
+
+    def forget(self, partition: TopicPartition) -> bool:
+        """Drop what the checkpoints said of a partition. Returns whether they said anything."""
+        tables = (self.recovery_points, self.log_start_offsets, self.high_watermarks)
+        known = [table.pop(partition, None) for table in tables]
+        return any(offset is not None for offset in known)
+
+    def write_meta_properties(self, properties: MetaProperties) -> None:
+        """Write whose directory this is, durably."""
+        checkpoints.write_atomically(self.path / file_names.META_PROPERTIES, properties.encode())
+
+    def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
+        """Say that everything in here was closed properly. The last thing to be written."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+        checkpoints.write_atomically(self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
+
+    def unlock(self) -> None:
+        """Let others have the directory."""
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._lock)
+            self._lock = -1

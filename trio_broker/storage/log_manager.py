@@ -1,0 +1,372 @@
+"""All logs of a broker, over one or more data directories: opened together, closed together.
+
+The order at start: lock every directory and compare whose it is; open the metadata log, which tells what topics there
+are; then ``load`` the others, asking for each what its topic's configuration is. A partition that nobody knows is
+renamed to ``…-stray`` and left to the operator. The order at stop: close every log, write the checkpoints, and last
+the marker that says so.
+
+Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
+``remove_expired_files``, which the floor above calls now and then.
+
+Source: Kafka's LogManager; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from kafka_wire.primitives import random_uuid, uuid_text
+from trio_broker.clock import Clock
+from trio_broker.storage import checkpoints, file_names, partition_metadata
+from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogClosed, StorageFailed
+from trio_broker.storage.log import Log, RetiredFile
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.log_directory import LogDirectory, MetaProperties
+from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
+from trio_broker.storage.retention import RetiredSegment
+from trio_broker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
+CLUSTER_METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""Kafka's fixed id of the metadata topic."""
+
+NO_BROKER_EPOCH = -1
+
+ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
+"""Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
+
+
+@attrs.define
+class LoadReport:
+    """What ``load`` found. ``failures`` are the partitions that could not be opened, with the reason."""
+
+    recovered: list[RecoveryReport] = attrs.field(factory=list)
+    failures: dict[TopicPartition, Exception] = attrs.field(factory=dict)
+    strays: list[Path] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class RetiredPartitionSegments:
+    """What retention took from one log."""
+
+    topic_partition: TopicPartition
+    segments: list[RetiredSegment]
+
+
+class LogManager:
+    """See the head of the file. ``logs`` are the partitions' logs, without the metadata log."""
+
+    def __init__(
+        self, directories: Sequence[Path], *, node_id: int, clock: Clock, cluster_id: str | None = None
+    ) -> None:
+        assert directories, "a broker needs a data directory"
+        self.node_id = node_id
+        self.clock = clock
+        self.directories = [LogDirectory(path) for path in directories]
+        self.logs: dict[TopicPartition, Log] = {}
+        self.metadata_log: Log | None = None
+        self._cluster_id = cluster_id
+        self._retired_directories: deque[RetiredFile] = deque()
+        # Worker threads write checkpoints, and the later one must not write the older state.
+        self._checkpoint_lock = threading.Lock()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster the directories belong to; known once they are open."""
+        assert self._cluster_id is not None, "open() tells the cluster id"
+        return self._cluster_id
+
+    # --- Start ---
+
+    def open(self) -> None:
+        """Lock all directories and see that they are ours; new ones are given our ids.
+
+        Raises:
+            DataDirectoryError: one is locked, foreign, or of another node or cluster. None stays locked then.
+        """
+        try:
+            found = [directory.open() for directory in self.directories]
+            self._agree(found)
+            for directory, properties in zip(self.directories, found, strict=True):
+                if properties is None:
+                    directory.write_meta_properties(MetaProperties.new(self.cluster_id, self.node_id))
+                directory.begin()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _agree(self, found: Sequence[MetaProperties | None]) -> None:
+        """See that all directories name this node and one cluster, and settle the cluster id."""
+        for directory, properties in zip(self.directories, found, strict=True):
+            if properties is None:
+                continue
+            if properties.node_id != self.node_id:
+                raise DataDirectoryError(
+                    f"{directory.path} belongs to node {properties.node_id}, this is node {self.node_id}"
+                )
+            if self._cluster_id is None:
+                self._cluster_id = properties.cluster_id
+            elif self._cluster_id != properties.cluster_id:
+                raise DataDirectoryError(
+                    f"{directory.path} belongs to cluster {properties.cluster_id}, expected {self._cluster_id}"
+                )
+        if self._cluster_id is None:
+            self._cluster_id = uuid_text(random_uuid())
+
+    def open_cluster_metadata(self, config: LogConfig) -> OpenedLog:
+        """Open the metadata log in the first directory, creating it when it is not there. Its floor owns it from here.
+
+        Raises:
+            OSError, CorruptCheckpoint: as ``open_log``.
+        """
+        directory = self.directories[0]
+        opened = open_log(
+            directory.path / file_names.CLUSTER_METADATA_DIRECTORY,
+            CLUSTER_METADATA,
+            CLUSTER_METADATA_TOPIC_ID,
+            config,
+            recovery_point=0,
+            log_start_offset=0,
+            clean=directory.was_clean,
+            now_ms=self.clock.now_ms(),
+        )
+        self.metadata_log = opened.log
+        return opened
+
+    def load(self, config_for: ConfigFor) -> LoadReport:
+        """Open all logs of all directories. One that cannot be opened does not keep the others from it."""
+        report = LoadReport()
+        for directory in self.directories:
+            with os.scandir(directory.path) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+            for name in names:
+                self._load_directory(directory, name, config_for, report)
+        return report
+
+    def _load_directory(self, directory: LogDirectory, name: str, config_for: ConfigFor, report: LoadReport) -> None:
+        path = directory.path / name
+        if file_names.is_retired_directory(name, "delete"):
+            self._retired_directories.append(RetiredFile(path, self.clock.now_ms()))
+            return
+        partition = file_names.parse_partition_directory(name)
+        if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
+            return
+        try:
+            topic_id = partition_metadata.read(path)
+            config = config_for(partition, topic_id) if topic_id is not None else None
+            if topic_id is None or config is None:
+                report.strays.append(self._rename(path, partition, "stray"))
+            elif partition in self.logs:
+                raise CorruptCheckpoint(f"{path} is there twice: {self.logs[partition].directory}")
+            else:
+                opened = self._open(directory, partition, topic_id, config)
+                self.logs[partition] = opened.log
+                report.recovered.append(opened.report)
+        except (OSError, CorruptCheckpoint) as error:
+            logger.error("%s cannot be opened: %s", path, error)
+            report.failures[partition] = error
+
+    def _open(
+        self, directory: LogDirectory, partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> OpenedLog:
+        return open_log(
+            directory.path / str(partition),
+            partition,
+            topic_id,
+            config,
+            recovery_point=directory.recovery_points.get(partition, 0),
+            log_start_offset=directory.log_start_offsets.get(partition, 0),
+            clean=directory.was_clean,
+            now_ms=self.clock.now_ms(),
+        )
+
+    def high_watermark_of(self, partition: TopicPartition) -> int:
+        """Return the high watermark that was last written for a partition, 0 when none was."""
+        return max((directory.high_watermarks.get(partition, 0) for directory in self.directories), default=0)
+
+    # --- Logs come and go ---
+
+    def create_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+        """Make the log of a new partition, in the directory with the fewest; return the one that is there already.
+
+        Waits for the disk: call it in a worker thread.
+
+        Raises:
+            OSError, CorruptCheckpoint: as ``open_log``, the latter when the directory is another topic's.
+        """
+        if existing := self.logs.get(partition):
+            return existing
+        directory = min(self.directories, key=self._log_count)
+        if not (directory.path / str(partition)).exists():
+            self._forget(directory, partition)
+        log = self._open(directory, partition, topic_id, config).log
+        checkpoints.sync_directory(directory.path)
+        self.logs[partition] = log
+        return log
+
+    def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        """Drop what the checkpoints say of an older partition of the same name, on the disk too.
+
+        A new log that began at the old one's start offset, or was recovered only from its recovery point on, would
+        lose records.
+        """
+        if directory.forget(partition):
+            self.write_checkpoints()
+
+    def _log_count(self, directory: LogDirectory) -> int:
+        return sum(log.directory.parent == directory.path for log in list(self.logs.values()))
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        """Let go of one partition's log; see ``delete_logs``."""
+        self.delete_logs([partition])
+
+    def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let go of partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
+
+        The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
+        the disk: call it in a worker thread.
+        """
+        for partition in partitions:
+            log = self.logs.pop(partition, None)
+            if log is None:
+                continue
+            log.release()
+            path = self._rename(log.directory, partition, "delete")
+            remove_at_ms = self.clock.now_ms() + log.config.file_delete_delay_ms
+            self._retired_directories.append(RetiredFile(path, remove_at_ms))
+            for directory in self.directories:
+                directory.forget(partition)
+        self.write_checkpoints()
+
+    @staticmethod
+    def _rename(path: Path, partition: TopicPartition, kind: str) -> Path:
+        target = path.with_name(file_names.retired_directory_name(partition, kind))
+        path.rename(target)
+        checkpoints.sync_directory(path.parent)
+        logger.warning("renamed %s to %s", path, target.name)
+        return target
+
+    def remove_expired_files(self, now_ms: int) -> int:
+        """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
+        removed = sum(log.remove_retired_files(now_ms) for log in self._all_logs())
+        while self._retired_directories and self._retired_directories[0].remove_at_ms <= now_ms:
+            shutil.rmtree(self._retired_directories.popleft().path, ignore_errors=True)
+            removed += 1
+        return removed
+
+    def _all_logs(self) -> list[Log]:
+        logs = list(self.logs.values())
+        return [*logs, self.metadata_log] if self.metadata_log else logs
+
+    def delete_retired_segments(
+        self, now_ms: int, high_watermark_of: Callable[[Log], int]
+    ) -> list[RetiredPartitionSegments]:
+        """Apply retention to all logs; a log whose disk fails goes offline and does not stop the rest."""
+        retired = []
+        for partition, log in list(self.logs.items()):
+            try:
+                segments = log.delete_retired_segments(now_ms, high_watermark_of(log))
+            except (OSError, LogClosed) as error:
+                logger.error("retention of %s: %s", partition, error)
+                continue
+            if segments:
+                retired.append(RetiredPartitionSegments(partition, segments))
+        return retired
+
+    def remove_expired_producers(self, now_ms: int) -> int:
+        """Forget producers that have been silent for ``producer.id.expiration.ms``. Returns how many."""
+        return sum(
+            log.producers.remove_expired(now_ms, log.config.producer_id_expiration_ms)
+            for log in list(self.logs.values())
+        )
+
+    def take_offline(self, path: Path, error: OSError) -> list[TopicPartition]:
+        """Give up a data directory whose disk failed: its logs accept nothing more. Returns their partitions."""
+        affected = [partition for partition, log in self.logs.items() if log.directory.parent == path]
+        for partition in affected:
+            if self.logs[partition].failure is None:
+                self.logs[partition].fail(error)
+        return affected
+
+    # --- Checkpoints ---
+
+    def write_checkpoints(self) -> None:
+        """Write recovery points and log start offsets of all directories. Waits for the disk."""
+        with self._checkpoint_lock:
+            for directory in self.directories:
+                logs = self._logs_in(directory)
+                points = {partition: log.recovery_point for partition, log in logs.items()}
+                starts = {
+                    partition: log.log_start_offset
+                    for partition, log in logs.items()
+                    if log.log_start_offset > log.segments[0].base_offset
+                }
+                checkpoints.write_offsets(directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
+                checkpoints.write_offsets(directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Write the high watermarks, each into the directory of its log. Waits for the disk."""
+        with self._checkpoint_lock:
+            for directory in self.directories:
+                logs = self._logs_in(directory)
+                known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
+                checkpoints.write_offsets(directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
+
+    def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        return {partition: log for partition, log in list(self.logs.items()) if log.directory.parent == directory.path}
+
+    # --- Stop ---
+
+    def close(
+        self,
+        *,
+        clean: bool = True,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
+        broker_epoch: int = NO_BROKER_EPOCH,
+    ) -> bool:
+        """Close everything and unlock. ``clean=False`` just lets go, as a crash would.
+
+        A directory in which a log could not be closed properly gets no marker: its logs are recovered next time.
+        Returns whether all directories got one.
+        """
+        try:
+            return clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
+        finally:
+            for log in self._all_logs():
+                log.release()
+            self.logs.clear()
+            self.metadata_log = None
+            self._unlock()
+
+    def _close_cleanly(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
+        failed: set[Path] = set()
+        for log in self._all_logs():
+            try:
+                log.close()
+            except StorageFailed as error:
+                logger.error("%s was not closed properly: %s", log.topic_partition, error)
+                failed.add(log.directory.parent)
+        try:
+            self.write_checkpoints()
+            self.write_high_watermarks(high_watermarks)
+            for directory in self.directories:
+                if directory.path not in failed:
+                    directory.write_clean_shutdown_marker(broker_epoch)
+        except OSError as error:
+            logger.error("the stop is not a clean one: %s", error)
+            return False
+        return not failed
+
+    def _unlock(self) -> None:
+        for directory in self.directories:
+            directory.unlock()

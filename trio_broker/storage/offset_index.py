@@ -1,0 +1,138 @@
+"""The offset index of one log segment.
+
+Maps an offset, relative to the segment's base offset, to the position in the ``.log`` file of the batch whose *last*
+offset it is. Sparse: one entry about every ``index.interval.bytes``. Entries are 8 bytes, two big-endian int32:
+relative offset, position. Both columns only ever grow, which is what makes bisection right, in either column: by
+offset to find where a read begins, by position to find where it must end.
+
+The index is advice: recovery rebuilds it from the log.
+
+Source: Kafka's OffsetIndex; docs/formats/indexes.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from pathlib import Path
+
+import attrs
+
+from trio_broker.storage.errors import CorruptIndex
+from trio_broker.storage.index_file import NEEDS_SWAP, read_index_file, write_index_entries
+
+ENTRY_BYTES = 8
+_ENTRY = struct.Struct(">ii")
+
+
+@attrs.frozen
+class OffsetPosition:
+    """The batch with last offset ``offset`` begins at byte ``position`` of the segment."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex:
+    """The entries of one ``.index`` file, in memory; ``flush`` brings the file up to date."""
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // ENTRY_BYTES
+        self._offsets = array("i")
+        self._positions = array("i")
+        self._entries_on_disk = 0
+
+    @classmethod
+    def load(cls, path: Path, base_offset: int, max_bytes: int, log_bytes: int) -> OffsetIndex:
+        """Read an index file and check it against its segment of ``log_bytes`` bytes.
+
+        Raises:
+            CorruptIndex: torn, not growing at its end, or pointing behind the end of the log. (Every entry is not
+                compared with its neighbour: a clean start must not cost a pass over all indexes.)
+        """
+        content = read_index_file(path, ENTRY_BYTES)
+        index = cls(path, base_offset, max_bytes)
+        columns = array("i", content)
+        if NEEDS_SWAP:
+            columns.byteswap()
+        index._offsets, index._positions = columns[::2], columns[1::2]
+        index._entries_on_disk = len(index._offsets)
+        index._check(log_bytes)
+        return index
+
+    def _check(self, log_bytes: int) -> None:
+        if not self._offsets:
+            return
+        first, last = self._offsets[0], self._offsets[-1]
+        if first < 0 or last < first or (len(self._offsets) > 1 and last == first):
+            raise CorruptIndex(f"{self.path}: offsets run from {first} to {last}")
+        if self._positions[0] < 0 or not self._positions[0] <= self._positions[-1] < max(log_bytes, 1):
+            raise CorruptIndex(f"{self.path}: last position {self._positions[-1]} in a log of {log_bytes} bytes")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next append must go to a new segment."""
+        return len(self._offsets) >= self.max_entries
+
+    @property
+    def last_position(self) -> int:
+        """Position of the last entry's batch; 0 when there is none, where the first batch begins."""
+        return self._positions[-1] if self._positions else 0
+
+    @property
+    def entries(self) -> list[OffsetPosition]:
+        """All entries with absolute offsets, for the dump and for tests."""
+        base = self.base_offset
+        return [
+            OffsetPosition(base + offset, position)
+            for offset, position in zip(self._offsets, self._positions, strict=True)
+        ]
+
+    def append(self, offset: int, position: int) -> None:
+        """Add the batch at ``position`` whose last offset is ``offset``. In memory only."""
+        relative = offset - self.base_offset
+        assert not self._offsets or relative > self._offsets[-1], f"{relative} after {self._offsets[-1]}"
+        # Position first: a reader in another thread bisects the offsets and then looks up the position.
+        self._positions.append(position)
+        self._offsets.append(relative)
+
+    def lookup(self, offset: int) -> int:
+        """Return the position to scan from for ``offset``: that of the last entry not above it, else 0."""
+        index = bisect_right(self._offsets, offset - self.base_offset)
+        return self._positions[index - 1] if index else 0
+
+    def last_position_before(self, limit: int) -> int:
+        """Return the largest indexed position that is at most ``limit``, else 0."""
+        index = bisect_right(self._positions, limit)
+        return self._positions[index - 1] if index else 0
+
+    def position_entries_before(self, limit: int, entries: int) -> int:
+        """Return the position of the entry that lies ``entries`` entries before the one at or before ``limit``."""
+        index = bisect_right(self._positions, limit) - 1 - entries
+        return self._positions[index] if index >= 0 else 0
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches whose last offset is ``offset`` or more."""
+        keep = bisect_left(self._offsets, offset - self.base_offset)
+        del self._offsets[keep:]
+        del self._positions[keep:]
+        self._entries_on_disk = min(self._entries_on_disk, keep)
+        self.flush()
+
+    def clear(self) -> None:
+        """Forget all entries; recovery fills the index anew."""
+        self._offsets, self._positions = array("i"), array("i")
+        self._entries_on_disk = 0
+
+    def flush(self) -> None:
+        """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
+        start, end = self._entries_on_disk, len(self._offsets)
+        content = b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))
+        write_index_entries(self.path, content, start * ENTRY_BYTES)
+        self._entries_on_disk = end

@@ -1,0 +1,307 @@
+"""What a log remembers of its producers: enough to tell a repeated batch from a new one, and an open transaction.
+
+For each producer id: its epoch, the last five batches (a client has at most five in flight, so a repeated batch is
+one of them), the epoch of the coordinator that wrote its last marker, and where its open transaction began. The
+decisions:
+
+* a batch whose epoch and whole sequence range equal one of the five is a duplicate and is answered with its old
+  offsets;
+* an older epoch is fenced (47); a newer epoch must begin at sequence 0; the same epoch must go on at the next
+  sequence, which after 2**31 - 1 is 0; else 45. A producer nobody remembers may begin anywhere: its state was lost,
+  not its records;
+* these checks are for clients. Batches from a leader or a coordinator are facts and only update the state.
+
+Only the producer id says whether a batch is idempotent (-1: not); clients send junk in epoch and sequence otherwise.
+
+The first unstable offset is where the oldest transaction begins that is not decided, or decided but with its marker
+not yet below the high watermark; committed readers must not get past it.
+
+Source: Kafka's ProducerStateManager, ProducerStateEntry, ProducerAppendInfo.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kafka_wire.records.batch import BatchHeader
+from trio_broker.storage.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+
+REMEMBERED_BATCHES = 5
+"""The largest ``max.in.flight.requests.per.connection`` of an idempotent producer."""
+
+MAX_SEQUENCE = 2**31 - 1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+NO_TIMESTAMP = -1
+
+
+@attrs.define
+class ProducerBatch:
+    """One remembered batch: its last sequence and offset, how many records lie before its last one, its timestamp."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the first record; sequences wrap from 2**31 - 1 to 0."""
+        first = self.last_sequence - self.offset_delta
+        return first if first >= 0 else first + MAX_SEQUENCE + 1
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+
+@attrs.define
+class ProducerEntry:
+    """What is known of one producer. ``batches`` are at most five, oldest first, all of ``producer_epoch``."""
+
+    producer_id: int
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    batches: list[ProducerBatch] = attrs.field(factory=list)
+    last_timestamp_ms: int = NO_TIMESTAMP
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    transaction_first_offset: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record in this epoch, -1 when there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Sequences begin anew with an epoch, so batches of the old one say nothing any more."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+    def remember(self, batch: ProducerBatch) -> None:
+        """Add a batch, forgetting the oldest of six."""
+        if len(self.batches) == REMEMBERED_BATCHES:
+            del self.batches[0]
+        self.batches.append(batch)
+
+
+@attrs.frozen
+class CompletedTransaction:
+    """A transaction whose marker was read or written: offsets of its first record and of the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+@attrs.frozen
+class TransactionMarker:
+    """An end-of-transaction marker as the log has it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    offset: int
+    timestamp_ms: int
+    aborted: bool
+
+
+class ProducerStates:
+    """The producers of one log. ``end_offset`` is the log offset up to which the state counts, exclusive."""
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self.end_offset = 0
+        # Both map the first offset of a transaction. Transactions begin in log order, so the first key of the open
+        # ones is the oldest; decided ones are ordered by their marker and hold its offset.
+        self._open: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+
+    # --- What a leader decides before an append ---
+
+    def duplicate_of(self, header: BatchHeader) -> ProducerBatch | None:
+        """Return the remembered batch that ``header`` repeats, None when it is new."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in entry.batches:
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Refuse a data batch of a fenced producer, or one that would break into the producer's own transaction.
+
+        Raises:
+            InvalidProducerEpoch: an older epoch than the one known.
+            InvalidTransactionState: not transactional, while a transaction of this producer is open.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} writes with epoch {header.producer_epoch}, known is"
+                f" {entry.producer_epoch}"
+            )
+        if entry.transaction_first_offset is not None and not header.is_transactional:
+            raise InvalidTransactionState(
+                f"producer {header.producer_id} has a transaction open since {entry.transaction_first_offset}"
+            )
+
+    def check_sequence(self, header: BatchHeader) -> None:
+        """Refuse a client's batch that does not follow the producer's last one.
+
+        Raises:
+            OutOfOrderSequence: a gap, a batch older than the five remembered, or a new epoch not begun at 0.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch == NO_PRODUCER_EPOCH:
+            return
+        if header.producer_epoch != entry.producer_epoch:
+            if header.base_sequence != 0:
+                raise OutOfOrderSequence(
+                    f"producer {header.producer_id} begins epoch {header.producer_epoch} at sequence"
+                    f" {header.base_sequence}, not 0"
+                )
+            return
+        expected = 0 if entry.last_sequence == MAX_SEQUENCE else entry.last_sequence + 1
+        if header.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence {header.base_sequence},"
+                f" expected {expected}"
+            )
+
+    def check_marker(self, marker: TransactionMarker) -> None:
+        """Refuse a marker of a fenced producer or of a coordinator that was replaced.
+
+        Raises:
+            InvalidProducerEpoch: an older producer epoch than the one known.
+            TransactionCoordinatorFenced: an older coordinator epoch than that of the last marker.
+        """
+        entry = self.producers.get(marker.producer_id)
+        if entry is None:
+            return
+        if marker.producer_epoch < entry.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"marker for producer {marker.producer_id} with epoch {marker.producer_epoch}, known is"
+                f" {entry.producer_epoch}"
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"marker from coordinator epoch {marker.coordinator_epoch}, known is {entry.coordinator_epoch}"
+            )
+
+    # --- What was appended, or read back ---
+
+    def update(self, header: BatchHeader) -> None:
+        """Take note of a data batch that is in the log, with its offsets."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            entry = self.producers[header.producer_id] = ProducerEntry(header.producer_id)
+        entry.enter_epoch(header.producer_epoch)
+        last_offset = header.last_offset
+        delta = header.last_offset_delta
+        entry.remember(ProducerBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
+        entry.last_timestamp_ms = header.max_timestamp
+        if header.is_transactional and entry.transaction_first_offset is None:
+            entry.transaction_first_offset = header.base_offset
+            self._open[header.base_offset] = header.producer_id
+
+    def complete(self, marker: TransactionMarker) -> CompletedTransaction | None:
+        """Take note of a marker that is in the log; None when the transaction had no records here.
+
+        The transaction keeps holding the first unstable offset until ``advance_high_watermark`` passes its marker.
+        """
+        entry = self.producers.get(marker.producer_id)
+        if entry is None:
+            entry = self.producers[marker.producer_id] = ProducerEntry(marker.producer_id)
+        entry.enter_epoch(marker.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp_ms = marker.timestamp_ms
+        first_offset = entry.transaction_first_offset
+        if first_offset is None:
+            return None
+        entry.transaction_first_offset = None
+        self._open.pop(first_offset, None)
+        self._unreplicated[first_offset] = marker.offset
+        return CompletedTransaction(marker.producer_id, first_offset, marker.offset, marker.aborted)
+
+    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
+        """Return the last stable offset once ``completed`` is decided: the next open transaction or past the marker."""
+        return min(self._open, default=completed.last_offset + 1)
+
+    # --- What readers may see ---
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins, None when none is open."""
+        return next(iter(self._open), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
+        undecided = self.first_undecided_offset
+        if not self._unreplicated:
+            return undecided
+        unreplicated = min(self._unreplicated)
+        return unreplicated if undecided is None else min(unreplicated, undecided)
+
+    def advance_high_watermark(self, high_watermark: int) -> None:
+        """Let go of decided transactions whose marker is below the high watermark: nobody can lose it any more."""
+        for first_offset in [first for first, marker in self._unreplicated.items() if marker < high_watermark]:
+            del self._unreplicated[first_offset]
+
+    # --- Time and truncation ---
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers silent for ``expiration_ms`` without an open transaction. Returns how many."""
+        expired = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset is None and now_ms - entry.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def restore(self, entries: list[ProducerEntry], end_offset: int) -> None:
+        """Replace everything by the content of a snapshot taken at ``end_offset``."""
+        self.producers = {entry.producer_id: entry for entry in entries}
+        self._unreplicated = {}
+        open_transactions = [
+            (entry.transaction_first_offset, entry.producer_id)
+            for entry in entries
+            if entry.transaction_first_offset is not None
+        ]
+        self._open = dict(sorted(open_transactions))
+        self.end_offset = end_offset
+
+    def remember_older(self, header: BatchHeader) -> None:
+        """Put back a batch that a snapshot left out: it keeps only the last of five.
+
+        Called with the batches that lie before the snapshot, newest first; those of another epoch, or with a batch
+        missing between, are not taken.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch or not entry.batches:
+            return
+        oldest = entry.batches[0]
+        if len(entry.batches) == REMEMBERED_BATCHES or header.last_offset >= oldest.last_offset:
+            return
+        follows = 0 if header.last_sequence == MAX_SEQUENCE else header.last_sequence + 1
+        if follows == oldest.first_sequence:
+            batch = ProducerBatch(
+                header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+            )
+            entry.batches.insert(0, batch)

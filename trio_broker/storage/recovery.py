@@ -1,0 +1,410 @@
+"""Opening a log: after a clean stop in a few reads, after a crash by checking what was not known to be durable.
+
+After a crash every segment from the recovery point on is read whole: checksums, magic, lengths within bounds, offsets
+that grow, epochs that do not fall. Indexes, leader epochs and producer state are made anew on the way. At the first
+batch that is no good there are two cases:
+
+* Nothing that could be a batch follows: a torn tail, as a kill or a power cut leaves it. It is cut, exactly.
+* A good batch follows, in this segment or in a later one: that is damage, not a torn tail. Kafka drops everything
+  from there on without a word. Here the files are put aside first, under names that no loader looks at
+  (``<offset>.log.corrupt-<time>``), and the report says so; then the log is cut in the same way, for a log with a
+  hole cannot be served.
+
+Before that, what a compaction or a deletion had under way is completed or undone, by the suffixes of the files.
+
+Source: Kafka's LogLoader and LogSegment.recover; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import shutil
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch, read_batch_header
+from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.storage import (
+    batch_scan,
+    checkpoints,
+    file_names,
+    index_file,
+    leftovers,
+    partition_metadata,
+    producer_replay,
+    producer_snapshot,
+)
+from trio_broker.storage.batch_scan import LocatedBatch
+from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
+from trio_broker.storage.leader_epochs import LeaderEpochs
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.producer_state import ProducerStates
+from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from trio_broker.storage.transaction_index import AbortedTransaction
+from trio_broker.topic_partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOOK_AHEAD_BYTES = 1 << 20
+"""Read at a time when a good batch is looked for behind a bad one."""
+
+MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
+"""The smallest length field of a batch, which counts what follows it."""
+
+MAX_CANDIDATES = 1000
+"""How many checksums are tried behind a bad batch. Whoever fills records with headers could make us compute for hours;
+beyond this it is taken for damage, which costs a copy of the segment and nothing else."""
+
+_CANDIDATE = struct.Struct(">qiib")
+_MAGIC_POSITION = 16
+
+
+@attrs.define
+class RecoveryReport:
+    """What opening a log found and did. All zero and empty after a clean stop."""
+
+    topic_partition: TopicPartition
+    was_clean: bool
+    recovered_segments: int = 0
+    cut_bytes: int = 0
+    kept_aside: list[Path] = attrs.field(factory=list)
+    problems: list[str] = attrs.field(factory=list)
+
+
+@attrs.frozen
+class OpenedLog:
+    """A log ready for use, and how it was found."""
+
+    log: Log
+    report: RecoveryReport
+
+
+def open_log(
+    directory: Path,
+    topic_partition: TopicPartition,
+    topic_id: bytes | None,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    now_ms: int,
+) -> OpenedLog:
+    """Open the log in ``directory``, creating it when it is not there.
+
+    ``recovery_point`` is the checkpointed offset below which everything is known to be on the disk, ``clean`` whether
+    the data directory had a clean-shutdown marker. ``topic_id`` None takes the one in the directory.
+
+    Raises:
+        OSError: the disk refused.
+        CorruptCheckpoint: no topic id is to be had.
+    """
+    directory.mkdir(exist_ok=True)
+    opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms)
+    leftovers.finish(directory)
+    topic_id = _settle_topic_id(directory, topic_id)
+    segments = _list_segments(directory, config, now_ms)
+    epochs = opening.load_epochs()
+    if segments:
+        producers = opening.recover(segments, epochs, recovery_point)
+    else:
+        segments = [Segment.create(directory, log_start_offset, config, now_ms)]
+        producers = producer_replay.load_producer_states(directory, segments, log_start_offset, log_start_offset)
+    if segments[-1].next_offset < log_start_offset:
+        opening.note(f"ends at {segments[-1].next_offset}, before its start at {log_start_offset}: begun anew")
+        for segment in segments:
+            _remove(segment)
+        segments = [Segment.create(directory, log_start_offset, config, now_ms)]
+        producers = ProducerStates()
+        producers.end_offset = log_start_offset
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    opening.finish(segments, epochs, producers, start_offset)
+    log = Log(
+        directory,
+        topic_partition,
+        topic_id,
+        config,
+        segments,
+        log_start_offset=start_offset,
+        recovery_point=segments[-1].next_offset if opening.is_durable else max(recovery_point, start_offset),
+        epochs=epochs,
+        producers=producers,
+        unsynced_indexes=opening.recovered_segments,
+    )
+    return OpenedLog(log, opening.report)
+
+
+def _settle_topic_id(directory: Path, topic_id: bytes | None) -> bytes:
+    """Return the topic's id and see to it that the directory says it, before there is a record in it."""
+    stored = partition_metadata.read(directory)
+    if topic_id is None:
+        if stored is None:
+            raise CorruptCheckpoint(f"{directory} has no {file_names.PARTITION_METADATA}")
+        return stored
+    if stored is None:
+        partition_metadata.write(directory, topic_id)
+    elif stored != topic_id:
+        raise CorruptCheckpoint(f"{directory} belongs to another topic of the same name")
+    return topic_id
+
+
+def _list_segments(directory: Path, config: LogConfig, now_ms: int) -> list[Segment]:
+    """Return the segments whose ``.log`` is there, oldest first; each ends where the next begins, as far as known."""
+    sizes: dict[int, int] = {}
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            offset = file_names.offset_of(entry.name, file_names.LOG_SUFFIX)
+            if offset is not None:
+                sizes[offset] = entry.stat().st_size
+    segments = [
+        Segment(directory, offset, config, size=size, created_ms=now_ms) for offset, size in sorted(sizes.items())
+    ]
+    for segment, following in itertools.pairwise(segments):
+        segment.next_offset = following.base_offset
+    return segments
+
+
+def _remove(segment: Segment) -> None:
+    for suffix in file_names.SEGMENT_SUFFIXES:
+        segment.path(suffix).unlink(missing_ok=True)
+
+
+class _Opening:
+    """The work of opening one log, with its report."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        log_start_offset: int,
+        clean: bool,
+        now_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.log_start_offset = log_start_offset
+        self.clean = clean
+        self.now_ms = now_ms
+        self.report = RecoveryReport(topic_partition, clean)
+        self.last_epoch = -1
+        self.everything = False
+        self.recovered_segments: list[Segment] = []
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all of the log is known to be on the disk: it was closed properly and found so."""
+        return self.clean and not self.report.recovered_segments
+
+    def note(self, problem: str, level: int = logging.WARNING) -> None:
+        logger.log(level, "%s: %s", self.report.topic_partition, problem)
+        self.report.problems.append(problem)
+
+    def load_epochs(self) -> LeaderEpochs:
+        try:
+            return LeaderEpochs.load(self.directory)
+        except CorruptCheckpoint as error:
+            self.note(f"{error}; every segment is read to make it anew")
+            self.clean = False
+            self.everything = True
+            return LeaderEpochs(self.directory)
+
+    def recover(self, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int) -> ProducerStates:
+        """Check what needs checking; drop from ``segments`` what cannot stay. Returns the producers at the log end."""
+        for segment in segments:
+            try:
+                _ = segment.transaction_index.transactions
+            except CorruptIndex as error:
+                self.note(f"{error}; read anew from its segment on")
+                recovery_point, self.clean = min(recovery_point, segment.base_offset), False
+                break
+        if self.clean and segments[-1].load_tail():
+            end_offset = segments[-1].next_offset
+            return producer_replay.load_producer_states(self.directory, segments, end_offset, self.log_start_offset)
+        if self.clean:
+            self.note("does not end with a whole batch in spite of a clean stop")
+            recovery_point = min(recovery_point, segments[-1].base_offset)
+        recovery_point = 0 if self.everything else recovery_point
+        first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+        epoch_before = epochs.epoch_for_offset(segments[first].base_offset - 1)
+        self.last_epoch = -1 if epoch_before is None else epoch_before
+        producers = producer_replay.load_producer_states(
+            self.directory, segments[:first], segments[first].base_offset, self.log_start_offset
+        )
+        for index in range(first, len(segments)):
+            self.report.recovered_segments += 1
+            self.recovered_segments.append(segments[index])
+            if not self._recover_segment(segments, index, epochs, producers):
+                del segments[index + 1 :]
+                break
+        return producers
+
+    def _recover_segment(
+        self, segments: Sequence[Segment], index: int, epochs: LeaderEpochs, producers: ProducerStates
+    ) -> bool:
+        """Read one segment whole and make its indexes anew. Returns whether it was good to its end."""
+        segment = segments[index]
+        file_size, is_last = segment.size, index == len(segments) - 1
+        limit = None if is_last else segments[index + 1].base_offset
+        segment.clear_indexes()
+        segment.next_offset = segment.base_offset
+        problem = self._read_good_batches(segment, file_size, limit, epochs, producers)
+        producers.end_offset = segment.next_offset
+        if segment.size < file_size:
+            self._cut(segment, file_size, segments[index + 1 :], problem)
+        elif not is_last:
+            segment.next_offset = segments[index + 1].base_offset
+        segment.seal()
+        return segment.size == file_size
+
+    def _read_good_batches(
+        self, segment: Segment, file_size: int, limit: int | None, epochs: LeaderEpochs, producers: ProducerStates
+    ) -> str:
+        """Index batches up to the first bad one, which ends ``segment.size``. Returns what is wrong with that one."""
+        segment.size = 0
+        try:
+            for located in batch_scan.whole_batches(segment.file, 0, file_size):
+                problem = self._problem_with(located, segment, limit)
+                if problem:
+                    return problem
+                self._take(located, segment, epochs, producers)
+        except CorruptRecordBatch as error:
+            return str(error)
+        return "the last batch is cut short"
+
+    def _problem_with(self, located: LocatedBatch, segment: Segment, limit: int | None) -> str | None:
+        header = located.header
+        try:
+            RecordBatch(header, located.buffer).verify_crc()
+        except CorruptRecordBatch as error:
+            return str(error)
+        # What lies before the CRC is not covered by it: offsets and epoch must make sense by themselves.
+        if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
+            return f"batch at {header.base_offset} behind offset {segment.next_offset}"
+        if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            return f"batch at {header.base_offset} is too far from the segment's base"
+        if limit is not None and header.last_offset >= limit:
+            return f"batch ends at {header.last_offset}, the next segment begins at {limit}"
+        if 0 <= header.partition_leader_epoch < self.last_epoch:
+            return f"batch at {header.base_offset} has epoch {header.partition_leader_epoch} after {self.last_epoch}"
+        return None
+
+    def _take(self, located: LocatedBatch, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> None:
+        header = located.header
+        epoch = header.partition_leader_epoch
+        if epoch >= 0:
+            self.last_epoch = epoch
+            latest = epochs.latest_epoch
+            if latest is None or epoch > latest:
+                epochs.note(epoch, header.base_offset)
+        segment.note_batch(header, located.position)
+        segment.next_offset = header.next_offset
+        segment.size = located.position + header.size_bytes
+        if header.producer_id < 0:
+            return
+        if not header.is_control:
+            producers.update(header)
+            return
+        marker = producer_replay.read_transaction_marker(RecordBatch(header, located.buffer))
+        completed = producers.complete(marker) if marker else None
+        if completed and completed.aborted:
+            stable = producers.last_stable_offset_after(completed)
+            segment.transaction_index.append(
+                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
+            )
+
+    def _cut(self, segment: Segment, file_size: int, later: Sequence[Segment], problem: str) -> None:
+        """End the log with the good part of ``segment``; put aside what may still be of worth."""
+        cut_bytes = file_size - segment.size
+        # A batch with a good checksum that does not fit the log is no torn tail either: it is worth a look.
+        is_whole = self._is_good(segment, segment.size, file_size)
+        behind = segment.size if is_whole else self._good_batch_behind(segment, file_size)
+        later_with_records = [other for other in later if other.size]
+        if behind is None and not later_with_records:
+            self.note(f"cut {cut_bytes} bytes from the end of {segment.file.path.name}: {problem}")
+        else:
+            where = f"position {behind}" if behind is not None else later_with_records[0].file.path.name
+            self._put_aside(segment.file.path, copy=True)
+            for other in later_with_records:
+                self._put_aside(other.file.path, copy=False)
+            aside = ", ".join(path.name for path in self.report.kept_aside)
+            self.note(
+                f"damage in {segment.file.path.name} at position {segment.size} ({problem}), with good batches"
+                f" from {where} on; the log now ends at {segment.next_offset}, what was there is kept as {aside}",
+                logging.ERROR,
+            )
+        self.report.cut_bytes += cut_bytes + sum(other.size for other in later)
+        for other in later:
+            _remove(other)
+        segment.file.truncate(segment.size)
+
+    def _put_aside(self, path: Path, *, copy: bool) -> None:
+        target = path.with_name(f"{path.name}.corrupt-{self.now_ms}")
+        if copy:
+            shutil.copyfile(path, target)
+            index_file.sync_file(target)
+        else:
+            path.rename(target)
+        self.report.kept_aside.append(target)
+
+    def _good_batch_behind(self, segment: Segment, file_size: int) -> int | None:
+        """Return the position of a batch behind the bad one that could be the log's, None when there is none."""
+        position = segment.size + 1
+        candidates = 0
+        while position + BATCH_HEADER_BYTES <= file_size:
+            chunk = bytes(segment.file.read(LOOK_AHEAD_BYTES + BATCH_HEADER_BYTES, position))
+            at = chunk.find(b"\x02", _MAGIC_POSITION)
+            while at >= 0:
+                start = at - _MAGIC_POSITION
+                if self._looks_good(chunk, start, segment):
+                    candidates += 1
+                    if candidates > MAX_CANDIDATES or self._is_good(segment, position + start, file_size):
+                        return position + start
+                at = chunk.find(b"\x02", at + 1)
+            position += LOOK_AHEAD_BYTES
+        return None
+
+    def _looks_good(self, chunk: bytes, start: int, segment: Segment) -> bool:
+        base_offset, length, epoch, _ = _CANDIDATE.unpack_from(chunk, start)
+        in_segment: bool = segment.next_offset <= base_offset <= segment.base_offset + MAX_RELATIVE_OFFSET
+        return in_segment and length >= MIN_BATCH_LENGTH and (epoch < 0 or epoch >= self.last_epoch)
+
+    def _is_good(self, segment: Segment, position: int, file_size: int) -> bool:
+        try:
+            header = read_batch_header(segment.file.read(BATCH_HEADER_BYTES, position))
+            if position + header.size_bytes > file_size:
+                return False
+            segment.batch_at(position, header).verify_crc()
+        except CorruptRecordBatch:
+            return False
+        return True
+
+    def finish(
+        self, segments: Sequence[Segment], epochs: LeaderEpochs, producers: ProducerStates, start_offset: int
+    ) -> None:
+        """Bring epochs, snapshots and producers in line with the log's two ends."""
+        end_offset = segments[-1].next_offset
+        changed = epochs.truncate_from_end(end_offset)
+        changed |= epochs.truncate_from_start(start_offset)
+        if changed or self.report.recovered_segments:
+            epochs.write()
+        producers.remove_expired(self.now_ms, self.config.producer_id_expiration_ms)
+        self._remove_stray_snapshots(segments, end_offset)
+        if self.report.recovered_segments:
+            producer_snapshot.write(self.directory, end_offset, producers.producers.values(), sync=True)
+            checkpoints.sync_directory(self.directory)
+
+    def _remove_stray_snapshots(self, segments: Sequence[Segment], end_offset: int) -> None:
+        """Keep the snapshots at segment bases, and the highest one if it lies behind the last base."""
+        bases = {segment.base_offset for segment in segments}
+        offsets = producer_snapshot.offsets(self.directory)
+        highest = max((offset for offset in offsets if offset <= end_offset), default=-1)
+        for offset in offsets:
+            if offset > end_offset or (offset not in bases and offset != highest):
+                file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX).unlink()

@@ -1,0 +1,412 @@
+"""One segment of a log: a file of record batches with its three indexes.
+
+The active segment, the last of its log, is appended to; the others are sealed and never change until they are deleted
+or compacted. A segment keeps its descriptor and indexes in memory while it is warm; ``cool`` lets both go, so that a
+log of a thousand segments costs what its active one costs.
+
+``boundaries`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on where
+it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
+
+Reads may run in a worker thread while the event loop appends. What makes that right: an append first writes the
+bytes, then moves ``next_offset``, then ``size``; a read takes ``size`` first.
+
+Source: Kafka's LogSegment; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafka_wire.records.batch import BatchHeader, RecordBatch
+from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.storage import batch_scan, file_names, index_file
+from trio_broker.storage.batch_scan import BatchSpan
+from trio_broker.storage.errors import CorruptIndex
+from trio_broker.storage.log_config import LogConfig
+from trio_broker.storage.log_file import FileRecords, LogFile
+from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from trio_broker.storage.transaction_index import TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""Indexes hold offsets relative to the segment's base as int32."""
+
+MAX_BOUNDARIES = 128
+"""Batch positions remembered per segment, about 100 bytes each: the tail, and some consumers' places."""
+
+
+class Segment:
+    """A ``.log`` file and its indexes. ``size`` is the length of its valid part, ``next_offset`` where it ends."""
+
+    __slots__ = (
+        "_first_timestamp",
+        "_knows_timestamps",
+        "_last_index_position",
+        "_offset_index",
+        "_time_index",
+        "base_offset",
+        "boundaries",
+        "config",
+        "created_ms",
+        "directory",
+        "file",
+        "largest_timestamp",
+        "largest_timestamp_offset",
+        "next_offset",
+        "roll_jitter_ms",
+        "size",
+        "transaction_index",
+    )
+
+    def __init__(self, directory: Path, base_offset: int, config: LogConfig, *, size: int, created_ms: int) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = created_ms
+        self.size = size
+        self.next_offset = base_offset
+        self.file = LogFile(self.path(file_names.LOG_SUFFIX))
+        self.transaction_index = TransactionIndex(self.path(file_names.TRANSACTION_INDEX_SUFFIX))
+        self.largest_timestamp = NO_TIMESTAMP
+        self.largest_timestamp_offset = base_offset
+        self.roll_jitter_ms = _draw_jitter(config)
+        self.boundaries: dict[int, int] = {}
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._first_timestamp: int | None = None
+        self._last_index_position = 0
+        self._knows_timestamps = False
+
+    @classmethod
+    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """Make a new empty segment; its index files come when there is something to put into them.
+
+        Raises:
+            OSError: the file cannot be made.
+        """
+        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms)
+        # A file left over under this name belongs to an offset that was never acknowledged.
+        segment.file.create()
+        if config.preallocate:
+            segment.file.preallocate(config.segment_bytes)
+        segment.clear_indexes()
+        return segment
+
+    def path(self, suffix: str) -> Path:
+        """Return the path of the file of this segment with ``suffix``."""
+        return file_names.segment_path(self.directory, self.base_offset, suffix)
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.file.path.name}: {self.size} bytes up to {self.next_offset}>"
+
+    # --- Indexes ---
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, read from its file when it is not warm, and rebuilt when the file is no good."""
+        index = self._offset_index
+        if index is None:
+            path = self.path(file_names.INDEX_SUFFIX)
+            try:
+                index = OffsetIndex.load(path, self.base_offset, self.config.segment_index_bytes, self.size)
+            except CorruptIndex as error:
+                index = self.rebuild_indexes(str(error))._offset_index
+                assert index is not None
+            self._offset_index = index
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, read from its file when it is not warm, and rebuilt when the file is no good."""
+        index = self._time_index
+        if index is None:
+            path = self.path(file_names.TIME_INDEX_SUFFIX)
+            try:
+                index = TimeIndex.load(path, self.base_offset, self.config.segment_index_bytes)
+            except CorruptIndex as error:
+                index = self.rebuild_indexes(str(error))._time_index
+                assert index is not None
+            self._time_index = index
+        return index
+
+    def rebuild_indexes(self, reason: str) -> Segment:
+        """Make both indexes anew from the batch headers, without a look at checksums, and write them."""
+        logger.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
+        self._start_indexes()
+        for located in batch_scan.headers(self.file, 0, self.size):
+            self.note_batch(located.header, located.position)
+        self.seal()
+        return self
+
+    def clear_indexes(self) -> None:
+        """Begin with empty indexes in memory: the segment is new, or recovery fills them again."""
+        self._start_indexes()
+        self.transaction_index.clear()
+
+    def _start_indexes(self) -> None:
+        limit = self.config.segment_index_bytes
+        self._offset_index = OffsetIndex(self.path(file_names.INDEX_SUFFIX), self.base_offset, limit)
+        self._time_index = TimeIndex(self.path(file_names.TIME_INDEX_SUFFIX), self.base_offset, limit)
+        self.largest_timestamp, self.largest_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._knows_timestamps = True
+        self._last_index_position = 0
+        self._first_timestamp = None
+        self.boundaries = {}
+
+    def load_tail(self) -> bool:
+        """Find out where the segment ends: from the last index entry on, header by header.
+
+        Returns whether it ends with a whole batch at the end of the file; if not, it needs recovery.
+        """
+        self._learn_timestamps()
+        position = self._last_index_position = self.offset_index.last_position
+        try:
+            for located in batch_scan.headers(self.file, position, self.size):
+                header = located.header
+                self.next_offset = header.next_offset
+                if header.max_timestamp > self.largest_timestamp:
+                    self.largest_timestamp, self.largest_timestamp_offset = header.max_timestamp, header.last_offset
+                position = located.position + header.size_bytes
+        except CorruptRecordBatch:
+            return False
+        return position == self.size
+
+    def _learn_timestamps(self) -> None:
+        last = self.time_index.last_entry
+        self.largest_timestamp, self.largest_timestamp_offset = last.timestamp_ms, last.offset
+        self._knows_timestamps = True
+
+    def largest_timestamp_offset_pair(self) -> TimestampOffset:
+        """Return the largest timestamp of the segment and the last offset of the batch that has it."""
+        if not self._knows_timestamps:
+            self._learn_timestamps()
+        return TimestampOffset(self.largest_timestamp, self.largest_timestamp_offset)
+
+    def retention_timestamp(self) -> int:
+        """Return the time that retention goes by: the largest timestamp, else when the file was last written (ms)."""
+        largest = self.largest_timestamp_offset_pair().timestamp_ms
+        return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
+
+    def cool(self) -> None:
+        """Let go of descriptor and indexes of a sealed segment; the next use brings them back."""
+        self.file.release()
+        self._offset_index = self._time_index = None
+        self.boundaries = {}
+
+    def seal(self) -> None:
+        """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
+        self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
+        self.offset_index.flush()
+        self.time_index.flush()
+        if self.config.preallocate:
+            self.file.truncate(self.size)
+
+    # --- Appending ---
+
+    def reason_to_roll(self, size: int, last_offset: int, largest_timestamp: int, now_ms: int) -> str | None:
+        """Return why batches of ``size`` bytes must go to a new segment, None when they fit here."""
+        config = self.config
+        if self.size > config.segment_bytes - size:
+            return f"{self.size} bytes"
+        if self.size and self._age_ms(largest_timestamp, now_ms) > config.max_segment_ms - self.roll_jitter_ms:
+            return f"older than {config.max_segment_ms} ms"
+        if self.offset_index.is_full or self.time_index.is_full:
+            return "index full"
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return "offsets would not fit the index"
+        return None
+
+    def _age_ms(self, largest_timestamp: int, now_ms: int) -> int:
+        """Age by message time where there is one, so that replaying a log rolls where the log did."""
+        first = self.first_timestamp
+        return largest_timestamp - first if first >= 0 else now_ms - self.created_ms
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, -1 when there is none."""
+        if self._first_timestamp is None:
+            first = next(batch_scan.headers(self.file, 0, self.size), None)
+            if first is None:
+                return NO_TIMESTAMP
+            self._first_timestamp = first.header.max_timestamp
+        return self._first_timestamp
+
+    def append(self, batches: Sequence[BatchHeader], data: bytes | bytearray | memoryview) -> None:
+        """Write ``data``, which is ``batches`` back to back with their final offsets, and index them.
+
+        Raises:
+            OSError: nothing was written.
+            StorageFailed: the file is in an unknown state.
+        """
+        position = self.size
+        self.file.append(data, position)
+        for header in batches:
+            self.note_batch(header, position)
+            position += header.size_bytes
+        assert position == self.size + len(data), f"{len(batches)} batches do not fill {len(data)} bytes"
+        self.next_offset = batches[-1].last_offset + 1
+        self.size = position
+
+    def note_batch(self, header: BatchHeader, position: int) -> None:
+        """Index the batch at ``position``; recovery comes here too, so a rebuilt index equals the live one."""
+        timestamp, last_offset = header.max_timestamp, header.last_offset
+        if timestamp > self.largest_timestamp:
+            self.largest_timestamp, self.largest_timestamp_offset = timestamp, last_offset
+        if position == 0:
+            self._first_timestamp = timestamp
+        if position - self._last_index_position > self.config.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
+            self._last_index_position = position
+        self._remember(header.base_offset, position)
+
+    def _remember(self, offset: int, position: int) -> None:
+        if len(self.boundaries) >= MAX_BOUNDARIES:
+            # A new dictionary rather than one entry less: readers in other threads may be looking at the old one.
+            self.boundaries = {}
+        self.boundaries[offset] = position
+
+    # --- Reading ---
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, minimum_one: bool, nowait: bool
+    ) -> FileRecords | None:
+        """Return whole batches from the one that holds ``offset``, or the next one, below ``end_offset``.
+
+        None when this segment has no batch that ends at ``offset`` or behind it. An empty region when the first batch
+        is larger than ``max_bytes`` and ``minimum_one`` is false.
+        """
+        size = self.size  # before next_offset; see the head of this file
+        start = self._position_of(offset, size, nowait)
+        if start is None:
+            return None
+        end = size
+        if end_offset < self.next_offset:
+            end_position = self._position_of(end_offset, size, nowait)
+            end = size if end_position is None else end_position
+        if end - start > max_bytes:
+            end = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
+        return self.file.region(start, max(end - start, 0))
+
+    def _position_of(self, offset: int, size: int, nowait: bool) -> int | None:
+        """Return the position of the first batch whose last offset is at least ``offset``; None when there is none."""
+        position = self.boundaries.get(offset)
+        if position is not None and position < size:
+            return position
+        span = self.find(offset, size, nowait=nowait)
+        return None if span is None else span.position
+
+    def find(self, offset: int, size: int | None = None, *, nowait: bool = False) -> BatchSpan | None:
+        """Return the first batch whose last offset is at least ``offset``, None when all end before it."""
+        size = self.size if size is None else size
+        self._check_warm(nowait)
+        start = self.offset_index.lookup(offset)
+        try:
+            return self._find_from(start, offset, size, nowait)
+        except CorruptRecordBatch as error:
+            if start == 0:
+                raise
+            # The index led into the middle of a batch: it is not this segment's, or stale.
+            self.rebuild_indexes(str(error))
+            return self._find_from(self.offset_index.lookup(offset), offset, size, nowait)
+
+    def _find_from(self, start: int, offset: int, size: int, nowait: bool) -> BatchSpan | None:
+        for span in batch_scan.spans(self.file, start, size, nowait=nowait):
+            if span.last_offset >= offset:
+                if start and span.position == start and span.last_offset > offset:
+                    raise CorruptRecordBatch(
+                        f"{self.file.path}: offset {offset} is before the indexed position {start}"
+                    )
+                return span
+        return None
+
+    def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> int:
+        """Return the end of the last batch that ends at or before ``limit``; of the first one if it must come."""
+        self._check_warm(nowait)
+        # The other column of the index leads near the limit, so that only the batches around it are looked at.
+        boundary = max(start, self.offset_index.last_position_before(limit))
+        for span in batch_scan.spans(self.file, boundary, end, nowait=nowait):
+            if span.end > limit:
+                next_offset = span.base_offset
+                if boundary == start and minimum_one:
+                    boundary, next_offset = span.end, span.last_offset + 1
+                # Where this read ends is where the same consumer's next one begins.
+                self._remember(next_offset, boundary)
+                break
+            boundary = span.end
+        return boundary
+
+    def _check_warm(self, nowait: bool) -> None:
+        if nowait and self._offset_index is None:
+            raise BlockingIOError(f"{self.file.path}: the index has yet to be read")
+
+    def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+        """Return the first record at ``start_offset`` or behind it that is at least as young, None when none is."""
+        indexed = self.time_index.lookup(timestamp_ms).offset
+        position = self.offset_index.lookup(max(indexed, start_offset))
+        for located in batch_scan.headers(self.file, position, self.size):
+            header = located.header
+            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+                continue
+            for record in self.batch_at(located.position, header).records():
+                if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                    return TimestampOffset(record.timestamp, record.offset)
+        return None
+
+    def batch_at(self, position: int, header: BatchHeader) -> RecordBatch:
+        """Read the whole batch whose header stands at ``position``."""
+        return RecordBatch(header, memoryview(self.file.read(header.size_bytes, position)))
+
+    # --- The end of a segment ---
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut the batch that holds ``offset`` and all behind it; the segment then ends at ``offset``."""
+        span = self.find(offset)
+        if span is not None:
+            # The indexes go first: an entry past the end of the log would send a reader into bytes of a later batch.
+            self.offset_index.truncate_to(span.base_offset)
+            self.time_index.truncate_to(span.base_offset)
+            self.transaction_index.truncate_to(offset)
+            self.size = span.position
+            self.file.truncate(self.size)
+            self.boundaries = {}
+            self.load_tail()
+        self.next_offset = offset
+
+    def sync(self) -> None:
+        """Wait until the batches written before the call are on the disk."""
+        self.file.sync()
+
+    def sync_indexes(self) -> None:
+        """Wait until the indexes of a sealed segment are on the disk: recovery does not come here to rebuild them."""
+        for suffix in file_names.SEGMENT_SUFFIXES[1:]:
+            index_file.sync_file(self.path(suffix))
+
+    def retire(self) -> list[Path]:
+        """Rename the files to ``.deleted`` and return the new names.
+
+        An open log file stays open until the last reader under way has let go of this segment; a closed one cannot be
+        opened again, and whoever tries is told by ``FileNotFoundError``.
+        """
+        retired = []
+        for suffix in file_names.SEGMENT_SUFFIXES:
+            path = self.path(suffix)
+            target = path.with_name(path.name + file_names.DELETED_SUFFIX)
+            try:
+                path.rename(target)
+            except FileNotFoundError:
+                continue
+            retired.append(target)
+        return retired
+
+
+def _draw_jitter(config: LogConfig) -> int:
+    """Spread the rolls of many logs that were created together: drawn once per segment, in milliseconds."""
+    jitter = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(jitter) if jitter > 0 else 0

@@ -1,0 +1,123 @@
+"""The transaction index of one log segment: the aborted transactions whose marker lies in it.
+
+A consumer that reads committed records only is told, with every answer, which producers' records to drop in the range
+it was given; this file is where that is known from. A transaction may have begun in an older segment. Entries are 34
+bytes, big-endian: int16 version 0, int64 producer id, first offset, last offset (the abort marker), last stable
+offset after it. The file is created with its first entry, since most segments have none.
+
+Source: Kafka's TransactionIndex and AbortedTxn; docs/formats/indexes.md.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+
+import attrs
+
+from trio_broker.storage.checkpoints import write_all
+from trio_broker.storage.errors import CorruptIndex
+from trio_broker.storage.index_file import read_index_file
+
+ENTRY_BYTES = 34
+ENTRY_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+
+
+@attrs.frozen
+class AbortedTransaction:
+    """Records of ``producer_id`` from ``first_offset`` up to the marker at ``last_offset`` never happened.
+
+    ``last_stable_offset`` is the log's last stable offset once the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@attrs.frozen
+class AbortedTransactionsFound:
+    """What one segment knows of a range; ``complete`` when later segments cannot add to it."""
+
+    transactions: tuple[AbortedTransaction, ...]
+    complete: bool
+
+
+def encode(transaction: AbortedTransaction) -> bytes:
+    """Return one entry of the file."""
+    return _ENTRY.pack(
+        ENTRY_VERSION,
+        transaction.producer_id,
+        transaction.first_offset,
+        transaction.last_offset,
+        transaction.last_stable_offset,
+    )
+
+
+class TransactionIndex:
+    """The entries of one ``.txnindex`` file. Small and rarely written, so it is written through."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._transactions: list[AbortedTransaction] | None = None
+
+    @property
+    def transactions(self) -> list[AbortedTransaction]:
+        """All entries, in the order of their markers; read from the file when first asked for.
+
+        Raises:
+            CorruptIndex: torn, of another version, or out of order.
+        """
+        if self._transactions is None:
+            self._transactions = self._load() if self.path.exists() else []
+        return self._transactions
+
+    def _load(self) -> list[AbortedTransaction]:
+        transactions: list[AbortedTransaction] = []
+        for version, *fields in _ENTRY.iter_unpack(read_index_file(self.path, ENTRY_BYTES)):
+            transaction = AbortedTransaction(*fields)
+            if version != ENTRY_VERSION:
+                raise CorruptIndex(f"{self.path}: version {version}, expected {ENTRY_VERSION}")
+            if transaction.first_offset > transaction.last_offset:
+                raise CorruptIndex(f"{self.path}: {transaction} ends before it begins")
+            if transactions and transaction.last_offset <= transactions[-1].last_offset:
+                raise CorruptIndex(f"{self.path}: {transaction} is not after {transactions[-1]}")
+            transactions.append(transaction)
+        return transactions
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add a transaction whose marker was just written to the log."""
+        known = self.transactions
+        assert not known or transaction.last_offset > known[-1].last_offset, f"{transaction} after {known[-1]}"
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(descriptor, encode(transaction), len(known) * ENTRY_BYTES)
+        finally:
+            os.close(descriptor)
+        known.append(transaction)
+
+    def overlapping(self, start_offset: int, end_offset: int) -> AbortedTransactionsFound:
+        """Return the aborted transactions with records in ``start_offset`` up to ``end_offset`` (exclusive)."""
+        found: list[AbortedTransaction] = []
+        for transaction in self.transactions:
+            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+                found.append(transaction)
+            if transaction.last_stable_offset >= end_offset:
+                # Everything before the end was decided when this marker was written; later ones lie behind it.
+                return AbortedTransactionsFound(tuple(found), complete=True)
+        return AbortedTransactionsFound(tuple(found), complete=False)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at ``offset`` or behind it."""
+        kept = [transaction for transaction in self.transactions if transaction.last_offset < offset]
+        if len(kept) != len(self.transactions):
+            self._transactions = kept
+            os.truncate(self.path, len(kept) * ENTRY_BYTES)
+
+    def clear(self) -> None:
+        """Forget all entries; recovery fills the index anew."""
+        self._transactions = []
+        self.path.unlink(missing_ok=True)

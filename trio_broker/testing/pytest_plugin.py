@@ -1,0 +1,79 @@
+"""The pytest plugin: a real broker as a fixture, without Java, containers, or ports that collide.
+
+    def test_what_is_sent_arrives(kafka_broker):
+        producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
+
+    @pytest.mark.kafka_broker(num_partitions=3, auto_create_topics_enable=False)
+    def test_with_settings(kafka_broker): ...
+
+==================================  =================================================================================
+fixture                             what it is
+==================================  =================================================================================
+``kafka_broker``                    a fresh broker for this test; settings from the marker of the same name
+``kafka_broker_factory``            a function that starts one more, with settings as keyword arguments
+``kafka_broker_session``            one broker for the whole run: for tests that keep apart by their topics' names
+``kafka_broker_session_settings``   its settings; override this fixture in a ``conftest.py`` to give some
+==================================  =================================================================================
+
+All give a ``trio_broker.testing.BrokerThread``: ``bootstrap_servers``, ``create_topic``, ``advance_clock``, and more.
+
+Registered as an entry point, so every pytest run of everybody who has the broker installed imports this file: it
+imports pytest and nothing else until a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from trio_broker.testing.broker_thread import BrokerThread
+
+MARKER = "kafka_broker(**settings): settings of the test's kafka_broker, Kafka's keys with _ for the dots"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
+    """A fresh broker for this test. The nearest ``kafka_broker`` marker wins, key by key."""
+    from trio_broker.testing.broker_thread import broker_in_thread
+
+    settings: dict[str, Any] = {}
+    for marker in request.node.iter_markers("kafka_broker"):
+        settings = {**marker.kwargs, **settings}
+    with broker_in_thread(**settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker_factory() -> Iterator[Callable[..., BrokerThread]]:
+    """Start brokers with settings of their own; they are stopped when the test ends."""
+    from trio_broker.testing.broker_thread import broker_in_thread
+
+    with ExitStack() as brokers:
+
+        def start(**settings: Any) -> BrokerThread:
+            return brokers.enter_context(broker_in_thread(**settings))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_session_settings() -> Mapping[str, Any]:
+    """The settings of ``kafka_broker_session``: none, until a ``conftest.py`` overrides this."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker_session(kafka_broker_session_settings: Mapping[str, Any]) -> Iterator[BrokerThread]:
+    """One broker for the whole run."""
+    from trio_broker.testing.broker_thread import broker_in_thread
+
+    with broker_in_thread(**kafka_broker_session_settings) as broker:
+        yield broker
