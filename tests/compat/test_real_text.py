@@ -54,12 +54,16 @@ def through_confluent_kafka(servers: str, topic: str, lines: list[bytes]) -> lis
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(SECONDS) == 0
+    return read_back(servers, topic, len(lines))
+
+
+def read_back(servers: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[bytes] = []
-    while len(found) < len(lines):
+    while len(found) < count:
         messages = consumer.consume(10_000, timeout=SECONDS)
-        assert messages, f"{len(found)} of {len(lines)} lines came"
+        assert messages, f"{len(found)} of {count} lines came"
         for message in messages:
             assert message.error() is None, message.error()
             found.append(message.value() or b"")
@@ -112,6 +116,19 @@ def through_kcat(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
     subprocess.run(produce, input=text, timeout=SECONDS, check=True, capture_output=True)
     consume = [kcat, "-b", servers, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q"]
     return subprocess.run(consume, timeout=SECONDS, check=True, capture_output=True).stdout.split(b"\n")[:-1]
+
+
+def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
+    """Produced by kafkajs, which cannot consume without a group, and read back by librdkafka."""
+    scripts = Path(__file__).parent / "node"
+    node = shutil.which("node")
+    if node is None or not (scripts / "node_modules" / "kafkajs").exists():
+        pytest.skip("kafkajs is not installed")
+    command = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
+    text = b"".join(line + b"\n" for line in lines)
+    told = subprocess.run(command, input=text, timeout=SECONDS * 5, check=True, capture_output=True).stdout
+    assert json.loads(told.splitlines()[-1]) == {"count": len(lines)}
+    return read_back(servers, topic, len(lines))
 
 
 class Tuner:
@@ -181,7 +198,7 @@ def carry(broker: BrokerProcess, carrier: Carrier, topic: str, count: int) -> No
     assert digest(found) == digest(lines)
 
 
-CARRIERS = [through_confluent_kafka, through_kafka_python, through_aiokafka, through_kcat]
+CARRIERS = [through_confluent_kafka, through_kafka_python, through_aiokafka, through_kcat, through_kafkajs]
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)

@@ -16,7 +16,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import read_response_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest
-from kafka_wire.messages.delete_topics import DeleteTopicsRequest
+from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.schema import VersionRange
@@ -225,3 +225,12 @@ async def test_garbage_never_does_worse_than_end_the_connection(wire, api, body)
 
 def versions_of(versions: VersionRange) -> range:
     return range(versions.low, versions.high + 1)
+
+
+async def test_a_response_that_cannot_be_encoded_is_a_bug_like_any_other(wire, caplog):
+    async def answer(request, context):
+        return DeleteTopicsResponse(responses=None)
+
+    replace_handler(wire, ApiKey.DELETE_TOPICS, answer)
+    response = await wire.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
+    assert response.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -47,6 +47,8 @@ from trio_broker.config.log_keys import (
     UNCLEAN_LEADER_ELECTION_ENABLE,
 )
 from trio_broker.config.node_keys import (
+    ADMIN_ALLOW_REMOTE,
+    ADMIN_ALLOWED_HOSTS,
     ADMIN_LISTENER,
     ADVERTISED_LISTENERS,
     AUTO_CREATE_TOPICS_ENABLE,
@@ -67,6 +69,7 @@ from trio_broker.config.node_keys import (
     MAX_CONNECTIONS_PER_IP,
     MAX_CONNECTIONS_PER_IP_OVERRIDES,
     MAX_REQUEST_PARTITION_SIZE_LIMIT,
+    METRICS_PER_PARTITION,
     NODE_ID,
     NUM_IO_THREADS,
     NUM_NETWORK_THREADS,
@@ -91,6 +94,9 @@ KEY_GROUPS: Mapping[str, tuple[ConfigKey[Any], ...]] = {
         LOG_DURABILITY,
         SHUTDOWN_GRACE_MS,
         ADMIN_LISTENER,
+        ADMIN_ALLOW_REMOTE,
+        ADMIN_ALLOWED_HOSTS,
+        METRICS_PER_PARTITION,
     ),
     "Listeners and connections": (
         LISTENERS,

@@ -101,12 +101,34 @@ ADMIN_LISTENER = ConfigKey[str](
     documentation="Ours. host:port of the admin page and HTTP API; empty turns them off, port 0 picks a free one.",
 )
 
+ADMIN_ALLOW_REMOTE = ConfigKey[bool](
+    name="admin.allow.remote",
+    type=ConfigType.BOOLEAN,
+    default=False,
+    documentation="Ours. Whether admin.listener may be an address that other machines reach; there is no login.",
+)
+
+ADMIN_ALLOWED_HOSTS = ConfigKey[tuple[str, ...]](
+    name="admin.allowed.hosts",
+    type=ConfigType.LIST,
+    default=(),
+    documentation="Ours. Further names that browsers may call the admin page by, as behind a proxy.",
+)
+
+METRICS_PER_PARTITION = ConfigKey[bool](
+    name="metrics.per.partition",
+    type=ConfigType.BOOLEAN,
+    default=False,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    documentation="Ours. Whether /metrics has offsets and size of each partition: four lines more for every one.",
+)
+
 # --- Listeners and connections ---
 
 LISTENERS = ConfigKey[tuple[str, ...]](
     name="listeners",
     type=ConfigType.LIST,
-    default=("PLAINTEXT://:9092",),
+    default=("PLAINTEXT://127.0.0.1:9092",),
     validator=NOT_EMPTY,
     documentation="Where clients may connect, as NAME://host:port; no host is every interface, port 0 a free one.",
 )

@@ -24,6 +24,7 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
+from kafka_wire.primitives import Chunk
 from trio_broker.handlers.api_versions import unsupported_version_answer
 from trio_broker.handlers.context import Context
 from trio_broker.handlers.parts import BrokerParts
@@ -57,27 +58,25 @@ class Dispatcher:
             message, _ = decode(api.request, header.api_version, request.body)
         except WireError as error:
             raise CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}") from error
-        response = await self.respond(api, message, Context(request, self.parts))
-        if response is None:
+        body = await self.respond(api, message, Context(request, self.parts))
+        if body is None:
             return None
-        return [
-            response_header(header.api_key, header.api_version, header.correlation_id),
-            *encode(response, header.api_version),
-        ]
+        return [response_header(header.api_key, header.api_version, header.correlation_id), *body]
 
-    async def respond(self, api: ServedApi, message: Any, context: Context) -> Any:
-        """What the API's handler returns, or the response that tells why it could not."""
+    async def respond(self, api: ServedApi, message: Any, context: Context) -> list[Chunk] | None:
+        """What the API's handler returns, encoded, or the response that tells why it could not."""
         try:
-            return await api.handler(message, context)
+            response = await api.handler(message, context)
+            return None if response is None else encode(response, context.version)
         except CloseConnection:
             raise
         except KafkaError as error:
-            return api.refused(message, error)
+            return encode(api.refused(message, error), context.version)
         except OSError as error:
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
-            return api.refused(message, KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR))
+            failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
+            return encode(api.refused(message, failure), context.version)
         except Exception:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
-            return api.refused(
-                message, KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            )
+            bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+            return encode(api.refused(message, bug), context.version)
