@@ -6,6 +6,7 @@ import argparse
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from bench import bulk, disk, node, small
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
+from bench.wire import BenchError
+from trio_broker.testing.process import BrokerDidNotStart
 
 BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "start": node.start,
@@ -52,6 +55,15 @@ def show(outcome: Outcome) -> None:
         print(remark, end="\n\n", flush=True)
 
 
+def measured(name: str, options: Options) -> Outcome | None:
+    """Run one benchmark; None, with the reason printed, when the broker failed it: others are still worth having."""
+    try:
+        return BENCHMARKS[name](options)
+    except (BenchError, BrokerDidNotStart, OSError):
+        print(f"{name} failed:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        return None
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the benchmarks that were asked for, one after the other."""
     names, options = options_of(arguments)
@@ -63,13 +75,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     outcomes = []
     for name in names:
         began = time.perf_counter()
-        outcomes.append(BENCHMARKS[name](options))
-        show(outcomes[-1])
+        if (outcome := measured(name, options)) is not None:
+            outcomes.append(outcome)
+            show(outcome)
         print(f"({name} took {time.perf_counter() - began:.0f} s)", end="\n\n", flush=True)
     measures = {key: value for outcome in outcomes for key, value in outcome.measures.items()}
     if (goals := scoreboard(measures)).rows:
         print(rendered(goals), end="\n\n")
-    print(f"saved: {save(outcomes, facts, stamp)}")
+    if outcomes:
+        print(f"saved: {save(outcomes, facts, stamp)}")
+    if len(outcomes) < len(names):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ stand in the table; the ceiling that raw threads reach on raw files stands besid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import attrs
@@ -22,6 +23,7 @@ from bench.slow_disk import delayed_by
 from bench.small import TOPIC, frames_for
 from bench.subject import broker, change_config
 from bench.wire import MIB, bulk_batch, create_topic, fetch_frame, small_batch, success_response
+from trio_broker.testing.process import BrokerProcess
 
 PRODUCERS = 64
 
@@ -33,7 +35,7 @@ SLOW_DISK_MS = 2.0
 DISKS_MS = (0.0, SLOW_DISK_MS)
 SYNC_DISKS_MS = (0.0, SLOW_DISK_MS, 5.0)
 
-SYNC_REQUESTS = 8_000
+SYNC_REQUESTS = 4_000
 THREAD_REQUESTS = 1_500
 """Per repeat; a second or two."""
 
@@ -70,12 +72,14 @@ class Acks:
 
     figures: list[LoopFigures] = attrs.field(factory=list)
     cpu_us: list[float] = attrs.field(factory=list)
+    machine_busy: list[float] = attrs.field(factory=list)
 
     def take(self, pid: int, port: int, frames: list[bytearray], requests: int) -> None:
         """Run the load once."""
         with spent_by(pid) as spent:
             self.figures.append(in_turn(port, frames, requests, len(success_response(TOPIC))))
         self.cpu_us.append(spent.cpu / requests * 1e6)
+        self.machine_busy.append(spent.machine_busy)
 
     @property
     def rate(self) -> Repeats:
@@ -133,6 +137,7 @@ def io_threads(options: Options) -> Outcome:
     table = outcome.table(
         f"num.io.threads, changed live: {SYNC_PARTITIONS} producers over {SYNC_PARTITIONS} partitions, acks=all, fsync",
         *("disk", "io threads", "acks/s best", "spread", "÷ 1 thread", "raw syncs/s", "raw ÷ 1 thread", "CPU µs/ack"),
+        "machine busy",
     )
     for delay_ms in DISKS_MS:
         found, raw = io_thread_rates(options, delay_ms)
@@ -142,6 +147,7 @@ def io_threads(options: Options) -> Outcome:
             table.add(
                 *(disk_name(delay_ms), threads, rate.best, f"{rate.spread:.0%}", rate.best / base),
                 *(raw[threads].best, raw[threads].best / raw_base, min(found[threads].cpu_us)),
+                f"{statistics.median(found[threads].machine_busy):.0%}",
             )
         outcome.measures[f"io-threads-{disk_key(delay_ms)}"] = found[4].rate.best / base
     return outcome
@@ -178,11 +184,15 @@ def io_thread_rates(options: Options, delay_ms: float) -> tuple[dict[int, Acks],
 
 @attrs.define
 class ColdRates:
-    """MiB a second by number of threads, a value per repeat: cold and then cached, and of raw threads."""
+    """MiB a second by number of threads, a value per repeat: cold and then cached, and of raw threads.
+
+    ``machine_busy`` is of the cold phase.
+    """
 
     cold: dict[int, list[float]] = attrs.field(factory=lambda: {threads: [] for threads in NETWORK_THREADS})
     cached: dict[int, list[float]] = attrs.field(factory=lambda: {threads: [] for threads in NETWORK_THREADS})
     raw: dict[int, list[float]] = attrs.field(factory=lambda: {threads: [] for threads in NETWORK_THREADS})
+    machine_busy: dict[int, list[float]] = attrs.field(factory=lambda: {threads: [] for threads in NETWORK_THREADS})
 
 
 def network_threads(options: Options) -> Outcome:
@@ -191,7 +201,7 @@ def network_threads(options: Options) -> Outcome:
     table = outcome.table(
         f"num.network.threads, changed live: {COLD_PARTITIONS} consumers, 1 MiB a fetch, pages dropped before",
         *("disk", "network threads", "cold MiB/s best", "spread", "÷ 1 thread", "raw threads, MiB/s", "÷ 1 thread"),
-        "then cached, MiB/s",
+        *("machine busy", "then cached, MiB/s"),
     )
     for delay_ms in DISKS_MS:
         rates = cold_rates(options, delay_ms)
@@ -200,10 +210,26 @@ def network_threads(options: Options) -> Outcome:
             cold, raw = Repeats(rates.cold[threads], Better.MORE), max(rates.raw[threads])
             table.add(
                 *(disk_name(delay_ms, "read"), threads, cold.best, f"{cold.spread:.0%}", cold.best / base),
-                *(raw, raw / raw_base, max(rates.cached[threads])),
+                *(raw, raw / raw_base, f"{statistics.median(rates.machine_busy[threads]):.0%}"),
+                max(rates.cached[threads]),
             )
         outcome.measures[f"network-threads-{disk_key(delay_ms)}"] = max(rates.cold[4]) / base
     return outcome
+
+
+@attrs.frozen
+class Reading:
+    """What all consumers together read in one phase."""
+
+    mib_per_second: float
+    machine_busy: float
+
+
+def read_all(process: BrokerProcess, jobs: Sequence[Callable[[], int]]) -> Reading:
+    """Run all consumers at once."""
+    with spent_by(process.pid) as spent:
+        total = sum(side_by_side(jobs))
+    return Reading(total / MIB / spent.wall, spent.machine_busy)
 
 
 def cold_rates(options: Options, delay_ms: float) -> ColdRates:
@@ -219,9 +245,9 @@ def cold_rates(options: Options, delay_ms: float) -> ColdRates:
                 change_config(process, "num.network.threads", str(threads))
                 for path in paths:
                     drop_from_page_cache(path)
-                for found in (rates.cold, rates.cached):
-                    with spent_by(process.pid) as spent:
-                        total = sum(side_by_side(jobs))
-                    found[threads].append(total / MIB / spent.wall)
+                cold = read_all(process, jobs)
+                rates.cold[threads].append(cold.mib_per_second)
+                rates.machine_busy[threads].append(cold.machine_busy)
+                rates.cached[threads].append(read_all(process, jobs).mib_per_second)
                 rates.raw[threads].append(cold_mib_per_second(paths, threads))
     return rates

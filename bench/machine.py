@@ -30,20 +30,47 @@ def process_cpu_seconds(pid: int) -> float:
 
 @attrs.define
 class Spent:
-    """Wall time and a process's CPU time of a phase, in seconds; set when the phase ends."""
+    """What a phase took: wall time and a process's CPU time, in seconds; set when the phase ends.
+
+    ``machine_busy`` is the share of all cores' time, 0 to 1, that anything at all was running: where it is near 1, more
+    threads cannot help.
+    """
 
     wall: float = 0.0
     cpu: float = 0.0
+    machine_busy: float = 0.0
+
+
+@attrs.frozen
+class CoreTime:
+    """What all cores did since the machine started, in ticks of the kernel's clock. Waiting for a disk is not busy."""
+
+    busy: int
+    total: int
+
+    @classmethod
+    def now(cls) -> CoreTime:
+        with open("/proc/stat") as file:
+            ticks = [int(field) for field in file.readline().split()[1:9]]
+        idle, waiting_for_disk = ticks[3], ticks[4]
+        return cls(sum(ticks) - idle - waiting_for_disk, sum(ticks))
+
+    def busy_since(self, before: CoreTime) -> float:
+        """The share of the time since ``before`` that was busy; 0 when less than a tick went by."""
+        total = self.total - before.total
+        return (self.busy - before.busy) / total if total else 0.0
 
 
 @contextmanager
 def spent_by(pid: int) -> Iterator[Spent]:
     """Watch what a process spends while the block runs."""
     spent = Spent()
+    cores = CoreTime.now()
     began, cpu = time.perf_counter(), process_cpu_seconds(pid)
     yield spent
     spent.cpu = process_cpu_seconds(pid) - cpu
     spent.wall = time.perf_counter() - began
+    spent.machine_busy = CoreTime.now().busy_since(cores)
 
 
 def resident_bytes(pid: int) -> int:

@@ -25,6 +25,7 @@ from typing import Any
 import attrs
 import trio
 
+from bench.machine import process_cpu_seconds
 from kafka_wire.headers import RequestHeader, request_header, response_header
 from trio_broker.network.request_channel import Answer, Request
 from trio_broker.network.server_config import Listener, SocketServerConfig
@@ -152,11 +153,6 @@ class EchoFigures:
     @property
     def cpu_us_per_request(self) -> float:
         return self.server_cpu_seconds / self.requests * 1e6
-
-
-def process_cpu_seconds(pid: int) -> float:
-    """CPU time of another process so far, from its own clock (Linux: ``clock_getcpuclockid``), to the nanosecond."""
-    return time.clock_gettime((~pid << 3) | 2)
 
 
 @contextlib.contextmanager

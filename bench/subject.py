@@ -23,6 +23,10 @@ QUIET = ("--log-level", "WARNING")
 """A line for every connection would be measured too."""
 
 
+LAST_WORDS_LINES = 30
+"""Of the broker's output, shown with whatever went wrong: a traceback and what came before it."""
+
+
 @attrs.define
 class SlowDiskBroker(BrokerProcess):
     """A broker whose every sync and cold read takes ``delay_ms`` longer (``bench.slow_disk``)."""
@@ -57,8 +61,12 @@ def broker(
             if delay_ms
             else BrokerProcess(directory, settings, QUIET)
         )
-        with process:
-            yield process
+        try:
+            with process:
+                yield process
+        except Exception as error:
+            error.add_note("The broker's last words:\n" + "\n".join(process.output[-LAST_WORDS_LINES:]))
+            raise
 
 
 def partition_directory(process: BrokerProcess, topic: str, partition: int) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
@@ -15,6 +16,7 @@ from trio_broker.assembly import in_thread_to_the_end, open_parts
 from trio_broker.clock import ManualClock
 from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.topic_decisions import NewPartitions, NewTopic, TopicTarget
 from trio_broker.storage.errors import DataDirectoryError
 
@@ -70,6 +72,21 @@ async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path)
         assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
 
 
+async def test_a_metadata_log_that_does_not_close_leaves_no_clean_marker(tmp_path, monkeypatch):
+    def fail(self):
+        raise OSError("gone")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(MetadataLog, "close", fail)
+        with pytest.raises(OSError, match="gone"):
+            async with opened(tmp_path):
+                pass
+    assert not (tmp_path / CLEAN_MARKER).exists()
+    async with opened(tmp_path):
+        pass
+    assert (tmp_path / CLEAN_MARKER).exists()
+
+
 async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path):
     seen = []
     async with opened(tmp_path) as parts:
@@ -79,6 +96,30 @@ async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path
         async with opened(tmp_path) as parts:
             seen.append(epochs(parts))
     assert seen == [[0, 0], [1, 1], [2, 2]]
+
+
+async def test_the_metadata_quorum_is_told_the_id_of_the_directory(tmp_path):
+    async with opened(tmp_path):
+        pass
+    state = json.loads((tmp_path / "__cluster_metadata-0" / "quorum-state").read_text())
+    assert f"directory.id={state['votedDirectoryId']}\n" in (tmp_path / "meta.properties").read_text()
+
+
+async def test_a_long_metadata_log_is_replaced_by_a_snapshot_at_a_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("trio_broker.cluster.metadata_log.SNAPSHOT_AFTER_RECORDS", 20)
+    async with opened(tmp_path) as parts:
+        created = await create(parts, partitions=20, retention_ms="1234")
+        first = await parts.producer_ids.next()
+    for leader_epoch in (1, 2, 3):
+        async with opened(tmp_path) as parts:
+            assert parts.controller.image.topics["orders"].topic_id == created.topic_id
+            assert set(epochs(parts)) == {leader_epoch}
+            assert parts.replicas.topic("orders").partition(0).log.config.retention_ms == 1234
+            assert await parts.producer_ids.next() > first
+    directory = tmp_path / "__cluster_metadata-0"
+    [snapshot] = directory.glob("*.checkpoint")
+    [segment] = directory.glob("*.log")
+    assert snapshot.name.startswith(f"{segment.stem}-")
 
 
 async def test_producer_ids_are_never_handed_out_twice(tmp_path):

@@ -7,6 +7,7 @@ import signal
 import socket
 
 import attrs
+import httpx
 import pytest
 import trio
 import trio.testing
@@ -26,6 +27,8 @@ from tests.running_broker import (
 )
 from trio_broker.broker import StartupError, announcement, serve_until_signalled, single_startup_error
 from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.listeners import listener_endpoints
 from trio_broker.handlers.registry import served_apis
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -43,6 +46,11 @@ async def start_expecting_failure(broker) -> StartupError:
     error = single_startup_error(caught.value)
     assert error is not None, caught.value
     return error
+
+
+async def admin_status(broker, path, **headers) -> int:
+    async with httpx.AsyncClient(base_url=broker.admin_url) as client:
+        return (await client.get(path, headers=headers)).status_code
 
 
 def replace_handler(broker, api_key, handler) -> None:
@@ -106,6 +114,33 @@ async def test_the_admin_server_is_there_only_if_it_is_wanted(tmp_path):
         assert broker.admin_url is None
     async with running(tmp_path, admin_listener="127.0.0.1:0") as broker:
         assert broker.admin_url.startswith("http://127.0.0.1:")
+
+
+async def test_without_a_word_about_it_only_this_machine_is_served():
+    [endpoint] = listener_endpoints(BrokerConfig({}).get)
+    assert str(endpoint) == "PLAINTEXT://127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(("host", "warnings"), [("127.0.0.1", 0), ("localhost", 0), ("0.0.0.0", 1), ("", 1)])
+async def test_a_listener_that_other_machines_reach_is_warned_of_loudly(tmp_path, caplog, host, warnings):
+    async with running(tmp_path, listeners=f"PLAINTEXT://{host}:0") as broker:
+        told = [each.getMessage() for each in caplog.records if "WITHOUT LOGIN OR ENCRYPTION" in each.getMessage()]
+        assert len(told) == warnings
+        assert all(str(broker.bound_endpoints[0]) in line for line in told)
+
+
+async def test_an_admin_address_that_others_reach_is_refused_until_it_is_allowed(tmp_path):
+    error = await start_expecting_failure(make_broker(tmp_path, admin_listener="0.0.0.0:0"))
+    assert str(error).endswith("set admin.allow.remote=true")
+    async with running(tmp_path, admin_listener="0.0.0.0:0", admin_allow_remote="true") as broker:
+        assert broker.admin_url.startswith("http://0.0.0.0:")
+
+
+async def test_the_admin_page_may_be_given_further_names(tmp_path):
+    settings = {"admin_listener": "127.0.0.1:0", "admin_allowed_hosts": "broker.example,other.example"}
+    async with running(tmp_path, **settings) as broker:
+        assert await admin_status(broker, "/healthz", host="other.example") == 200
+        assert await admin_status(broker, "/healthz", host="foreign.example") == 403
 
 
 async def test_the_announcement_says_where_it_listens_where_the_data_lies_and_what_an_answer_is_worth(tmp_path):
@@ -272,6 +307,33 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
         with trio.fail_after(PATIENCE_SECONDS):
             assert len((await client.receive(brokers_alone(), 12)).brokers) == 1
             await broker.stopped.wait()
+    assert (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_until_the_last_request_is_answered_the_admin_server_says_that_the_broker_stops(tmp_path):
+    settings = {"admin_listener": "127.0.0.1:0", "shutdown_grace_ms": "600000"}
+    async with running(tmp_path, **settings) as broker, connected(broker) as client:
+        finish = trio.Event()
+
+        async def slow(request, context):
+            await finish.wait()
+            raise LookupError("it is over")
+
+        replace_handler(broker, ApiKey.METADATA, slow)
+        await client.send(brokers_alone(), 12)
+        await until(lambda: broker.dispatcher.requests[ApiKey.METADATA])
+        async with httpx.AsyncClient(base_url=broker.admin_url, timeout=PATIENCE_SECONDS) as admin:
+            assert (await admin.get("/readyz")).status_code == 200
+            async with admin.stream("GET", "/api/v1/events") as events:
+                broker.stop()
+                answer = await admin.get("/readyz")
+                assert (answer.status_code, answer.text) == (503, "not ready: the broker is stopping\n")
+                finish.set()
+                with trio.fail_after(PATIENCE_SECONDS):
+                    assert [line async for line in events.aiter_lines() if line.startswith("retry")]
+                    await broker.stopped.wait()
+        with pytest.raises(httpx.TransportError):
+            await admin_status(broker, "/readyz")
     assert (tmp_path / CLEAN_MARKER).exists()
 
 

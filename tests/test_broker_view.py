@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+import trio
 
 from broker_admin.view import BrokerView, ConfigChange, ConfigSource, HistorySample
 from kafka_wire.error_codes import ErrorCode
@@ -118,6 +119,15 @@ async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(
     assert view.broker.parts.node.cluster_id in text
 
 
+async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(client, view):
+    await client.create_topic("orders", 2)
+    await client.produce("orders", b"one", b"two")
+    series = 'trio_broker_partition_log_end_offset{partition="0",topic="orders"} 2.0'
+    assert series not in view.prometheus_renderer()().decode()
+    await view.change_config({"metrics.per.partition": "true"}, changed_by="a test")
+    assert series in view.prometheus_renderer()().decode()
+
+
 # --- what it changes ---
 
 
@@ -133,6 +143,28 @@ async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
     [change] = result.changes
     assert (change.key, change.old, change.new, change.changed_by) == ("num.io.threads", "4", "8", "a test")
     assert view.journal() == [change]
+
+
+async def test_the_lines_of_the_journal_are_numbered_without_gaps(client, broker, view):
+    await view.change_config({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
+    await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="6")
+    await view.change_config({"num.io.threads": None}, changed_by="a test")
+    assert [change.sequence for change in view.journal()] == [1, 2, 3, 4]
+
+
+async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
+    answers = {}
+
+    async def change(value):
+        answers[value] = await view.change_config({"queued.max.requests": value}, changed_by="a test")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(change, "7")
+        nursery.start_soon(change, "9")
+    assert {value: [line.new for line in answer.changes] for value, answer in answers.items()} == {
+        "7": ["7"],
+        "9": ["9"],
+    }
 
 
 async def test_a_reset_goes_back_to_the_layer_below(view):

@@ -1,8 +1,9 @@
 """Puts the parts of a broker together, from its disk up to what handlers need; the network is not among them.
 
 Opened in this order, closed in the other: the data directories are locked and recognised; the metadata log is replayed
-into the image; the partitions' logs are loaded, recovered where the last stop was no clean one; this start is
-registered, which begins new leader epochs; and the partitions are handed to the ReplicaManager.
+into the image, and replaced by a snapshot of that if it has grown long; the partitions' logs are loaded, recovered
+where the last stop was no clean one; this start is registered, which begins new leader epochs; and the partitions are
+handed to the ReplicaManager.
 
 Everything is closed properly, with the marker that spares the next start a recovery, only when the block inside ends
 without an exception.
@@ -24,6 +25,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.node_decisions import NodeRegistration
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config import keys
@@ -60,9 +62,11 @@ async def open_parts(
     ended_well = False
     broker_epoch = -1
     try:
-        metadata_log, records = await trio.to_thread.run_sync(open_metadata, directories[0], clock, config)
+        metadata_log, records = await trio.to_thread.run_sync(open_metadata, log_manager, clock, config)
         try:
             controller = Controller(metadata_log, config, records)
+            if metadata_log.is_snapshot_due:
+                await trio.to_thread.run_sync(metadata_log.take_snapshot, image_records(controller.image))
             await trio.to_thread.run_sync(load_logs, log_manager, controller.image, config)
             replicas = make_replica_manager(log_manager, config, clock)
             node = NodeInfo(
@@ -82,9 +86,9 @@ async def open_parts(
                 replicas=replicas,
                 producer_ids=ProducerIds(controller.take_producer_ids),
             )
-            ended_well = True
         finally:
             await in_thread_to_the_end(metadata_log.close)
+        ended_well = True
     finally:
         await in_thread_to_the_end(partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
 
@@ -95,9 +99,13 @@ async def in_thread_to_the_end(work: Callable[[], object]) -> None:
         await trio.to_thread.run_sync(work)
 
 
-def open_metadata(directory: Path, clock: Clock, config: BrokerConfig) -> tuple[MetadataLog, Sequence[object]]:
-    """The metadata log and all its records. Blocks."""
-    metadata_log = MetadataLog.open(directory, clock, node_id=config.get(keys.NODE_ID))
+def open_metadata(log_manager: LogManager, clock: Clock, config: BrokerConfig) -> tuple[MetadataLog, Sequence[object]]:
+    """The metadata log, in the first directory, and all its records. Blocks."""
+    directory = log_manager.directories[0]
+    assert directory.properties is not None, "the directory is open"
+    metadata_log = MetadataLog.open(
+        directory.path, clock, node_id=config.get(keys.NODE_ID), directory_id=directory.properties.directory_uuid
+    )
     return metadata_log, list(metadata_log.replay())
 
 

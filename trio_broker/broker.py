@@ -10,18 +10,21 @@
 
 Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop goes the other
 way: no new connections, waiting fetches answered with what there is, requests in flight finished until the grace is
-over (``shutdown.grace.ms``), and only then the logs are closed, so that whatever was acknowledged is on the disk.
+over (``shutdown.grace.ms``), then the admin server, which has said all the while that the broker is stopping, and only
+then the logs are closed, so that whatever was acknowledged is on the disk.
 
 Source: Kafka's BrokerServer.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import resource
 import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -76,6 +79,7 @@ class Broker:
         self.stopped = trio.Event()
         self._dispatcher: Dispatcher | None = None
         self._stopping = trio.Event()
+        self._drained = trio.Event()
 
     @property
     def parts(self) -> BrokerParts:
@@ -133,23 +137,34 @@ class Broker:
         except OSError as error:
             listeners = ", ".join(map(str, listener_endpoints(self.config.get)))
             raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}") from error
+        for endpoint in self.bound_endpoints:
+            if not ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0]).is_loopback:
+                log.warning(
+                    "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: whoever reaches it may read, write and "
+                    "delete everything",
+                    endpoint,
+                )
 
     async def _serve(self, parts: BrokerParts, task_status: trio.TaskStatus[Broker]) -> str:
         """Run all tasks until ``stop``; returns why they could not be started, or the empty string."""
+        reason = ""
         async with trio.open_nursery() as nursery:
             await nursery.start(parts.replicas.run)
             await nursery.start(self.server.run)
-            if reason := await self._start_admin(nursery):
-                nursery.cancel_scope.cancel()
-                return reason
-            task_status.started(self)
-            await self._stopping.wait()
-            await self._stop_serving(parts)
+            async with trio.open_nursery() as admin_nursery:
+                reason = await self._start_admin(nursery, admin_nursery)
+                if not reason:
+                    task_status.started(self)
+                    await self._stopping.wait()
+                    await self._stop_serving(parts)
+                    # The admin server ends by itself now, and this block with it.
+                    self._drained.set()
             nursery.cancel_scope.cancel()
-        return ""
+        return reason
 
-    async def _start_admin(self, nursery: trio.Nursery) -> str:
-        """Start the admin server; returns why that cannot be, or the empty string."""
+    async def _start_admin(self, nursery: trio.Nursery, admin_nursery: trio.Nursery) -> str:
+        """Start the admin server in ``admin_nursery``, and in ``nursery`` what it tells of; returns why that cannot be,
+        or the empty string."""
         if not (listener := self.config.get(keys.ADMIN_LISTENER)):
             return ""
         # Imported here, because a broker without an admin page should not pay for one.
@@ -159,12 +174,16 @@ class Broker:
         view = LiveBrokerView(self)
         nursery.start_soon(view.run)
         host, port = parse_host_port(listener)
-
-        async def serve(task_status: trio.TaskStatus[AdminAddress]) -> None:
-            await serve_admin(view, host, port, stopping=self._stopping, task_status=task_status)
-
+        allowed_hosts, allow_remote = (
+            self.config.get(keys.ADMIN_ALLOWED_HOSTS),
+            self.config.get(keys.ADMIN_ALLOW_REMOTE),
+        )
+        serve = partial(
+            serve_admin, view, host, port,
+            allowed_hosts=allowed_hosts, allow_remote=allow_remote, stopping=self._drained,
+        )  # fmt: skip
         try:
-            address: AdminAddress = await nursery.start(serve)
+            address: AdminAddress = await admin_nursery.start(serve)
         except AdminListenerError as error:
             return str(error)
         self.admin_url = address.url
@@ -279,7 +298,7 @@ def announcement(broker: Broker) -> list[str]:
     durability = config.get(keys.LOG_DURABILITY)
     return [
         f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",
-        *(f"data       {directory}" for directory in config.get(keys.LOG_DIRS)),
+        *(f"data       {Path(directory).absolute()}" for directory in config.get(keys.LOG_DIRS)),
         f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
         *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
         f"admin      {broker.admin_url or 'off'}",

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import trio
+
 from broker_admin import view
 from broker_admin.view import BrokerEvent, ConfigChange, ConfigChangeResult, ConfigRefusal
 from kafka_wire.apis import ApiKey
@@ -26,7 +28,7 @@ from trio_broker.config.broker_config import ConfigScope, ValueChange
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.errors import ConfigError
 from trio_broker.metrics.history import History, Sample, Sampler, WorkerSample
-from trio_broker.metrics.reading import Reading, WorkerReading
+from trio_broker.metrics.reading import PartitionReading, Reading, WorkerReading
 from trio_broker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class LiveBrokerView:
         self._started_at = broker.clock.monotonic()
         self._journal: deque[ConfigChange] = deque(maxlen=JOURNAL_CHANGES)
         self._sequence = itertools.count(1)
+        # What each running change_config has changed: the controller tells of a change in the task that asked for it.
+        self._made_by: dict[trio.lowlevel.Task, list[ConfigChange]] = {}
         self._listeners: list[Callable[[BrokerEvent], None]] = []
         self.samples = History(self.read())
         self.samples.subscribe(lambda sample: self._tell(history_sample(sample)))
@@ -167,6 +171,9 @@ class LiveBrokerView:
             log_size_bytes=sum(partition.log.size_bytes for partition in partitions),
             reading=self.samples.latest_reading,
             sample=self.samples.latest_sample,
+            partitions=(
+                tuple(map(partition_reading, partitions)) if self.broker.config.get(keys.METRICS_PER_PARTITION) else ()
+            ),
         )
         return partial(render, snapshot)
 
@@ -177,16 +184,18 @@ class LiveBrokerView:
         if refusals := self._refusals(changes):
             return ConfigChangeResult(refusals=refusals)
         controller = self.broker.parts.controller
-        before = next(self._sequence)
         wanted = decisions.ResourceAlterations(
             controller.broker_resource, tuple(alteration(name, value) for name, value in changes.items())
         )
-        [outcome] = await controller.change_configs([wanted], changed_by=changed_by)
+        task = trio.lowlevel.current_task()
+        made = self._made_by[task] = []
+        try:
+            [outcome] = await controller.change_configs([wanted], changed_by=changed_by)
+        finally:
+            del self._made_by[task]
         if isinstance(outcome, KafkaError):
             return ConfigChangeResult(refusals=(ConfigRefusal(", ".join(changes), str(outcome)),))
-        return ConfigChangeResult(
-            changes=tuple(change for change in self._journal if change.sequence > before and change.key in changes)
-        )
+        return ConfigChangeResult(changes=tuple(made))
 
     def _refusals(self, changes: Mapping[str, str | None]) -> tuple[ConfigRefusal, ...]:
         """What speaks against each key by itself, or else against all of them together."""
@@ -225,6 +234,8 @@ class LiveBrokerView:
                 new=each.new,
             )
             self._journal.append(change)
+            if (made := self._made_by.get(trio.lowlevel.current_task())) is not None:
+                made.append(change)
             self._tell(change)
 
     # ---- what is read ----
@@ -259,6 +270,17 @@ class LiveBrokerView:
 def alteration(name: str, value: str | None) -> decisions.ConfigAlteration:
     operation = decisions.ConfigOperation.DELETE if value is None else decisions.ConfigOperation.SET
     return decisions.ConfigAlteration(name, operation, value)
+
+
+def partition_reading(partition: Partition) -> PartitionReading:
+    return PartitionReading(
+        topic=partition.topic_partition.topic,
+        partition=partition.topic_partition.partition,
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+        log_end_offset=partition.log_end_offset,
+        size_bytes=partition.log.size_bytes,
+    )
 
 
 def pool(size: int, idle_ratio: float, workers: Sequence[WorkerSample]) -> view.PoolStatistics:

@@ -19,7 +19,9 @@ import socket
 from typing import Any
 
 import attrs
+import h11
 import trio
+from h2.exceptions import H2Error
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.tcp_server import TCPServer
@@ -27,6 +29,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
 from starlette.types import ASGIApp
+from wsproto.utilities import ProtocolError as WebSocketError
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +47,29 @@ GRACEFUL_SECONDS = 1.0
 
 MAX_REQUEST_BODY_BYTES = 1 << 20
 """Hypercorn's bound for WSGI apps, which ours is not; the app has its own, smaller one."""
+
+
+PROTOCOL_ERRORS = (h11.ProtocolError, H2Error, WebSocketError)
+"""What the parsers raise, also in the middle of our answer, once a peer has broken the rules."""
+
+
+class ProtocolErrorFilter(logging.Filter):
+    """Turns hypercorn's report of a peer that broke the protocol, a long traceback at ERROR, into one line at INFO.
+
+    Anybody who can connect may cause as many of them as he likes. What fails on our own account stays as it is.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, PROTOCOL_ERRORS):
+            return True
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        record.msg, record.args = "an admin connection broke the protocol: %s", (describe(error),)
+        record.exc_info = None
+        return logging.getLogger(record.name).isEnabledFor(logging.INFO)
+
+
+PROTOCOL_ERROR_FILTER = ProtocolErrorFilter()
 
 
 class PatientlessTCPServer(TCPServer):
@@ -73,6 +99,8 @@ class PatientlessTCPServer(TCPServer):
                 self.stream.socket.close()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
+            except trio.BusyResourceError:
+                pass  # The connection is being closed at this moment, which sends too, and without the lock.
             else:
                 return
         await self.protocol.handle(Closed())
@@ -82,6 +110,7 @@ def hypercorn_config() -> Config:
     """Hypercorn's settings: its complaints go to our logger, and requests are not logged."""
     config = Config()
     config.errorlog = logging.getLogger("broker_admin.hypercorn")
+    config.errorlog.addFilter(PROTOCOL_ERROR_FILTER)  # the same one each time, so that it is there once
     config.accesslog = None
     config.include_server_header = False
     return config

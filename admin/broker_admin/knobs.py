@@ -64,34 +64,37 @@ KNOBS = (
 )
 
 
+SLIDER_REACH = 2000
+"""How far the slider of a number without an upper limit goes at least: four times the queue's default."""
+
+
 @attrs.frozen
 class KnobState:
-    """A knob as it stands now."""
+    """A knob as it stands now. ``allowed`` is None where any number from 1 on may be set, whatever stands now."""
 
     knob: Knob
     value: int
     default: str | None
     is_dynamic: bool
-    allowed: AllowedRange
+    allowed: AllowedRange | None
+
+    @property
+    def slider(self) -> AllowedRange:
+        """Where the slider goes: over all that is allowed, or as far as one is likely to want. page.js knows it too."""
+        return self.allowed or AllowedRange(1, max(SLIDER_REACH, 4 * self.value))
 
 
 def knob_states(entries: Sequence[ConfigEntry]) -> list[KnobState]:
-    """The knobs this broker has, with their values and the range they may be changed to now."""
+    """The knobs this broker has, with their values and what they may be changed to now."""
     by_name = {entry.name: entry for entry in entries}
     return [knob_state(knob, by_name[knob.key]) for knob in KNOBS if knob.key in by_name]
 
 
 def knob_state(knob: Knob, entry: ConfigEntry) -> KnobState:
-    value = int(entry.value or 0)
     return KnobState(
         knob=knob,
-        value=value,
+        value=int(entry.value or 0),
         default=entry.default,
         is_dynamic=entry.source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        allowed=entry.allowed_range or half_to_double(value),
+        allowed=entry.allowed_range,
     )
-
-
-def half_to_double(value: int) -> AllowedRange:
-    """Kafka's rule for resizing a pool at once: not below half, not above double, never below one."""
-    return AllowedRange(max(1, value // 2), max(1, value * 2))

@@ -69,7 +69,7 @@ class RequestGuard:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.is_our_host(hosts[0], scope):
-            return "the Host header does not name this server; see the admin server's allowed hosts"
+            return "the Host header does not name this server; further names are set by admin.allowed.hosts"
         origins = headers.getlist("origin")
         if any(not is_same_origin(origin, hosts[0]) for origin in origins):
             return "requests from pages of other origins are not answered"

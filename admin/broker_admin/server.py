@@ -9,7 +9,8 @@ backlog, so the port never closes. KeyboardInterrupt and Trio's Cancelled pass t
 Hypercorn, Starlette and Jinja2 are imported when ``serve_admin`` runs, not when this module is imported, because the
 broker's start-up time counts.
 
-There is no login. The server therefore refuses to listen anywhere but on loopback unless it is told to by name.
+There is no login. The server therefore refuses to listen anywhere but on loopback unless it is told to by name
+(``admin.allow.remote``), and then says in the log what that means.
 """
 
 from __future__ import annotations
@@ -86,11 +87,11 @@ async def bind_listener(host: str, port: int, *, allow_remote: bool) -> socket.s
     try:
         found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
-        if not allow_remote and not ipaddress.ip_address(address[0]).is_loopback:
-            raise AdminListenerError(
-                f"admin.listener={host}:{port} can be reached from other machines, and the admin server has no login: "
-                "use a loopback address, or allow it explicitly"
-            )
+        if not ipaddress.ip_address(address[0]).is_loopback:
+            exposed = f"admin.listener={host}:{port} is open to other machines, and the admin server has no login"
+            if not allow_remote:
+                raise AdminListenerError(f"{exposed}: use a loopback address, or set admin.allow.remote=true")
+            log.warning("%s: whoever reaches it may change the broker", exposed)
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

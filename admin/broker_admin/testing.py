@@ -48,7 +48,7 @@ START_MS = 1_780_000_000_000
 HISTORY_SAMPLES = 300
 """Five minutes, as the page shows."""
 
-POOL_KEYS = ("num.network.threads", "num.io.threads", "queued.max.requests")
+POOL_KEYS = ("num.network.threads", "num.io.threads")
 
 DEFAULTS: Mapping[str, str] = {
     "num.network.threads": "3",

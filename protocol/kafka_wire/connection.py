@@ -4,9 +4,10 @@ Whoever owns the socket reads into one staging buffer for all of its connections
 ``receive_data``, which keeps a copy of just those bytes. So a connection that is idle holds no buffer. Frames are cut
 out of that copy without another one: those that came together lie in one buffer, each with a view of its own part.
 
-A big frame is different: once its size is known and was found allowed, ``receive_buffer`` makes one buffer of exactly
-that size and the socket is read into it directly. Until that call nothing is allocated for it, so that the caller may
-first look at ``frame_bytes_expected`` and wait for memory.
+A big frame is different: once its size is known and was found allowed, ``receive_buffer`` makes a buffer of its own and
+the socket is read into it directly. Until that call nothing is allocated for it, so that the caller may first look at
+``frame_bytes_expected`` and wait for memory. What is allocated then goes by what has come, not by what was announced:
+four bytes would otherwise be enough to make us hold a hundred million, and to keep us busy with zeroing them.
 
 Source: Kafka's NetworkReceive, for the limits and for memory being asked for before it is taken.
 """
@@ -22,6 +23,13 @@ DIRECT_RECEIVE_BYTES: Final = 32 * 1024
 """A frame that lacks at least this much is read straight into its own buffer. Below it the rest comes through the
 staging buffer, together with the requests behind it, which saves a system call for each."""
 
+BIG_FRAME_FIRST_BYTES: Final = 64 * 1024
+"""The least that is allocated for a big frame of which little or nothing has come."""
+
+BIG_FRAME_GROWTH: Final = 32
+"""How many times as much as has come is allocated. A batch of a mebibyte, the largest by default, gets its whole buffer
+after the first read, and to move what has come costs a thirty-second part of a copy."""
+
 
 class ServerConnection:
     """Cuts the bytes of one connection into frames.
@@ -35,6 +43,7 @@ class ServerConnection:
         self._received: bytearray | None = None
         self._cut = 0  # up to here `_received` was given away as frames, or is 0 and nobody has a view of it
         self._big_frame: bytearray | None = None
+        self._big_frame_bytes = 0
         self._big_frame_received = 0
 
     # --- Bytes in ---
@@ -42,10 +51,7 @@ class ServerConnection:
     def receive_data(self, data: memoryview) -> None:
         """Take bytes that came; ``data`` may be overwritten afterwards."""
         if self._big_frame is not None:
-            taken = min(len(data), len(self._big_frame) - self._big_frame_received)
-            self._big_frame[self._big_frame_received : self._big_frame_received + taken] = data[:taken]
-            self._big_frame_received += taken
-            data = data[taken:]
+            data = self._receive_big_frame_data(data)
         if not data:
             return
         if self._received is None:
@@ -65,9 +71,9 @@ class ServerConnection:
         if self._big_frame is None and not self._begin_big_frame():
             return None
         assert self._big_frame is not None
-        if self._big_frame_received == len(self._big_frame):
+        if self._big_frame_received == self._big_frame_bytes:
             return None
-        return memoryview(self._big_frame)[self._big_frame_received :]
+        return memoryview(self._grown_big_frame())[self._big_frame_received :]
 
     def bytes_received(self, count: int) -> None:
         """Note that ``count`` bytes were written to the beginning of ``receive_buffer()``."""
@@ -82,13 +88,34 @@ class ServerConnection:
         here = self.frame_bytes_received
         if size - here < DIRECT_RECEIVE_BYTES:
             return False
-        frame = bytearray(size)
+        frame = bytearray(affordable_bytes(size, here))
         if self._received is not None:
             begin = self._cut + SIZE_PREFIX.size
             frame[:here] = memoryview(self._received)[begin : begin + here]
-        self._big_frame, self._big_frame_received = frame, here
+        self._big_frame, self._big_frame_bytes, self._big_frame_received = frame, size, here
         self._received, self._cut = None, 0
         return True
+
+    def _receive_big_frame_data(self, data: memoryview) -> memoryview:
+        """Take what belongs to the big frame under way, and return the rest."""
+        while data and self._big_frame_received < self._big_frame_bytes:
+            frame = self._grown_big_frame()
+            begin = self._big_frame_received
+            taken = min(len(data), len(frame) - begin)
+            frame[begin : begin + taken] = data[:taken]
+            self._big_frame_received += taken
+            data = data[taken:]
+        return data
+
+    def _grown_big_frame(self) -> bytearray:
+        """Return the buffer of the big frame under way, a larger one if it was full and more is to come."""
+        assert self._big_frame is not None, "no big frame is under way"
+        received = self._big_frame_received
+        if received == len(self._big_frame):
+            grown = bytearray(affordable_bytes(self._big_frame_bytes, received))
+            grown[:received] = self._big_frame
+            self._big_frame = grown
+        return self._big_frame
 
     # --- Frames out ---
 
@@ -120,10 +147,10 @@ class ServerConnection:
 
     def _finished_big_frame(self) -> memoryview | None:
         assert self._big_frame is not None
-        if self._big_frame_received < len(self._big_frame):
+        if self._big_frame_received < self._big_frame_bytes:
             return None
         frame = memoryview(self._big_frame)
-        self._big_frame, self._big_frame_received = None, 0
+        self._big_frame, self._big_frame_bytes, self._big_frame_received = None, 0, 0
         return frame
 
     def _is_refused(self, size: int) -> bool:
@@ -140,7 +167,7 @@ class ServerConnection:
     def frame_bytes_expected(self) -> int | None:
         """The size of the frame under way, as its sender says; None while that is not known."""
         if self._big_frame is not None:
-            return len(self._big_frame)
+            return self._big_frame_bytes
         if self._received is None or len(self._received) - self._cut < SIZE_PREFIX.size:
             return None
         size: int = SIZE_PREFIX.unpack_from(self._received, self._cut)[0]
@@ -155,3 +182,8 @@ class ServerConnection:
             return 0
         here = len(self._received) - self._cut - SIZE_PREFIX.size
         return max(0, min(here, self.frame_bytes_expected or 0))
+
+
+def affordable_bytes(size: int, received: int) -> int:
+    """Return how much to allocate for a frame of ``size`` bytes of which ``received`` are here."""
+    return min(size, max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * received))

@@ -31,7 +31,6 @@ def test_each_knob_has_slider_number_range_button_and_the_call_it_makes(view: Fa
     for key, minimum, maximum, value in (
         ("num.network.threads", 1, 6, 3),
         ("num.io.threads", 4, 16, 8),
-        ("queued.max.requests", 250, 1000, 500),
     ):
         card = page[page.index(f'data-knob="{key}"') :]
         card = card[: card.index("</section>")]
@@ -42,6 +41,20 @@ def test_each_knob_has_slider_number_range_button_and_the_call_it_makes(view: Fa
         assert f"curl -X PATCH {BASE_URL}/api/v1/config" in card
         assert f"""-d '{{"{key}": {value}}}'""" in card
         assert "<b>Does not.</b>" in card
+
+
+@pytest.mark.parametrize(("value", "reach"), [("500", 2000), ("3", 2000), ("800", 3200)])
+async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
+    view: FakeBrokerView, value: str, reach: int
+) -> None:
+    await view.change_config({"queued.max.requests": value}, changed_by="a test")
+    page = render_page(view, BASE_URL)
+    card = page[page.index('data-knob="queued.max.requests"') :]
+    card = card[: card.index("</section>")]
+    assert f'min="1" max="{reach}" value="{value}"' in card
+    assert f'min="1" value="{value}"' in card
+    assert "allowed: any number from <b>1</b>" in card
+    assert "data-minimum" not in card
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView) -> None:

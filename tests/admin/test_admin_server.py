@@ -318,15 +318,17 @@ async def test_an_address_that_is_taken_is_told_in_one_line(view: FakeBrokerView
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::"])
 async def test_addresses_others_can_reach_are_refused_unless_asked_for_by_name(
-    view: FakeBrokerView, nursery: trio.Nursery, host: str
+    view: FakeBrokerView, nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     if host == "::" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    with pytest.raises(AdminListenerError, match=r"no login"):
+    with pytest.raises(AdminListenerError, match=r"no login: .* set admin\.allow\.remote=true$"):
         await serve_admin(view, host, 0)
     if host == "0.0.0.0":
         address = await nursery.start(partial(serve_admin, view, host, 0, allow_remote=True))
         assert address.port != 0
+        [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "no login" in warning
 
 
 def test_importing_the_view_and_the_server_imports_no_http_server() -> None:

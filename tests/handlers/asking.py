@@ -45,7 +45,7 @@ class Client:
     producer_ids: CountingProducerIds = attrs.Factory(CountingProducerIds)
 
     def context(self, version: int) -> Context:
-        def give_slot_back(*, long_poll: bool) -> None:
+        def give_slot_back() -> None:
             self.parked += 1
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)

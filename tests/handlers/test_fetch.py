@@ -376,6 +376,18 @@ async def test_trap_42_aborted_transactions_are_given_to_committed_readers(clien
     assert not uncommitted.aborted_transactions
 
 
+async def test_trap_42_only_the_aborted_transactions_of_the_records_read_are_given(client, replicas):
+    [partition] = await add_topic(replicas)
+    await produce(replicas, partition, b"plain")
+    for sequence in range(3):
+        partition.append(transactional(b"undone", sequence), now_ms=NOW_MS)
+        end_transaction(partition, committed=False)
+    [first] = await ask(client, wanted(offset=1, max_bytes=1), isolation_level=COMMITTED)
+    assert [each.first_offset for each in first.aborted_transactions] == [1]
+    [rest] = await ask(client, wanted(offset=3), isolation_level=COMMITTED)
+    assert [each.first_offset for each in rest.aborted_transactions] == [3, 5]
+
+
 async def test_an_unknown_isolation_level_is_refused(client, replicas):
     with pytest.raises(KafkaError) as raised:
         await ask(client, wanted(), isolation_level=2)

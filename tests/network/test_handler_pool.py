@@ -20,16 +20,15 @@ def new_request(number: int = 0) -> Request:
 class Gate:
     """A handler that holds every request until it is opened, and counts how many it holds."""
 
-    def __init__(self, *, park: bool = False, long_poll: bool = False) -> None:
+    def __init__(self, *, park: bool = False) -> None:
         self.opened = trio.Event()
         self.park = park
-        self.long_poll = long_poll
         self.held = 0
         self.highest = 0
 
     async def handle(self, request: Request) -> Answer:
         if self.park:
-            request.park(long_poll=self.long_poll)
+            request.park()
             request.park()
         self.held += 1
         self.highest = max(self.highest, self.held)
@@ -163,36 +162,6 @@ async def test_a_request_that_parks_in_a_retired_slot_is_answered_and_the_slot_i
     answer.set()
     for request in requests:
         assert await request.reply.wait() == [b"answer"]
-    nursery.cancel_scope.cancel()
-
-
-async def test_long_polls_are_cut_short_when_asked_and_nothing_else_is(nursery):
-    poll, wait = Gate(park=True, long_poll=True), Gate(park=True)
-
-    async def handle(request: Request) -> Answer:
-        return await (poll if request.header.correlation_id else wait).handle(request)
-
-    pool = HandlerPool(RequestChannel(10), handle, 1)
-    await nursery.start(pool.run)
-    produce, fetch = await send(pool, 2)
-    assert pool.stop_long_polls() == 1
-    reply = await fetch.reply.wait()
-    assert isinstance(reply, CloseConnection)
-    assert reply.cause is CloseCause.STOPPING
-    wait.opened.set()
-    assert await produce.reply.wait() == [b"answer"]
-    [another] = await send(pool, 1)
-    assert await another.reply.wait() == [b"answer"]
-    nursery.cancel_scope.cancel()
-
-
-async def test_a_poll_that_parks_after_polls_were_stopped_is_cut_short_too(nursery):
-    gate = Gate(park=True, long_poll=True)
-    pool = await started(nursery, gate, 1)
-    pool.stop_long_polls()
-    for _ in range(3):
-        [request] = await send(pool, 1)
-        assert isinstance(await request.reply.wait(), CloseConnection)
     nursery.cancel_scope.cancel()
 
 

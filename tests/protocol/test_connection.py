@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_wire.connection import DIRECT_RECEIVE_BYTES, ServerConnection
+from kafka_wire.connection import BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH, DIRECT_RECEIVE_BYTES, ServerConnection
 from kafka_wire.errors import WireError
 
 LIMIT = 1 << 20
@@ -147,6 +147,39 @@ def test_nothing_is_allocated_for_a_big_frame_before_its_buffer_is_asked_for(con
     assert connection.frame_bytes_expected == BIG_BYTES
     assert connection._received is not None
     assert len(connection._received) == 10
+
+
+def test_an_announced_size_allocates_little_until_the_bytes_come() -> None:
+    connection = ServerConnection(max_request_bytes=100 << 20)
+    connection.receive_data(memoryview((100 << 20).to_bytes(4, "big")))
+    buffer = connection.receive_buffer()
+    assert buffer is not None
+    assert len(buffer) == BIG_FRAME_FIRST_BYTES
+
+
+@pytest.mark.parametrize("piece", [7_000, 64 * 1024, 1 << 20])
+def test_a_buffer_that_grows_keeps_what_has_come(piece: int) -> None:
+    payload = bytes(range(256)) * (5 * BIG_FRAME_GROWTH * BIG_FRAME_FIRST_BYTES // 256)
+    connection, stream = ServerConnection(max_request_bytes=len(payload)), memoryview(framed(payload))
+    connection.receive_data(stream[:100])
+    position = 100
+    while (buffer := connection.receive_buffer()) is not None:
+        count = min(piece, len(buffer))
+        buffer[:count] = stream[position : position + count]
+        connection.bytes_received(count)
+        position += count
+        assert len(buffer) <= max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * position)
+    assert connection.next_frame() == payload
+
+
+def test_a_growing_frame_may_also_come_through_the_staging_buffer() -> None:
+    payload = bytes(range(256)) * 10_000
+    connection = ServerConnection(max_request_bytes=len(payload))
+    stream = framed(payload, b"second..")
+    assert received(connection, stream[:10]) == []
+    assert connection.receive_buffer() is not None
+    connection.receive_data(memoryview(stream[10:]))
+    assert list(drained(connection)) == [payload, b"second.."]
 
 
 def test_progress_is_told_without_the_size_prefix(connection: ServerConnection) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import threading
 
 import pytest
 import trio
+import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import NewRecord, build_batch
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.config.topic_config import resolve
 from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.replica_manager import AwaitedOffset
+from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition
@@ -102,6 +106,114 @@ async def test_appends_that_come_together_in_a_new_epoch_all_wait_for_its_entry(
     assert sorted(offsets) == [0, 1, 2, 3, 4]
 
 
+class SlowLook:
+    """In place of ``validation.prepare``: waits in its thread until it may go on, and notes what came through."""
+
+    def __init__(self, monkeypatch):
+        self.may_go_on = threading.Event()
+        self.entered = trio.Event()
+        self.threads = []
+        self._prepare = validation.prepare
+        self._token = trio.lowlevel.current_trio_token()
+        monkeypatch.setattr(validation, "prepare", self)
+
+    def __call__(self, batch, config, now_ms):
+        self.threads.append(threading.current_thread())
+        if threading.current_thread() is not threading.main_thread():
+            self._token.run_sync_soon(self.entered.set)
+            assert self.may_go_on.wait(30)
+        return self._prepare(batch, config, now_ms)
+
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def keyed(count, **options):
+    records = [NewRecord(timestamp=NOW_MS, key=b"k", value=b"v") for _ in range(count)]
+    return memoryview(bytearray(build_batch(records, **options)))
+
+
+async def test_many_records_are_looked_at_in_a_thread_and_a_few_at_once(cached, monkeypatch):
+    [partition] = await add_topic(cached, configs=COMPACTED)
+    look = SlowLook(monkeypatch)
+    await cached.append(partition, keyed(16), produce_version=9)
+    assert look.threads == [threading.main_thread()]
+    look.may_go_on.set()
+    await cached.append(partition, keyed(17), produce_version=9)
+    assert look.threads[1:] != [threading.main_thread()]
+    assert partition.log_end_offset == 33
+
+
+async def test_batches_keep_their_order_though_the_first_takes_long(cached, monkeypatch):
+    """An idempotent producer's would be refused out of order."""
+    [slow, other] = await add_topic(cached, partitions=2, configs=COMPACTED)
+    for partition in (slow, other):
+        await cached.append(partition, keyed(1), produce_version=9)
+    look = SlowLook(monkeypatch)
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    appended = []
+
+    async def append(name, partition, records):
+        await cached.append(partition, records, produce_version=9)
+        appended.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append, "large", slow, keyed(100, base_sequence=0, **ids))
+        await look.entered.wait()
+        nursery.start_soon(append, "small", slow, keyed(1, base_sequence=100, **ids))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(append, "smaller", slow, keyed(1, base_sequence=101, **ids))
+        await append("other partition", other, keyed(1))
+        await trio.testing.wait_all_tasks_blocked()
+        assert appended == ["other partition"]
+        look.may_go_on.set()
+    assert appended == ["other partition", "large", "small", "smaller"]
+    assert slow.log_end_offset == 103
+
+
+async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cached, monkeypatch):
+    [partition] = await add_topic(cached, configs=COMPACTED)
+    look = SlowLook(monkeypatch)
+    refused = []
+
+    async def append():
+        with pytest.raises(KafkaError) as error:
+            await cached.append(partition, keyed(100), produce_version=9)
+        refused.append(refusal_of(error))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append)
+        await look.entered.wait()
+        await cached.delete_topic("orders")
+        look.may_go_on.set()
+    assert refused == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_refusal_in_the_thread_is_the_producers_and_lets_the_next_one_through(cached):
+    [partition] = await add_topic(cached, configs=COMPACTED)
+    with pytest.raises(KafkaError) as refused:
+        await produce(cached, partition, *[b"v"] * 100)
+    assert refusal_of(refused) == ErrorCode.INVALID_RECORD
+    assert (await cached.append(partition, keyed(100), produce_version=9)).first_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "level"),
+    [
+        ({"compression.type": "gzip", "compression.gzip.level": "3"}, 3),
+        ({"compression.type": "gzip"}, -1),
+        ({"compression.type": "lz4", "compression.lz4.level": "12"}, 12),
+        ({"compression.type": "lz4"}, None),
+        ({"compression.type": "zstd", "compression.zstd.level": "7"}, 7),
+        ({"compression.type": "snappy", "compression.zstd.level": "7"}, None),
+        ({"compression.zstd.level": "7"}, None),
+    ],
+)
+async def test_the_level_that_goes_with_the_codec_reaches_the_log(cached, settings, level):
+    [partition] = await add_topic(cached, configs=settings)
+    assert partition.log.config.compression_level == level
+
+
 async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, park):
     [partition] = await add_topic(synced)
     info = await produce(synced, partition, b"a")
@@ -142,7 +254,7 @@ async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_pa
 
 
 def fail_with(error):
-    def fail(self, *arguments, **keywords):
+    def fail(*arguments, **keywords):
         raise error
 
     return fail
@@ -167,7 +279,7 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
 async def test_a_failed_write_takes_the_directory_offline(cached, monkeypatch):
     first, second = await add_topic(cached, partitions=2)
     await produce(cached, first, b"a")
-    monkeypatch.setattr(Log, "append", fail_with(OSError(errno.EIO, "the disk is gone")))
+    monkeypatch.setattr(Log, "append_prepared", fail_with(OSError(errno.EIO, "the disk is gone")))
     with pytest.raises(KafkaError) as refused:
         await produce(cached, first, b"b")
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -177,7 +289,7 @@ async def test_a_failed_write_takes_the_directory_offline(cached, monkeypatch):
 async def test_a_full_disk_refuses_and_recovers(cached, monkeypatch):
     [partition] = await add_topic(cached)
     with monkeypatch.context() as full:
-        full.setattr(Log, "append", fail_with(OSError(errno.ENOSPC, "no space left on device")))
+        full.setattr(Log, "append_prepared", fail_with(OSError(errno.ENOSPC, "no space left on device")))
         with pytest.raises(KafkaError) as refused:
             await produce(cached, partition, b"a")
         assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -187,7 +299,7 @@ async def test_a_full_disk_refuses_and_recovers(cached, monkeypatch):
 
 async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeypatch, caplog):
     [partition] = await add_topic(cached)
-    monkeypatch.setattr(Log, "append", fail_with(OSError(errno.ENOSPC, "no space left on device")))
+    monkeypatch.setattr(Log, "append_prepared", fail_with(OSError(errno.ENOSPC, "no space left on device")))
     for _ in range(100):
         with pytest.raises(KafkaError):
             await produce(cached, partition, b"a")
@@ -238,6 +350,34 @@ async def test_a_log_that_cannot_be_opened_is_the_trouble_of_its_partition_alone
     assert sorted(hosted.partitions) == [0, 2]
     with pytest.raises(KafkaError) as refused:
         hosted.partition(1)
+    assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_with_its_topic(tmp_path):
+    replicas = make_replicas(tmp_path / "data")
+    first, _ = await add_topic(replicas, partitions=2)
+    await produce(replicas, first, b"a")
+    replicas.log_manager.close(clean=False)
+    (first.log.directory / "partition.metadata").write_bytes(b"nonsense")
+    restarted = make_replicas(tmp_path / "data")
+    await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, resolve({}, restarted.config)))
+    hosted = restarted.topic("orders")
+    assert sorted(hosted.partitions) == [1]
+    with pytest.raises(KafkaError) as refused:
+        hosted.partition(0)
+    assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
+    await restarted.delete_topic("orders")
+    [again] = await add_topic(restarted, topic_id=OTHER_ID)
+    assert again.log_end_offset == 0
+    restarted.log_manager.close(clean=False)
+
+
+async def test_a_log_start_that_could_not_be_written_down_is_no_success(cached, monkeypatch):
+    [partition] = await add_topic(cached)
+    await produce(cached, partition, b"a", b"b")
+    monkeypatch.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(KafkaError) as refused:
+        await cached.delete_records(partition, 1)
     assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from tests.replication.real_logs import add_topic, batch, make_replicas
+from trio_broker.replication.upkeep import MAX_CLOCK_STEP_MS
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition
@@ -41,6 +42,39 @@ async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas)
     replicas.clock.advance(61)
     await replicas.upkeep.remove_expired_files()
     assert not list(directory.glob("*.deleted"))
+
+
+async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas, caplog):
+    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    await fill(replicas, partition)
+    replicas.clock.time_ms += 365 * 86_400_000
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == 0
+    assert caplog.text.count("the clock was set forward by 31536000 s") == 1
+    replicas.clock.advance(300)
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == 10
+    assert caplog.text.count("the clock was set forward") == 1
+
+
+async def test_a_clock_that_was_set_back_in_time_costs_no_records(replicas):
+    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    await fill(replicas, partition)
+    for step_ms in (365 * 86_400_000, -365 * 86_400_000):
+        replicas.clock.time_ms += step_ms
+        await replicas.upkeep.apply_retention()
+        replicas.clock.advance(300)
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == 0
+
+
+async def test_a_clock_that_is_slewed_does_not_stop_retention(replicas):
+    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    await fill(replicas, partition)
+    replicas.clock.advance(WEEK_SECONDS)
+    replicas.clock.time_ms += MAX_CLOCK_STEP_MS
+    await replicas.upkeep.apply_retention()
+    assert partition.log_start_offset == 10
 
 
 async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(replicas, monkeypatch):

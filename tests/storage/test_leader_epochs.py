@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 
@@ -56,6 +58,26 @@ def test_assigning_drops_entries_that_contradict(epochs: LeaderEpochs):
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(3, 20), EpochEntry(5, 25))
     epochs.assign(8, 15)
     assert epochs.entries == (EpochEntry(2, 10), EpochEntry(8, 15))
+
+
+def test_an_epoch_that_could_not_be_written_is_not_known(
+    epochs: LeaderEpochs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Else the next try would find nothing to do, and batches of an epoch without an entry would follow."""
+    before = epochs.entries
+
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(checkpoints, "write_atomically", full)
+        with pytest.raises(OSError, match="No space"):
+            epochs.assign(9, 40)
+        with pytest.raises(OSError, match="No space"):
+            epochs.assign_all([EpochEntry(9, 40), EpochEntry(10, 50)])
+    assert epochs.entries == before
+    assert epochs.assign(9, 40)
+    assert LeaderEpochs.load(tmp_path).latest_epoch == 9
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(9, None), (10, 2), (19, 2), (20, 3), (1000, 7)])

@@ -344,6 +344,34 @@ def test_times_inside_a_compressed_batch(bench: LogBench, now_ms: int):
     assert bench.log.offset_for_timestamp(now_ms + 33, 50) == TimestampOffset(now_ms + 33, 33)
 
 
+@pytest.mark.parametrize("batches", [1, 2, 3, 5])
+def test_a_read_says_where_its_reader_goes_on(bench: LogBench, batches: int):
+    sizes = {bench.append(3).appended_bytes for _ in range(5)}
+    (size,) = sizes
+    fetched = bench.log.read(1, batches * size + 1, end_offset=15)
+    assert (fetched.size, fetched.next_offset) == (batches * size, batches * 3)
+    assert bench.log.read(1, 5 * size, end_offset=6).next_offset == 6
+
+
+def test_a_read_that_gives_nothing_goes_on_where_it_began(bench: LogBench):
+    bench.append(3)
+    assert bench.log.read(3, 100, end_offset=3).next_offset == 3
+    assert bench.log.read(1, 0, end_offset=3, minimum_one=False).next_offset == 1
+    assert bench.log.read(1, 0, end_offset=3).next_offset == 3
+
+
+def test_a_read_of_a_sealed_segment_ends_where_the_next_one_begins(make_log: MakeLog):
+    bench = make_log(segment_bytes=200)
+    for _ in range(6):
+        bench.append(3)
+    ends = []
+    offset = 0
+    while offset < bench.log.log_end_offset:
+        offset = bench.log.read(offset, 1 << 20, end_offset=bench.log.log_end_offset).next_offset
+        ends.append(offset)
+    assert ends == [*(segment.base_offset for segment in bench.log.segments[1:]), bench.log.log_end_offset]
+
+
 # --- Transactions ---
 
 

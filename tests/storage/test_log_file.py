@@ -83,3 +83,28 @@ def test_reading_without_waiting_gives_what_is_cached(file: LogFile):
     file.append(b"0123456789", 0)
     assert bytes(file.read(100, 4, nowait=True)) == b"456789"
     assert file.read(3, 0) == b"012"
+
+
+def test_a_file_system_that_cannot_tell_what_is_cached_has_it_read_in_a_thread(
+    file: LogFile, monkeypatch: pytest.MonkeyPatch
+):
+    """As tmpfs: an error would take the whole data directory offline with the first read."""
+
+    def unsupported(*args: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    file.append(b"0123456789", 0)
+    monkeypatch.setattr("os.preadv", unsupported)
+    with pytest.raises(BlockingIOError):
+        file.read(3, 0, nowait=True)
+    assert file.read(3, 0) == b"012"
+
+
+def test_reading_a_segment_that_retention_has_just_renamed_makes_no_new_file(file: LogFile):
+    file.release()
+    file.path.rename(file.path.with_name("0.log.deleted"))
+    with pytest.raises(FileNotFoundError):
+        file.read(10, 0)
+    with pytest.raises(FileNotFoundError):
+        file.region(0, 10)
+    assert not file.path.exists()

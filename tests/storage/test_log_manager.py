@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from trio_broker.clock import ManualClock
-from trio_broker.storage import DataDirectoryError, Log, LogConfig, LogManager, StorageFailed
+from trio_broker.storage import DataDirectoryError, Log, LogConfig, LogManager, StorageFailed, checkpoints
+from trio_broker.storage.errors import LogUnusable
+from trio_broker.storage.log_directory import MetaProperties
 from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -49,6 +51,13 @@ def append(log: Log, data: bytearray, clock: ManualClock) -> int:
     return log.append(memoryview(data), leader_epoch=0, now_ms=clock.now_ms()).first_offset
 
 
+def fail_with(error: OSError) -> Callable[..., None]:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    return fail
+
+
 def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path):
     manager = start()
     log = manager.create_log(ORDERS, ID_A, CONFIG)
@@ -67,7 +76,6 @@ def test_a_clean_stop_and_start(start: Manager, batch: Batch, clock: ManualClock
     assert [item.was_clean for item in report.recovered] == [True]
     assert (report.failures, report.strays) == ({}, [])
     assert manager.logs[ORDERS].log_end_offset == 3
-    assert manager.high_watermark_of(ORDERS) == 3
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
@@ -108,18 +116,78 @@ def test_a_log_that_cannot_be_opened_does_not_keep_the_others(start: Manager, tm
     assert set(manager.logs) == {OTHER}
 
 
-def test_the_metadata_log_is_opened_on_request_and_left_out_of_the_rest(
-    start: Manager, batch: Batch, clock: ManualClock
+def unopenable(directory: Path) -> None:
+    (directory / "partition.metadata").write_bytes(b"nonsense")
+
+
+def test_a_partition_that_could_not_be_opened_is_not_begun_anew_anywhere(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
 ):
-    manager = start(load=False)
-    opened = manager.open_cluster_metadata(CONFIG)
-    append(opened.log, batch(), clock)
+    manager = start("a", "b")
+    append(manager.create_log(ORDERS, ID_A, CONFIG), batch(3), clock)
     manager.close()
+    unopenable(tmp_path / "a/orders-0")
+    manager = start("a", "b")
+    for _ in range(2):
+        with pytest.raises(LogUnusable, match="a/orders-0 could not be opened"):
+            manager.create_log(ORDERS, ID_A, CONFIG)
+    assert not (tmp_path / "b/orders-0").exists()
+    assert manager.create_log(OTHER, ID_B, CONFIG).log_end_offset == 0
+
+
+def test_a_partition_that_could_not_be_opened_may_be_deleted_and_made_again(start: Manager, tmp_path: Path):
+    manager = start()
+    manager.create_log(ORDERS, ID_A, CONFIG)
+    manager.close()
+    unopenable(tmp_path / "data/orders-0")
+    manager = start()
+    manager.delete_log(ORDERS)
+    assert len(list((tmp_path / "data").glob("orders-0.*-delete"))) == 1
+    assert manager.create_log(ORDERS, ID_B, CONFIG).log_end_offset == 0
+
+
+def test_a_creation_that_was_cut_short_goes_on_in_its_directory(
+    start: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    manager = start("a", "b")
+    manager.create_log(OTHER, ID_B, CONFIG)
+    with monkeypatch.context() as full:
+        full.setattr(checkpoints, "sync_directory", fail_with(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(OSError, match="full"):
+            manager.create_log(ORDERS, ID_A, CONFIG)
+    manager.create_log(TopicPartition("more", 0), ID_B, CONFIG)
+    assert manager.create_log(ORDERS, ID_A, CONFIG).directory == tmp_path / "b/orders-0"
+    assert not (tmp_path / "a/orders-0").exists()
+
+
+def test_batches_that_nobody_can_read_are_the_trouble_of_their_partition_alone(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    for sequence in range(3):
+        append(log, batch(producer_id=1, producer_epoch=0, sequence=sequence), clock)
+    manager.create_log(OTHER, ID_B, CONFIG)
+    manager.close()
+    data = bytearray((tmp_path / "data/orders-0/00000000000000000000.log").read_bytes())
+    data[len(data) // 3 + 16] = 1  # the second batch is of magic 1
+    (tmp_path / "data/orders-0/00000000000000000000.log").write_bytes(data)
+    for snapshot in (tmp_path / "data/orders-0").glob("*.snapshot"):
+        snapshot.unlink()
+    manager = start(load=False)
+    report = manager.load(lambda partition, topic_id: CONFIG)
+    assert set(manager.logs) | set(report.failures) == {ORDERS, OTHER}
+    assert OTHER in manager.logs
+
+
+def test_the_metadata_log_is_left_alone(start: Manager, tmp_path: Path):
+    (tmp_path / "data/__cluster_metadata-0").mkdir(parents=True)
+    (tmp_path / "data/meta.properties").write_bytes(MetaProperties.new("cluster", 1).encode())
     manager = start()
     assert manager.logs == {}
-    opened = manager.open_cluster_metadata(CONFIG)
-    assert opened.report.was_clean
-    assert opened.log.log_end_offset == 1
+    assert manager.close()
+    assert (tmp_path / "data/recovery-point-offset-checkpoint").read_bytes() == b"0\n0\n"
+    assert list((tmp_path / "data/__cluster_metadata-0").iterdir()) == []
 
 
 def test_a_deleted_partition_is_renamed_and_removed_later(
@@ -147,8 +215,21 @@ def test_a_deletion_cut_short_is_completed_at_the_next_start(start: Manager, clo
     manager.close(clean=False)
     manager = start()
     assert manager.logs == {}
-    assert manager.remove_expired_files(clock.now_ms()) == 1
+    assert manager.remove_expired_files(clock.now_ms() + 59_999) == 0
+    assert manager.remove_expired_files(clock.now_ms() + 60_000) == 1
     assert not list((tmp_path / "data").glob("*-delete"))
+
+
+def test_a_long_delay_of_one_partition_does_not_hold_up_the_removal_of_another(
+    start: Manager, clock: ManualClock, tmp_path: Path
+):
+    manager = start()
+    manager.create_log(ORDERS, ID_A, LogConfig(file_delete_delay_ms=3_600_000))
+    manager.create_log(OTHER, ID_B, LogConfig(file_delete_delay_ms=1000))
+    manager.delete_logs([ORDERS, OTHER])
+    assert manager.remove_expired_files(clock.now_ms() + 1000) == 1
+    assert [path.name.split(".")[0] for path in (tmp_path / "data").glob("*-delete")] == ["orders-0"]
+    assert manager.remove_expired_files(clock.now_ms() + 3_600_000) == 1
 
 
 def test_a_new_partition_inherits_nothing_from_one_of_the_same_name(
@@ -238,14 +319,70 @@ def test_a_failed_disk_takes_its_logs_offline(start: Manager, batch: Batch, cloc
     append(manager.logs[TopicPartition("orders", 1)], batch(), clock)
 
 
-def test_retention_and_expiry_run_over_all_logs(start: Manager, batch: Batch, clock: ManualClock):
+@pytest.mark.parametrize("refused", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_a_directory_that_cannot_be_written_does_not_keep_the_others_from_a_clean_stop(
+    start: Manager, batch: Batch, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+):
+    manager = start("a", "b")
+    for partition in range(2):
+        append(manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG), batch(), clock)
+    write = checkpoints.write_offsets
+
+    def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+        if path == tmp_path / "a" / refused:
+            raise OSError(errno.EIO, "gone")
+        write(path, offsets)
+
+    monkeypatch.setattr(checkpoints, "write_offsets", write_offsets)
+    assert manager.write_checkpoints() | manager.write_high_watermarks({}) == {tmp_path / "a"}
+    assert not manager.close(high_watermarks={ORDERS: 1, TopicPartition("orders", 1): 1})
+    assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        assert (tmp_path / "b" / name).read_bytes() == b"0\n1\norders 1 1\n"
+
+
+def test_a_marker_that_cannot_be_written_does_not_keep_the_others_from_theirs(
+    start: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    manager = start("a", "b")
+    monkeypatch.setattr(manager.directories[0], "write_clean_shutdown_marker", fail_with(OSError(errno.EIO, "gone")))
+    assert not manager.close()
+    assert [(tmp_path / name / ".kafka_cleanshutdown").exists() for name in "ab"] == [False, True]
+
+
+def test_a_directory_whose_disk_failed_gets_no_new_partitions_and_no_checkpoints(
+    start: Manager, clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    manager = start("a", "b")
+    manager.take_offline(tmp_path / "a", OSError(errno.EIO, "gone"))
+    for partition in range(2):
+        log = manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG)
+        assert log.directory.parent == tmp_path / "b"
+    assert manager.write_checkpoints() == {tmp_path / "a"}
+    assert "checkpoints were not written" not in caplog.text
+
+
+def test_a_new_partition_waits_until_the_checkpoints_have_forgotten_the_old_one(
+    start: Manager, batch: Batch, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
     manager = start()
-    config = LogConfig(retention_ms=1000, producer_id_expiration_ms=1000)
-    log = manager.create_log(ORDERS, ID_A, config)
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    append(log, batch(10), clock)
+    log.advance_log_start(7)
+    manager.close()
+    manager = start()
+    with monkeypatch.context() as broken:
+        broken.setattr(checkpoints, "write_offsets", fail_with(OSError(errno.EIO, "gone")))
+        manager.delete_log(ORDERS)
+        with pytest.raises(OSError, match="checkpoints"):
+            manager.create_log(ORDERS, ID_B, CONFIG)
+
+
+def test_silent_producers_of_all_logs_are_forgotten(start: Manager, batch: Batch, clock: ManualClock):
+    manager = start()
+    log = manager.create_log(ORDERS, ID_A, LogConfig(producer_id_expiration_ms=1000))
     append(log, batch(producer_id=1, producer_epoch=0, sequence=0), clock)
     clock.advance(2)
-    (retired,) = manager.delete_retired_segments(clock.now_ms(), lambda log: log.log_end_offset)
-    assert (retired.topic_partition, len(retired.segments)) == (ORDERS, 1)
     assert manager.remove_expired_producers(clock.now_ms()) == 1
 
 

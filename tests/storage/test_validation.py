@@ -9,7 +9,7 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import NewRecord, RecordBatch, TimestampType, build_batch, read_batch_header, read_batches
+from kafka_wire.records.batch import NewRecord, RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.crc import crc32c
@@ -19,10 +19,17 @@ Batch = Callable[..., bytearray]
 HOUR_MS = 3_600_000
 
 
+def taken(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> RecordBatch:
+    """The batch as it is to be stored."""
+    settings = LogConfig(**config)  # type: ignore[arg-type]
+    batch = validation.check_client_batch(memoryview(data), settings, now_ms, produce_version)
+    return validation.prepare(batch, settings, now_ms)
+
+
 def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> ErrorCode:
     """The error code with which a batch is refused, NONE if it is taken."""
     try:
-        validation.check_client_batch(memoryview(data), LogConfig(**config), now_ms, produce_version)  # type: ignore[arg-type]
+        taken(data, now_ms, produce_version, **config)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -131,7 +138,7 @@ def test_trap_38_compacted_topics_need_keys(now_ms: int, codec: Codec):
 def test_trap_37_the_guilty_record_is_named(now_ms: int):
     data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")])
     with pytest.raises(KafkaError) as caught:
-        validation.check_client_batch(data, LogConfig(cleanup_policy=CleanupPolicy(compact=True)), now_ms, None)
+        taken(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
     assert getattr(caught.value, "record_index", None) == 1
 
 
@@ -141,15 +148,9 @@ def test_records_of_small_batches_are_walked_over(batch: Batch, now_ms: int):
     assert code_of(changed(data, ">b", 16, 2), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def rewritten(data: bytearray, now_ms: int, **config: object) -> RecordBatch:
-    header = read_batch_header(data)
-    settings = LogConfig(**config)  # type: ignore[arg-type]
-    assert validation.needs_rewrite(header, settings)
-    return validation.rewrite(header, memoryview(data), settings, now_ms)
-
-
 def test_trap_36_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, now_ms: int):
-    result = rewritten(batch(2), now_ms + 5, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    sent = taken(batch(2), now_ms, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
+    result = validation.stamp_append_time(sent, now_ms + 5)
     result.verify_crc()
     assert result.header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert [record.timestamp for record in result.records()] == [now_ms + 5] * 2
@@ -158,16 +159,48 @@ def test_trap_36_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, no
 @pytest.mark.parametrize("codec", list(Codec))
 def test_trap_38_a_topic_with_its_own_codec_gets_it(batch: Batch, now_ms: int, codec: Codec):
     original = batch(5, codec=Codec.GZIP, value=bytes(100), producer_id=3, producer_epoch=1, sequence=9)
-    if codec is Codec.GZIP:
-        assert not validation.needs_rewrite(read_batch_header(original), LogConfig(compression_type=codec))
-        return
-    (before,) = read_batches(bytes(original))
-    result = rewritten(original, now_ms, compression_type=codec)
+    result = taken(original, now_ms, compression_type=codec)
     result.verify_crc()
     assert result.header.codec is codec
     assert (result.header.producer_id, result.header.producer_epoch, result.header.base_sequence) == (3, 1, 9)
+    (before,) = read_batches(bytes(original))
     assert list(result.records()) == list(before.records())
 
 
-def test_trap_38_batches_are_stored_as_sent_by_default(batch: Batch):
-    assert not validation.needs_rewrite(read_batch_header(batch(codec=Codec.LZ4)), LogConfig())
+def test_trap_38_batches_are_stored_as_sent_where_the_codec_is_the_topics_or_the_producers(batch: Batch, now_ms: int):
+    original = batch(5, codec=Codec.LZ4)
+    for codec in (None, Codec.LZ4):
+        assert bytes(taken(original, now_ms, compression_type=codec).buffer) == bytes(original)
+
+
+def test_the_level_of_the_codec_is_the_topics(batch: Batch, now_ms: int):
+    original = batch(400, value=b"the quick brown fox jumps over the lazy dog")
+    sizes = [
+        len(taken(original, now_ms, compression_type=Codec.GZIP, compression_level=level).buffer) for level in (1, 9)
+    ]
+    assert sizes[0] > sizes[1]
+
+
+COMPACT = LogConfig(cleanup_policy=CleanupPolicy(compact=True))
+REFUSES_OLD = LogConfig(message_timestamp_before_max_ms=1000)
+OWN_CODEC = LogConfig(compression_type=Codec.ZSTD)
+
+
+@pytest.mark.parametrize("config", [COMPACT, REFUSES_OLD, OWN_CODEC], ids=["compacted", "refuses old", "own codec"])
+def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: int, config: LogConfig):
+    def takes_long(data: bytearray) -> bool:
+        return validation.takes_long(
+            validation.check_client_batch(memoryview(data), config, now_ms, produce_version=9), config
+        )
+
+    assert not takes_long(batch(16))
+    assert takes_long(batch(17))
+    assert takes_long(batch(1, value=bytes(20_000)))
+    assert takes_long(batch(1, codec=Codec.GZIP)), "a small batch may inflate to a large one"
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_nothing_takes_long_where_no_record_is_looked_at(batch: Batch, now_ms: int, codec: Codec):
+    checked = validation.check_client_batch(memoryview(batch(1000, codec=codec)), LogConfig(), now_ms, 9)
+    assert not validation.takes_long(checked, LogConfig())
+    assert validation.prepare(checked, LogConfig(), now_ms) is checked

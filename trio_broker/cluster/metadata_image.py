@@ -131,6 +131,11 @@ class MetadataImage:
         """Return what is set for ``resource`` itself."""
         return self._configs.get(resource, {})
 
+    @property
+    def configured_resources(self) -> list[ConfigResource]:
+        """Everything that has settings of its own."""
+        return [resource for resource, configs in self._configs.items() if configs]
+
     def apply(self, record: Any) -> None:
         """Fold one record into the image.
 

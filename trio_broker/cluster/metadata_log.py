@@ -7,16 +7,19 @@ damage aside and go on, this one refuses to be opened until somebody has looked,
 
 Records of one append share a batch and with it a checksum, so after a crash they are all there or none of them is.
 
+The log is kept short by snapshots (``metadata_snapshot``): a start that had much to read writes one of the image, and
+lets go of the log before it. The log start offset is the end offset of the newest snapshot; nothing else tells it.
+
 Everything blocks except ``append``, which waits in a worker thread; a start calls ``open`` and ``replay`` in one too.
 
-Source: reference/storage-format.md §2.15; Kafka's KafkaRaftClient, FileQuorumStateStore, MetadataRecordSerde.
+Source: docs/formats/metadata-log.md; Kafka's KafkaRaftClient, FileQuorumStateStore, MetadataRecordSerde.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,10 +32,11 @@ from kafka_wire.records.control import ControlRecord, ControlRecordType, build_c
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
 from trio_broker.clock import Clock
+from trio_broker.cluster.errors import MetadataLogUnusable
+from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.checkpoints import write_atomically
-from trio_broker.storage.errors import DataDirectoryError
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.recovery import open_log
@@ -50,20 +54,22 @@ READ_BYTES: Final = 1024 * 1024
 """Read at a time in a replay."""
 
 KEEP_FOR_EVER: Final = -1
+"""Segments go when a snapshot stands for them, never for their age or size."""
+
+SNAPSHOT_AFTER_RECORDS: Final = 10_000
+"""Records since the last snapshot after which a start writes another: they take a start some tenths of a second."""
 
 _ASIDE_PATTERN = "*.corrupt-*"
-
-
-class MetadataLogUnusable(DataDirectoryError):
-    """The metadata log cannot be trusted or understood; the message is one line that says why."""
 
 
 class MetadataLog:
     """Appends decisions and gives them back. Made by ``open``, which begins a new leader epoch."""
 
-    def __init__(self, log: Log, clock: Clock, *, leader_epoch: int) -> None:
+    def __init__(self, log: Log, clock: Clock, *, leader_epoch: int, snapshot: SnapshotId | None) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
+        self.snapshot = snapshot
+        self._last_timestamp_ms = -1
         self._clock = clock
         self._limiter = trio.CapacityLimiter(1)
 
@@ -74,17 +80,24 @@ class MetadataLog:
         A torn tail is cut: it was never acknowledged.
 
         Raises:
-            MetadataLogUnusable: it is damaged before its end, or its epoch cannot be told.
+            MetadataLogUnusable: it is damaged before its end, or its beginning is missing, or its epoch cannot be told.
             OSError: the disk refused.
         """
         directory = data_directory / f"{CLUSTER_METADATA_TOPIC}-0"
+        snapshot = max(snapshots(directory), default=None)
+        start_offset = snapshot.end_offset if snapshot is not None else 0
         log = open_log(
             directory,
             TopicPartition(CLUSTER_METADATA_TOPIC, 0),
             METADATA_TOPIC_ID,
-            LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=KEEP_FOR_EVER, retention_bytes=KEEP_FOR_EVER),
+            LogConfig(
+                segment_bytes=SEGMENT_BYTES,
+                retention_ms=KEEP_FOR_EVER,
+                retention_bytes=KEEP_FOR_EVER,
+                file_delete_delay_ms=0,
+            ),
             recovery_point=0,
-            log_start_offset=0,
+            log_start_offset=start_offset,
             clean=False,
             now_ms=clock.now_ms(),
         ).log
@@ -94,10 +107,16 @@ class MetadataLog:
                 f"{directory} was damaged before its end and {', '.join(aside)} was put aside; move that away to start"
                 " with what is left"
             )
+        if log.log_start_offset > start_offset:
+            log.release()
+            raise MetadataLogUnusable(
+                f"{directory} begins at offset {log.log_start_offset}, and there is no snapshot of what was before"
+            )
         state_file = directory / QUORUM_STATE_FILE
-        leader_epoch = max(read_leader_epoch(state_file), log.latest_epoch or 0) + 1
+        epochs = (read_leader_epoch(state_file), log.latest_epoch or 0, snapshot.epoch if snapshot is not None else 0)
+        leader_epoch = max(epochs) + 1
         write_quorum_state(state_file, node_id, leader_epoch, directory_id)
-        opened = cls(log, clock, leader_epoch=leader_epoch)
+        opened = cls(log, clock, leader_epoch=leader_epoch, snapshot=snapshot)
         opened._append_leader_change(node_id)
         return opened
 
@@ -107,11 +126,14 @@ class MetadataLog:
         return self.log.log_end_offset
 
     def replay(self) -> Iterator[Any]:
-        """Yield all records, oldest first. Blocks.
+        """Yield the records of the newest snapshot, then all that came after it, oldest first. Blocks.
 
         Raises:
-            MetadataLogUnusable: a record is of a kind or version that this broker does not know.
+            MetadataLogUnusable: the snapshot is damaged, or a record is of a kind or version that this broker does not
+                know.
         """
+        if self.snapshot is not None:
+            yield from read_snapshot(self.log.directory, self.snapshot)
         offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
         while offset < end_offset:
             fetched = self.log.read(offset, READ_BYTES, end_offset=end_offset).records
@@ -139,6 +161,36 @@ class MetadataLog:
         values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
         return await trio.to_thread.run_sync(self._append_durably, build_batch(values), limiter=self._limiter)
 
+    # --- Snapshots ---
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether the log has grown enough since the last snapshot to be worth another."""
+        return self.log.log_end_offset - self.log.log_start_offset >= SNAPSHOT_AFTER_RECORDS
+
+    def take_snapshot(self, records: Iterable[Any]) -> None:
+        """Write a snapshot of ``records``, which fold into the same image as all that was replayed, and let go of the
+        log before it. Blocks; not to be called while ``append`` runs.
+
+        A crash at any moment leaves either the old snapshot and the log from there on, or the new one, with a log that
+        may begin sooner than it has to.
+
+        Raises:
+            OSError: the disk refused. What was written is there still.
+        """
+        log, now_ms = self.log, self._clock.now_ms()
+        snapshot = SnapshotId(log.log_end_offset, self.leader_epoch)
+        write_snapshot(log.directory, snapshot, records, last_timestamp_ms=self._last_timestamp_ms, now_ms=now_ms)
+        self.snapshot = snapshot
+        log.roll(now_ms)
+        log.advance_log_start(snapshot.end_offset)
+        log.delete_retired_segments(now_ms, log.log_end_offset)
+        log.remove_retired_files(now_ms)
+        log.sync()
+        remove_older(log.directory, snapshot)
+
+    # --- The end ---
+
     def close(self) -> None:
         """Bring all files to their final state. Blocks."""
         self.log.close()
@@ -154,6 +206,7 @@ class MetadataLog:
             now_ms=self._clock.now_ms(),
             origin=AppendOrigin.COORDINATOR,
         )
+        self._last_timestamp_ms = info.max_timestamp
         durable = self.log.sync()
         assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
         return info.first_offset

@@ -2,5 +2,5 @@
 
 ``keys`` and ``topic_keys`` are the table; ``properties`` reads Kafka's file format; ``broker_config`` lays file,
 environment, command line and dynamic changes over each other in Kafka's order; ``topic_config`` gives one topic its
-effective values; ``endpoints`` reads the listener settings; ``documentation`` renders the table as ``docs/config.md``.
+effective values; ``listeners`` reads the listener settings; ``documentation`` renders the table as ``docs/config.md``.
 """

@@ -3,6 +3,9 @@
 Everything but types and documentation is told in version 1 already, at which librdkafka stops (trap 70): the source,
 and on request the chain of places behind it. A secret is null. A key that is asked for and does not exist is left out.
 
+A resource is described once in a response: all settings of a broker with their documentation take ten thousand bytes,
+and six bytes ask for them, so that one request could otherwise make a response of gigabytes.
+
 Source: Kafka's ConfigHelper.describeConfigs.
 """
 
@@ -10,6 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trio.lowlevel import checkpoint
+
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -35,19 +41,27 @@ def refused(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfi
 @handles(DescribeConfigsRequest, refused=refused)
 async def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe each resource, or say why it has nothing to describe."""
-    return DescribeConfigsResponse(
-        results=[describe_resource(resource, request, context) for resource in request.resources]
-    )
+    results: list[DescribeConfigsResult] = []
+    described: set[ConfigResource] = set()
+    for resource in request.resources:
+        results.append(describe_resource(resource, request, context, described))
+        await checkpoint()  # Thousands of topics take seconds, which others shall not wait for.
+    return DescribeConfigsResponse(results=results)
 
 
 def describe_resource(
-    wanted: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context
+    wanted: DescribeConfigsResource, request: DescribeConfigsRequest, context: Context, described: set[ConfigResource]
 ) -> DescribeConfigsResult:
+    """Describe one resource and add it to those ``described``, in which it may not be yet."""
     try:
-        entries = entries_of(parse_resource(wanted.resource_type, wanted.resource_name), context)
+        resource = parse_resource(wanted.resource_type, wanted.resource_name)
+        if resource in described:
+            raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
+        entries = entries_of(resource, context)
     except KafkaError as error:
         return refused_resource(wanted, error)
-    keys = wanted.configuration_keys
+    described.add(resource)
+    keys = None if wanted.configuration_keys is None else frozenset(wanted.configuration_keys)
     return DescribeConfigsResult(
         error_message=None,
         resource_type=wanted.resource_type,

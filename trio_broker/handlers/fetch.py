@@ -85,7 +85,8 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
         if session is not None:
-            session.news(session.partitions.items(), results)
+            # Not over the session's partitions: a request that names one twice has more results than those.
+            session.news([(key, session.partitions[key]) for key, _ in asked], results)
             session_id = session.session_id
     keyed = ((key, result) for (key, _), result in zip(asked, results, strict=True))
     return FetchResponse(session_id=session_id, responses=responses_of(keyed))

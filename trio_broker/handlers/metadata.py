@@ -9,6 +9,8 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManage
 
 from __future__ import annotations
 
+from trio.lowlevel import checkpoint
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.metadata import (
@@ -71,12 +73,14 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     """Describe each topic asked for, creating what is missing where both sides want that."""
     asked = request.include_topic_authorized_operations
     if wants_all(request, context.version):
-        topics = context.parts.controller.image.topics.values()
-        return [describe_topic(topic, asked=asked) for topic in sorted(topics, key=lambda topic: topic.name)]
+        everything = context.parts.controller.image.topics.values()
+        return [describe_topic(topic, asked=asked) for topic in sorted(everything, key=lambda topic: topic.name)]
     may_create = request.allow_auto_topic_creation and context.parts.config.get(AUTO_CREATE_TOPICS_ENABLE)
-    return [
-        await describe_or_create(wanted, context, asked=asked, may_create=may_create) for wanted in request.topics or ()
-    ]
+    # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
+    # bytes to name, so that a small request could otherwise make an endless response. named = {(wanted.topic_id,
+    # wanted.name): wanted for wanted in request.topics or ()} topics = [] for wanted in named.values():
+    # topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create)) await checkpoint()  #
+    # Thousands of topics take long, and others shall not wait for them. return topics
 
 
 async def describe_or_create(

@@ -35,6 +35,10 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 EXHAUSTED_PAUSE_SECONDS = 0.1
 """Between two tries while something is exhausted: short against a client's connect timeout, long against spinning."""
 
+ACCEPTS_PER_TURN = 16
+"""Connections taken before the loop goes round. Few, so that requests need not wait for a crowd of newcomers; more than
+one, because a full listen queue makes the kernel drop newcomers, whose next try is a second later."""
+
 Accept: TypeAlias = Callable[[socket.socket], tuple[socket.socket, Any]]
 MakeConnection: TypeAlias = Callable[[socket.socket, ConnectionInfo], Connection]
 
@@ -155,7 +159,8 @@ class Acceptor:
                 except (trio.ClosedResourceError, trio.BrokenResourceError):
                     break  # That Processor retired meanwhile: ask who is there now.
                 else:
-                    await checkpoint()
+                    if self.accepted % ACCEPTS_PER_TURN == 0:
+                        await checkpoint()
                     return
 
 

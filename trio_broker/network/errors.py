@@ -13,6 +13,8 @@ class CloseCause(enum.Enum):
     """The client closed, or its network did."""
     REFUSED = "refused"
     """What the client sent cannot be answered."""
+    TRUNCATED = "truncated frame"
+    """The client closed, or its network did, in the middle of a request."""
     IDLE = "idle"
     SLOW_FRAME = "slow frame"
     STUCK_RESPONSE = "stuck response"
@@ -23,7 +25,10 @@ class CloseCause(enum.Enum):
 
     @property
     def log_level(self) -> int:
-        """Clients come and go all day; what they do wrong, or we, is worth a line."""
+        """Clients come and go all day; what they do wrong, or we, is worth a line, and a warning unless they only
+        died."""
+        if self is CloseCause.TRUNCATED:
+            return logging.INFO
         quiet = (CloseCause.PEER, CloseCause.IDLE, CloseCause.GONE_WHILE_WAITING, CloseCause.STOPPING)
         return logging.DEBUG if self in quiet else logging.WARNING
 

@@ -72,18 +72,15 @@ class Worker:
     pool: HandlerPool
     slot: HandlerSlot | None
     task: Task | None = None
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    long_poll: bool = False
     parked_ns: int = 0
 
-    def park(self, *, long_poll: bool) -> None:
+    def park(self) -> None:
         """Let another worker have the slot while this one's handler waits for others."""
-        self.long_poll = self.long_poll or long_poll
         slot, self.slot = self.slot, None
         if slot is not None:
             self.parked_ns = perf_counter_ns()
             slot.meter.exit()
-            self.pool.slot_given_back(slot, self)
+            self.pool.slot_given_back(slot)
 
 
 class HandlerPool:
@@ -100,8 +97,7 @@ class HandlerPool:
         self._nursery: trio.Nursery | None = None
         self._resting: list[Worker] = []
         self._receiving: dict[HandlerSlot, Worker] = {}
-        self._parked: dict[Worker, None] = {}
-        self._stops_polls = False
+        self._parked = 0
         self._in_flight = 0
         self._answered = 0
         self._failed = 0
@@ -136,15 +132,6 @@ class HandlerPool:
             if self._nursery is not None:
                 self._staff(slot)
 
-    def stop_long_polls(self) -> int:
-        """Cancel parked requests that said they lose nothing by it, now and from now on; returns how many were
-        parked."""
-        self._stops_polls = True
-        polls = [worker for worker in self._parked if worker.long_poll]
-        for worker in polls:
-            worker.scope.cancel()
-        return len(polls)
-
     def sample(self, now_ns: int) -> None:
         """Close an interval of the idle ratios."""
         for slot in self.slots:
@@ -154,7 +141,7 @@ class HandlerPool:
         return HandlerPoolStatistics(
             size=self.size,
             slots=tuple(slot.statistics() for slot in self.slots),
-            parked=len(self._parked),
+            parked=self._parked,
             in_flight=self._in_flight,
             answered=self._answered,
             failed=self._failed,
@@ -163,27 +150,23 @@ class HandlerPool:
             parked_seconds=self._parked_ns / 1e9,
         )
 
-    def slot_given_back(self, slot: HandlerSlot, worker: Worker) -> None:
-        """Let the request of ``worker`` go on without ``slot``, and the slot without the worker."""
-        self._parked[worker] = None
+    def slot_given_back(self, slot: HandlerSlot) -> None:
+        """Let a request go on without ``slot``, and the slot without the request's worker."""
+        self._parked += 1
         if not slot.is_retired:
             self._staff(slot)
-        if self._stops_polls and worker.long_poll:
-            worker.scope.cancel()
 
     # ---- the life of a worker
 
     async def _work(self, worker: Worker) -> None:
         worker.task = current_task()
         turn = 0
-        with worker.scope:
-            while worker.slot is not None or await self._rest(worker):
-                turn += 1
-                if turn % REQUESTS_PER_TURN == 0:
-                    await checkpoint()
-                if (request := await self._next_request(worker)) is not None:
-                    await self._answer(request, worker)
-        # A cancelled long poll ends its worker; the pool starts another when it next needs one.
+        while worker.slot is not None or await self._rest(worker):
+            turn += 1
+            if turn % REQUESTS_PER_TURN == 0:
+                await checkpoint()
+            if (request := await self._next_request(worker)) is not None:
+                await self._answer(request, worker)
 
     async def _next_request(self, worker: Worker) -> Request | None:
         """The next request for the worker's slot; None, and the worker without its slot, when that was retired."""
@@ -222,7 +205,7 @@ class HandlerPool:
                 slot.meter.exit()
                 self._handler_ns += ended_ns - began_ns
             else:
-                self._unpark(worker)
+                self._parked -= 1
                 self._handler_ns += worker.parked_ns - began_ns
                 self._parked_ns += ended_ns - worker.parked_ns
 
@@ -258,11 +241,6 @@ class HandlerPool:
 
         await wait_task_rescheduled(abort)
         return True
-
-    def _unpark(self, worker: Worker) -> None:
-        """The request that parked is answered; its worker has no slot to go back to."""
-        del self._parked[worker]
-        worker.long_poll = False
 
     def _staff(self, slot: HandlerSlot) -> None:
         """Put a worker on ``slot``: one that rests, or a new one."""

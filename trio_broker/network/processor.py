@@ -54,6 +54,9 @@ LINGER_SECONDS = 1.0
 """How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
 makes the kernel send a reset, which may destroy the response on its way."""
 
+MAX_LOGGED_CHARACTERS = 300
+"""Of a reason or a client id in the log: room for every honest one, not for the 32 KiB that a client id may have."""
+
 IsServed: TypeAlias = Callable[[int, int], bool]
 
 
@@ -186,6 +189,8 @@ class Processor:
             if (frame := next_frame()) is not None:
                 await self._answer(connection, frame)
             elif not await self._receive(connection):
+                if connection.protocol.frame_under_way:
+                    raise CloseConnection("closed by the client in the middle of a frame", CloseCause.TRUNCATED)
                 return
 
     async def _receive(self, connection: Connection) -> bool:
@@ -331,7 +336,7 @@ class Processor:
             reason.cause.log_level,
             "closed %s: %s (%s, %s)",
             connection.info,
-            reason,
+            one_line(str(reason)),
             describe(connection.header),
             connection.software,
         )
@@ -353,4 +358,15 @@ def describe(header: RequestHeader | None) -> str:
     """The latest request of a connection, for the log."""
     if header is None:
         return "no request yet"
-    return f"{api_name(header.api_key)} v{header.api_version}, client {header.client_id!r}"
+    return f"{api_name(header.api_key)} v{header.api_version}, client {one_line(repr(header.client_id))}"
+
+
+def one_line(text: str) -> str:
+    """``text``, which may hold what a client sent, as it may stand in the log: of bounded length, and in one line.
+
+    Names of topics reach reasons before anybody has looked at them; a line break in one would forge a line of ours.
+    """
+    clipped = text if len(text) <= MAX_LOGGED_CHARACTERS else f"{text[:MAX_LOGGED_CHARACTERS]}…"
+    if clipped.isprintable():
+        return clipped
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in clipped)

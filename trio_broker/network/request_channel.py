@@ -111,7 +111,7 @@ class ReplySlot:
         return Abort.SUCCEEDED
 
 
-def _nothing_to_give_back(*, long_poll: bool) -> None:
+def _nothing_to_give_back() -> None:
     """A request that no handler slot holds has none to give back."""
 
 
@@ -131,20 +131,16 @@ class Request:
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)
     answered_ns: int = 0
-    give_slot_back: Callable[..., None] = _nothing_to_give_back
+    give_slot_back: Callable[[], None] = _nothing_to_give_back
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the client has gone, so that the answer will be dropped."""
         return self.reply.is_abandoned
 
-    def park(self, *, long_poll: bool = False) -> None:
-        """Give the handler slot back before waiting for others; the handler goes on without one. Idempotent.
-
-        A ``long_poll`` waits for something that may never come and loses nothing by being cut short, so a server that
-        stops cancels it at once. What else is parked (a produce that waits for its sync) may finish until the deadline.
-        """
-        self.give_slot_back(long_poll=long_poll)
+    def park(self) -> None:
+        """Give the handler slot back before waiting for others; the handler goes on without one. Idempotent."""
+        self.give_slot_back()
 
 
 class RequestChannel:

@@ -156,16 +156,17 @@ class SocketServer:
     async def drain(self, deadline: float) -> None:
         """Let every request in flight be answered, close all connections, and end ``run``.
 
-        Idle connections close at once, long polls are cut short, and whatever is not answered at ``deadline`` (of
-        ``trio.current_time``) is cancelled.
+        Idle connections close at once, and whatever is not answered at ``deadline`` (of ``trio.current_time``) is
+        cancelled. Handlers that wait for something that may never come are to be told beforehand, by whoever can end
+        their wait.
         """
         self.stop_accepting()
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
         self._surroundings.stopping = stopping
         for connection in self._connections():
             connection.give_order(stopping)
-        polls = self.handlers.stop_long_polls()
-        log.info("stopping: %d connections, %d long polls cut short", self.quotas.total, polls)
+        in_flight = self.handlers.statistics().in_flight
+        log.info("stopping: %d connections, %d requests in flight", self.quotas.total, in_flight)
         with trio.move_on_at(deadline):
             await self.quotas.wait_until_none()
         if self.quotas.total:

@@ -24,8 +24,8 @@ from kafka_wire.errors import KafkaError
 from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
 from trio_broker.replication.purgatory import ParkedFetch
 from trio_broker.storage.leader_epochs import EpochEndOffset
-from trio_broker.storage.log import FetchedRecords
 from trio_broker.storage.log_file import FileRecords
+from trio_broker.storage.segment import FetchedRecords
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 NO_OFFSET = -1
@@ -185,8 +185,7 @@ class FetchPass:
         result.size_bytes = size_bytes
         self.size_bytes += size_bytes
         if self.limits.isolation_level is IsolationLevel.READ_COMMITTED:
-            # Those that end behind the records read are too many; consumers never come to them.
-            result.aborted_transactions = partition.log.aborted_transactions(span.offset, span.end_offset)
+            result.aborted_transactions = partition.log.aborted_transactions(span.offset, fetched.next_offset)
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Whether something moved while the pass waited for the disk, which nobody will wake it for."""

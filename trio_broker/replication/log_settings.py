@@ -6,8 +6,12 @@ Configuration and storage stand on different floors and know nothing of each oth
 from __future__ import annotations
 
 from kafka_wire.records.batch import TimestampType
+from kafka_wire.records.compression import Codec
 from trio_broker.config.topic_config import TopicConfig
 from trio_broker.storage.log_config import CleanupPolicy, LogConfig
+
+FAST_LZ4_LEVEL = 9
+"""The default of ``compression.lz4.level`` is Kafka's way to ask for the fast compressor, which has no levels."""
 
 TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
@@ -30,6 +34,7 @@ def log_config(topic: TopicConfig) -> LogConfig:
         message_timestamp_before_max_ms=topic.message_timestamp_before_max_ms,
         message_timestamp_after_max_ms=topic.message_timestamp_after_max_ms,
         compression_type=topic.compression_type,
+        compression_level=compression_level(topic),
         file_delete_delay_ms=topic.file_delete_delay_ms,
         flush_messages=topic.flush_messages,
         flush_ms=topic.flush_ms,
@@ -40,3 +45,16 @@ def log_config(topic: TopicConfig) -> LogConfig:
         min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
         preallocate=topic.preallocate,
     )
+
+
+def compression_level(topic: TopicConfig) -> int | None:
+    """The level that goes with the topic's codec, None for the codec's own choice."""
+    match topic.compression_type:
+        case Codec.GZIP:
+            return topic.compression_gzip_level
+        case Codec.LZ4:
+            return None if topic.compression_lz4_level == FAST_LZ4_LEVEL else topic.compression_lz4_level
+        case Codec.ZSTD:
+            return topic.compression_zstd_level
+        case _:
+            return None

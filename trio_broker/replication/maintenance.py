@@ -30,7 +30,7 @@ class Duty:
 
     name: str
     interval_ms: Callable[[], int]
-    round: Callable[[], Awaitable[None]]
+    round: Callable[[], Awaitable[object]]
 
 
 async def perform(duty: Duty, initial_delay_ms: int = 0) -> None:

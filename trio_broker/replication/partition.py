@@ -8,8 +8,10 @@ Consumers read up to the high watermark, consumers of committed records up to th
 of the oldest open transaction). With one replica and ``log.durability=page-cache`` the high watermark is the log end;
 with ``fsync`` it is the durable offset, so that nobody ever reads what a power cut can take back.
 
-Everything here is synchronous and runs on the event loop, so log, offsets and waiting requests cannot disagree. The two
-things that block, syncing and writing the leader epoch checkpoint, are handed to worker threads by others.
+Everything here is synchronous and runs on the event loop, so log, offsets and waiting requests cannot disagree. What
+blocks (syncing, writing the leader epoch checkpoint, looking into a large batch) is handed to worker threads by others.
+Batches that come while another one is in such a thread wait for it, under ``append_lock``: they are appended in the
+order in which they came.
 
 Source: Kafka's Partition and UnifiedLog; KIP-101 for leader epochs, KIP-320 for fencing.
 """
@@ -27,6 +29,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import RecordBatch
 from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
@@ -95,6 +98,7 @@ class Partition:
         self.failure: KafkaError | None = None
         self.high_watermark = log.log_end_offset
         self.durable_offset = log.recovery_point
+        self.append_lock = trio.Lock()
         self.epoch_entry_lock = trio.Lock()
         self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
         self._sync_soon = sync_soon
@@ -225,12 +229,22 @@ class Partition:
             OSError: the disk failed.
         """
         assert not self._epoch_entry_needed, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
-        log = self.log
-        info = log.append(
+        info = self.log.append(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, produce_version=produce_version
         )
+        return self._appended(info, now_ms)
+
+    def append_prepared(self, batch: RecordBatch, *, now_ms: int) -> AppendInfo:
+        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long."""
+        assert not self._epoch_entry_needed, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
+        info = self.log.append_prepared(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        return self._appended(info, now_ms)
+
+    def _appended(self, info: AppendInfo, now_ms: int) -> AppendInfo:
+        """Let those know who wait for what was appended, or who make it durable."""
         if info.duplicate:
             return info
+        log = self.log
         self._last_append_ms = now_ms
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
@@ -251,11 +265,12 @@ class Partition:
         produces = self._produces
         while produces and produces[0].required_offset <= offset:
             heapq.heappop(produces).parked.partition_done()
-        if self.log.first_unstable_offset is not None:
-            # Bytes are no measure where transactions are open: a small marker may uncover much.
-            visible_bytes = EVERYTHING
-        for parked in self._fetches:
-            parked.bytes_arrived(visible_bytes)
+        if self._fetches:
+            if self.log.first_unstable_offset is not None:
+                # Bytes are no measure where transactions are open: a small marker may uncover much.
+                visible_bytes = EVERYTHING
+            for parked in self._fetches:
+                parked.bytes_arrived(visible_bytes)
 
     # ---- becoming durable -----------------------------------------------------------------------------------------
 

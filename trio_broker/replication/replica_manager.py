@@ -25,6 +25,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
+from kafka_wire.records.batch import RecordBatch
 from trio_broker.clock import Clock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
@@ -198,6 +199,8 @@ class ReplicaManager:
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.settle(partition)
             await self._delete_log(partition.topic_partition)
+        for index in hosted.failures:
+            await self._delete_log(TopicPartition(hosted.name, index))
 
     async def _delete_log(self, topic_partition: TopicPartition) -> None:
         """Have a log's files removed. That it fails on a bad disk keeps nobody from forgetting the topic."""
@@ -241,7 +244,7 @@ class ReplicaManager:
                 # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
                 # the high watermark must not begin before them; hence they are made durable before anybody asks.
                 opened.sync()
-        except (OSError, CorruptCheckpoint) as error:
+        except (OSError, CorruptCheckpoint, KafkaError) as error:
             log.error("%s cannot be opened: %s", topic_partition, error)
             return KafkaError(f"{topic_partition} cannot be opened: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
         return opened
@@ -249,15 +252,37 @@ class ReplicaManager:
     # ---- appending ------------------------------------------------------------------------------------------------
 
     async def append(self, partition: Partition, records: memoryview, *, produce_version: int) -> AppendInfo:
-        """Append one batch to a partition; without a checkpoint, except for the first batch of a leader epoch.
+        """Append one batch to a partition: at once and without a checkpoint, unless it or one before it must wait.
+
+        What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
+        a leader epoch.
 
         Raises:
             KafkaError: the batch was refused, the partition is out of use, or its disk failed.
         """
-        if partition.needs_epoch_entry:
-            await self._write_epoch_entry(partition)
+        partition_log, now_ms = partition.log, self.clock.now_ms()
+        batch = partition_log.check(records, now_ms=now_ms, produce_version=produce_version)
+        takes_long = partition_log.takes_long(batch)
+        if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
+            return await self._append_in_turn(partition, batch, takes_long)
+        return self._append_now(partition, partition_log.prepare(batch, now_ms), now_ms)
+
+    async def _append_in_turn(self, partition: Partition, batch: RecordBatch, takes_long: bool) -> AppendInfo:
+        """Append a batch behind those that came before it, however long they or it take."""
+        async with partition.append_lock:
+            prepare = partial(partition.log.prepare, batch, self.clock.now_ms())
+            if takes_long:
+                batch = await trio.to_thread.run_sync(prepare, limiter=self.io_limiter)
+            else:
+                batch = prepare()
+            if partition.needs_epoch_entry:
+                await self._write_epoch_entry(partition)
+            partition.require_leader()
+            return self._append_now(partition, batch, self.clock.now_ms())
+
+    def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
         try:
-            info = partition.append(records, now_ms=self.clock.now_ms(), produce_version=produce_version)
+            info = partition.append_prepared(batch, now_ms=now_ms)
         except OSError as error:
             raise self.storage_failed(partition, error) from error
         self._appended_batches += 1
@@ -269,7 +294,6 @@ class ReplicaManager:
         async with partition.epoch_entry_lock:
             while partition.needs_epoch_entry:
                 partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
-        partition.require_leader()
 
     async def wait_until_replicated(
         self, awaited: Sequence[AwaitedOffset], *, timeout_seconds: float, park: Callable[[], None]
@@ -336,7 +360,9 @@ class ReplicaManager:
             moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
         if moved:
             partition.log_start_moved()
-            await self.upkeep.write_checkpoints()
+            if partition.log.directory.parent in await self.upkeep.write_checkpoints():
+                text = f"{partition.topic_partition}: the new log start offset could not be written down"
+                raise KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         return partition.log_start_offset
 
     # ---- living ---------------------------------------------------------------------------------------------------

@@ -8,9 +8,12 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, TypeVar
 
+import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
@@ -22,6 +25,14 @@ from trio_broker.replication.maintenance import Duty, perform
 from trio_broker.replication.partition import Partition
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+MAX_CLOCK_STEP_MS = 600_000
+"""A wall clock that gained more than this on the monotonic one between two rounds of retention was set, or is wrong.
+Below it, records go at most ten minutes early."""
 
 MAINTENANCE_THREADS = 2
 """Worker threads for retention, checkpoints and deletions: enough that a slow directory does not hold up the rest, few
@@ -44,6 +55,25 @@ class Replicas(Protocol):
     def storage_failed(self, partition: Partition, error: OSError) -> KafkaError: ...
 
 
+@attrs.define
+class ClockSteps:
+    """Notices when the wall clock is set forward, by comparing it with the monotonic one."""
+
+    clock: Clock
+    _ahead_ms: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._ahead_ms = self._now_ahead_ms()
+
+    def _now_ahead_ms(self) -> int:
+        return self.clock.now_ms() - round(self.clock.monotonic() * 1000)
+
+    def gained_ms(self) -> int:
+        """How much the wall clock has gained on the monotonic one since this was asked last."""
+        before_ms, self._ahead_ms = self._ahead_ms, self._now_ahead_ms()
+        return self._ahead_ms - before_ms
+
+
 class Upkeep:
     """Does the duties of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
@@ -53,6 +83,7 @@ class Upkeep:
         self.config = config
         self.clock = clock
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
+        self._clock_steps = ClockSteps(clock)
         self.checkpoint_lock = trio.Lock()
         self.removal_lock = trio.Lock()
 
@@ -86,7 +117,14 @@ class Upkeep:
 
         This changes the row of segments that appends add to, so it runs on the event loop; it renames files and no
         more. The lock keeps it apart from those who write the partition's epoch file in a thread.
+
+        Right after the clock was set forward nothing is retired: everything would look old at once. Whoever set it
+        wrongly has until the next round to set it back.
         """
+        gained_ms = self._clock_steps.gained_ms()
+        if gained_ms > MAX_CLOCK_STEP_MS:
+            log.warning("the clock was set forward by %d s: retention waits for its next round", gained_ms // 1000)
+            return
         async with self.removal_lock:
             for partition in list(self.replicas.partitions()):
                 async with partition.epoch_entry_lock:
@@ -112,10 +150,10 @@ class Upkeep:
         for partition in self.replicas.partitions():
             partition.flush_if_due(self.clock.now_ms())
 
-    async def write_checkpoints(self) -> None:
-        """Write recovery points and log start offsets down."""
+    async def write_checkpoints(self) -> set[Path]:
+        """Write recovery points and log start offsets down; return the log directories where that failed."""
         async with self.checkpoint_lock:
-            await self._in_thread(self.log_manager.write_checkpoints)
+            return await self._in_thread(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks down, from where Kafka's own tools would read them."""
@@ -125,5 +163,5 @@ class Upkeep:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
         self.log_manager.remove_expired_producers(self.clock.now_ms())
 
-    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> None:
-        await trio.to_thread.run_sync(work, *arguments, limiter=self.limiter)
+    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        return await trio.to_thread.run_sync(work, *arguments, limiter=self.limiter)

@@ -7,11 +7,12 @@ tests use the same code.
 
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import DataDirectoryError, OffsetOutOfRange, StorageFailed
-from trio_broker.storage.log import FetchedRecords, Log
+from trio_broker.storage.log import Log
 from trio_broker.storage.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.log_manager import LoadReport, LogManager
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
+from trio_broker.storage.segment import FetchedRecords
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
 

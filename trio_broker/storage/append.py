@@ -1,9 +1,10 @@
 """The three ways in which batches come to a log, and what each of them may do.
 
-A client's batch is checked like a stranger's: ``validation`` looks at the batch, ``producer_state`` at its place in
-the producer's sequence. A coordinator's (offsets, transaction markers, metadata) is our own and may hold control
-records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they are, and only order and
-checksum are verified. All checks come before the first change, so a refusal leaves the log as it was.
+A client's batch is checked like a stranger's: ``validation`` looks at the batch before it comes here,
+``producer_state`` at its place in the producer's sequence. A coordinator's (offsets, transaction markers, metadata) is
+our own and may hold control records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they
+are, and only order and checksum are verified. All checks come before the first change, so a refusal leaves the log as
+it was.
 
 The order on a leader: check; record the leader epoch if it is new; stamp offset and epoch; roll if due; write; move
 the log end; take note of the producer; index an aborted transaction.
@@ -23,6 +24,7 @@ from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType, re
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.storage import validation
 from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
+from trio_broker.storage.leader_epochs import EpochEntry
 from trio_broker.storage.producer_replay import read_transaction_marker
 from trio_broker.storage.producer_state import ProducerBatch, TransactionMarker
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -55,25 +57,23 @@ class AppendInfo:
     duplicate: bool = False
 
 
-def from_client(
-    log: Log, records: memoryview, leader_epoch: int, now_ms: int, produce_version: int | None
-) -> AppendInfo:
-    """Append a producer's one batch; see ``Log.append`` for the errors."""
-    config, producers = log.config, log.producers
-    header = validation.check_client_batch(records, config, now_ms, produce_version)
+def from_client(log: Log, batch: RecordBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+    """Append a producer's one batch, which ``validation`` has prepared; see ``Log.append_prepared`` for the errors."""
+    producers, header = log.producers, batch.header
     if header.producer_id >= 0:
         if repeated := producers.duplicate_of(header):
             return _answer_again(repeated, log.log_start_offset)
         producers.check_epoch(header)
         producers.check_sequence(header)
-    if validation.needs_rewrite(header, config):
-        batch = validation.rewrite(header, records, config, now_ms)
-        header, records = batch.header, batch.buffer
+    records = batch.buffer
     _check_fits(log, records)
+    stamps_time = log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    if stamps_time:
+        header = validation.stamp_append_time(batch, now_ms).header
     log.assign_epoch(leader_epoch, log.log_end_offset)
     _stamp(header, records, log.log_end_offset, leader_epoch)
     info = log.write_batches((header,), records, now_ms)
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+    if stamps_time:
         info.log_append_time_ms = now_ms
     if header.producer_id >= 0:
         producers.update(header)
@@ -177,12 +177,12 @@ def _stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: i
 
 def _note_epochs(log: Log, batches: Sequence[RecordBatch]) -> None:
     """Record the epochs that begin in ``batches`` before the batches are written, with one wait for the disk."""
-    changed = False
-    for header in (batch.header for batch in batches):
-        if log.needs_epoch_entry(header.partition_leader_epoch):
-            changed |= log.epochs.note(header.partition_leader_epoch, header.base_offset)
-    if changed:
-        log.epochs.write()
+    headers = (batch.header for batch in batches)
+    log.epochs.assign_all(
+        EpochEntry(header.partition_leader_epoch, header.base_offset)
+        for header in headers
+        if header.partition_leader_epoch >= 0
+    )
 
 
 def _note_producers(log: Log, batches: Sequence[RecordBatch]) -> None:

@@ -29,6 +29,10 @@ MAX_INDEX_BYTES = 2**31 - 1
 
 DELETE_HORIZON_NONE = "empty"
 
+METADATA_SNAPSHOT_SUFFIX = ".checkpoint"
+BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
+"""Files of record batches: segments, and snapshots of the metadata log."""
+
 
 def dump(path: Path, *, deep: bool = False, print_records: bool = False) -> Iterator[str]:
     """Yield the lines of one file, told apart by its name, or of all files of a partition's directory.
@@ -41,26 +45,30 @@ def dump(path: Path, *, deep: bool = False, print_records: bool = False) -> Iter
     """
     if path.is_dir():
         for file in sorted(path.iterdir()):
-            if file.suffix in _DUMPERS or file.suffix == file_names.LOG_SUFFIX or file.name in _NAMED:
+            if file.suffix in _DUMPERS or file.suffix in BATCH_SUFFIXES or file.name in _NAMED:
                 yield from dump(file, deep=deep, print_records=print_records)
         return
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     yield f"Dumping {path}"
-    if path.suffix == file_names.LOG_SUFFIX:
+    if path.suffix in BATCH_SUFFIXES:
         yield from dump_log(path, deep=deep or print_records, print_records=print_records)
     elif path.suffix in _DUMPERS:
         yield from _DUMPERS[path.suffix](path)
     elif path.name in _NAMED:
         yield from _NAMED[path.name](path)
     else:
-        raise ValueError(f"{path.name} is no file of a log: {', '.join((file_names.LOG_SUFFIX, *_DUMPERS, *_NAMED))}")
+        raise ValueError(f"{path.name} is no file of a log: {', '.join((*BATCH_SUFFIXES, *_DUMPERS, *_NAMED))}")
 
 
 def dump_log(path: Path, *, deep: bool, print_records: bool) -> Iterator[str]:
-    """Yield a line for each batch of a ``.log`` file, and for each of its records if asked for."""
+    """Yield a line for each batch of a ``.log`` or ``.checkpoint`` file, and for each of its records if asked for."""
     size, end = path.stat().st_size, 0
-    yield f"Log starting offset: {file_names.offset_of(path.name, file_names.LOG_SUFFIX)}"
+    if path.suffix == METADATA_SNAPSHOT_SUFFIX:
+        end_offset, _, epoch = path.stem.partition("-")
+        yield f"Snapshot end offset: {end_offset.lstrip('0') or '0'}, epoch: {epoch.lstrip('0') or '0'}"
+    else:
+        yield f"Log starting offset: {file_names.offset_of(path.name, file_names.LOG_SUFFIX)}"
     try:
         for located in batch_scan.whole_batches(LogFile(path, read_only=True), 0, size):
             batch = RecordBatch(located.header, located.buffer)

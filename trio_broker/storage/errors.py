@@ -78,6 +78,12 @@ class LogClosed(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+class LogUnusable(KafkaError):
+    """The partition's directory is there and could not be opened; nothing is put in its place."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
 class FencedLeaderEpoch(KafkaError):
     """Someone appends who was replaced as leader: the log has batches of a newer epoch."""
 

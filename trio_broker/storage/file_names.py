@@ -44,11 +44,6 @@ MAX_NAME_BYTES = 255
 _RETIRED_DIRECTORY = re.compile(r"^(\S+)-(\d+)\.([0-9a-f]{32})-(delete|stray|future)$")
 
 
-def offset_name(offset: int, suffix: str) -> str:
-    """Return the file name of ``offset`` with ``suffix``: ``00000000000000000042.log``."""
-    return f"{offset:020d}{suffix}"
-
-
 def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
     """Return the path of one file of the segment that begins at ``base_offset``."""
     return directory / f"{base_offset:020d}{suffix}"

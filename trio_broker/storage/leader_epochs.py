@@ -83,23 +83,29 @@ class LeaderEpochs:
 
         Entries that contradict the new one (an epoch or a start offset not below it) are dropped: they belong to a
         history that was truncated. Returns whether anything changed.
+
+        Raises:
+            OSError: the file could not be written; nothing has changed.
         """
         assert epoch >= 0, f"epoch {epoch}"
         assert start_offset >= 0, f"start offset {start_offset}"
-        if not self.note(epoch, start_offset):
+        return self.assign_all([EpochEntry(epoch, start_offset)])
+
+    def assign_all(self, beginnings: Iterable[EpochEntry]) -> bool:
+        """As ``assign``, for several epochs with one wait for the disk."""
+        entries = self._entries
+        for beginning in beginnings:
+            entries = _with(entries, beginning)
+        if entries is self._entries:
             return False
-        self.write()
+        # The file first: an epoch known to memory alone would never be written, since nobody would ask again.
+        self._write(entries)
+        self._entries = entries
         return True
 
-    def note(self, epoch: int, start_offset: int) -> bool:
+    def note(self, epoch: int, start_offset: int) -> None:
         """As ``assign``, but only in memory: recovery notes many epochs and writes once."""
-        if self._entries and self._entries[-1].epoch == epoch:
-            return False
-        keep = self._entries
-        while keep and (keep[-1].epoch >= epoch or keep[-1].start_offset >= start_offset):
-            keep = keep[:-1]
-        self._entries = [*keep, EpochEntry(epoch, start_offset)]
-        return True
+        self._entries = _with(self._entries, EpochEntry(epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return where ``epoch`` ends: the start of the next larger one, or the log end for the latest."""
@@ -143,6 +149,20 @@ class LeaderEpochs:
 
     def write(self) -> None:
         """Make the file say what memory says. Blocks on fsync."""
+        self._write(self._entries)
+
+    def _write(self, entries: Iterable[EpochEntry]) -> None:
         path = self.directory / file_names.LEADER_EPOCH_CHECKPOINT
-        lines = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
+        lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
         checkpoints.write_atomically(path, checkpoints.encode_checkpoint(lines))
+
+
+def _with(entries: list[EpochEntry], beginning: EpochEntry) -> list[EpochEntry]:
+    """Return ``entries`` with the epoch that begins now at their end, less those it contradicts; the same list if it is
+    the latest already."""
+    if entries and entries[-1].epoch == beginning.epoch:
+        return entries
+    keep = entries
+    while keep and (keep[-1].epoch >= beginning.epoch or keep[-1].start_offset >= beginning.start_offset):
+        keep = keep[:-1]
+    return [*keep, beginning]

@@ -25,16 +25,15 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader
-from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot
+from kafka_wire.records.batch import BatchHeader, RecordBatch
+from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from trio_broker.storage.log_config import LogConfig
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.retention import RetiredSegment, SegmentFacts, retired_segments
-from trio_broker.storage.segment import Segment
+from trio_broker.storage.segment import FetchedRecords, Segment
 from trio_broker.storage.time_index import NO_TIMESTAMP, TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
 from trio_broker.topic_partition import TopicPartition
@@ -43,19 +42,6 @@ logger = logging.getLogger(__name__)
 
 MAX_WARM_SEGMENTS = 2
 """Sealed segments of one log that keep descriptor and indexes after a read; with the active one, three descriptors."""
-
-
-@attrs.define
-class FetchedRecords:
-    """Whole batches for a reader who asked for ``first_offset``; empty when there is nothing to give."""
-
-    first_offset: int
-    records: FileRecords | bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes in ``records``."""
-        return len(self.records)
 
 
 @attrs.frozen
@@ -180,20 +166,55 @@ class Log:
         Offsets and leader epoch are stamped into ``records`` in place where it is writable. A batch that repeats one of
         its producer's last five is not appended: the answer then has the offsets it got the first time.
 
+        A client's batch goes through all steps at once, however long that takes. Who must not wait takes them one by
+        one: ``check``, ``takes_long``, ``prepare``, ``append_prepared``.
+
         Raises:
             KafkaError: the batch is refused (see ``validation`` and ``producer_state``); nothing has changed.
             OSError: the disk refused, for instance because it is full; nothing has changed.
             StorageFailed: the disk failed for good, now or earlier.
         """
-        self.check_online()
         buffer = memoryview(records)
-        if buffer.readonly and origin is not AppendOrigin.REPLICATION:
-            buffer = memoryview(bytearray(buffer))
         if origin is AppendOrigin.CLIENT:
-            return append.from_client(self, buffer, leader_epoch, now_ms, produce_version)
-        if origin is AppendOrigin.COORDINATOR:
-            return append.from_coordinator(self, buffer, leader_epoch, now_ms)
-        return append.from_leader(self, buffer, now_ms)
+            batch = self.check(buffer, now_ms=now_ms, produce_version=produce_version)
+            return self.append_prepared(self.prepare(batch, now_ms), leader_epoch=leader_epoch, now_ms=now_ms)
+        self.check_online()
+        if origin is AppendOrigin.REPLICATION:
+            return append.from_leader(self, buffer, now_ms)
+        if buffer.readonly:
+            buffer = memoryview(bytearray(buffer))
+        return append.from_coordinator(self, buffer, leader_epoch, now_ms)
+
+    def check(self, records: memoryview, *, now_ms: int, produce_version: int | None) -> RecordBatch:
+        """Return the one batch of a client in ``records``, all but its records checked.
+
+        Raises:
+            KafkaError: it is refused; see ``validation``.
+        """
+        if records.readonly:
+            records = memoryview(bytearray(records))
+        return validation.check_client_batch(records, self._config, now_ms, produce_version)
+
+    def takes_long(self, batch: RecordBatch) -> bool:
+        """Return whether ``prepare`` should run in a worker thread, away from whoever must not wait."""
+        return validation.takes_long(batch, self._config)
+
+    def prepare(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
+        """Return a client's batch as it is to be stored. Safe in a worker thread: it touches the batch alone.
+
+        Raises:
+            KafkaError: the records are refused; see ``validation``.
+        """
+        return validation.prepare(batch, self._config, now_ms)
+
+    def append_prepared(self, batch: RecordBatch, *, leader_epoch: int, now_ms: int) -> AppendInfo:
+        """Append a client's batch that was checked and prepared.
+
+        Raises:
+            KafkaError, OSError, StorageFailed: as ``append``.
+        """
+        self.check_online()
+        return append.from_client(self, batch, leader_epoch, now_ms)
 
     def write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo:
         """Put checked batches that have their offsets into the file; nothing has changed if this raises.
@@ -266,15 +287,15 @@ class Log:
                 if segment.base_offset >= end_offset:
                     break
                 try:
-                    region = segment.read(offset, max_bytes, end_offset, minimum_one=minimum_one, nowait=nowait)
+                    fetched = segment.read(offset, max_bytes, end_offset, minimum_one=minimum_one, nowait=nowait)
                 except FileNotFoundError:
                     if segment in self._segments:
                         raise
                     raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
-                if region is not None:
+                if fetched is not None:
                     self._keep_warm(segment)
-                    return FetchedRecords(offset, region if region.size else b"")
-        return FetchedRecords(offset, b"")
+                    return fetched
+        return FetchedRecords(offset, b"", offset)
 
     def segments_from(self, offset: int) -> Iterator[Segment]:
         """Yield the segment in which ``offset`` lies, or would lie, and all after it."""

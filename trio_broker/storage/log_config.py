@@ -31,7 +31,8 @@ class CleanupPolicy:
 class LogConfig:
     """The effective configuration of one log. Sizes in bytes, times in milliseconds; -1 is "no limit" where Kafka's is.
 
-    ``compression_type`` None is Kafka's ``producer``: batches are stored as they were sent.
+    ``compression_type`` None is Kafka's ``producer``: batches are stored as they were sent. ``compression_level`` is on
+    the scale of that codec, None for our choice.
     """
 
     segment_bytes: int = 1 << 30
@@ -47,6 +48,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = MAX_INT64
     message_timestamp_after_max_ms: int = 60 * 60 * 1000
     compression_type: Codec | None = None
+    compression_level: int | None = None
     file_delete_delay_ms: int = 60_000
     flush_messages: int = MAX_INT64
     flush_ms: int = MAX_INT64

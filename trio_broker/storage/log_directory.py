@@ -22,7 +22,7 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.primitives import random_uuid, uuid_text
+from kafka_wire.primitives import NO_UUID, parse_uuid, random_uuid, uuid_text
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
 from trio_broker.topic_partition import TopicPartition
@@ -73,16 +73,25 @@ class MetaProperties:
         except (KeyError, ValueError) as error:
             raise ForeignDirectory(f"{name}: no good version, cluster.id or node.id: {error}") from error
 
+    @property
+    def directory_uuid(self) -> bytes:
+        """The directory's id as bytes; zero where the file names none, or nothing that is one."""
+        try:
+            return parse_uuid(self.directory_id)
+        except ValueError:
+            return NO_UUID
+
 
 class LogDirectory:
-    """A data directory, locked from ``open`` to ``close``."""
+    """A data directory, locked from ``open`` to ``close``. ``failure`` is set when its disk was given up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.properties: MetaProperties | None = None
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.failure: OSError | None = None
         self._lock = -1
 
     def open(self) -> MetaProperties | None:
@@ -96,7 +105,8 @@ class LogDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._take_lock()
-            return self._identify()
+            self.properties = self._identify()
+            return self.properties
         except OSError as error:
             self.unlock()
             raise DataDirectoryError(f"{self.path}: {error.strerror}") from error
@@ -153,7 +163,6 @@ class LogDirectory:
             checkpoints.sync_directory(self.path)
         self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
-        self.high_watermarks = self._read_offsets(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -164,13 +173,14 @@ class LogDirectory:
 
     def forget(self, partition: TopicPartition) -> bool:
         """Drop what the checkpoints said of a partition. Returns whether they said anything."""
-        tables = (self.recovery_points, self.log_start_offsets, self.high_watermarks)
+        tables = (self.recovery_points, self.log_start_offsets)
         known = [table.pop(partition, None) for table in tables]
         return any(offset is not None for offset in known)
 
     def write_meta_properties(self, properties: MetaProperties) -> None:
         """Write whose directory this is, durably."""
         checkpoints.write_atomically(self.path / file_names.META_PROPERTIES, properties.encode())
+        self.properties = properties
 
     def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
         """Say that everything in here was closed properly. The last thing to be written."""

@@ -16,6 +16,7 @@ Source: Kafka's FileRecords.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -127,8 +128,14 @@ class LogFile:
         if not nowait:
             return os.pread(descriptor.number, size, position)
         buffer = bytearray(size)
-        # The flag is Linux's; a short count means that the rest of the range is cold.
-        count = os.preadv(descriptor.number, [buffer], position, os.RWF_NOWAIT)
+        try:
+            # The flag is Linux's; a short count means that the rest of the range is cold.
+            count = os.preadv(descriptor.number, [buffer], position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # A file system that cannot tell, such as tmpfs, might wait.
+            raise BlockingIOError(f"{self.path}: nobody can tell what is in the page cache") from error
         if count < size and position + count < os.fstat(descriptor.number).st_size:
             raise BlockingIOError(f"{self.path}: bytes at {position + count} are not in the page cache")
         del buffer[count:]

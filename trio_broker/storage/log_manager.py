@@ -1,9 +1,13 @@
 """All logs of a broker, over one or more data directories: opened together, closed together.
 
-The order at start: lock every directory and compare whose it is; open the metadata log, which tells what topics there
-are; then ``load`` the others, asking for each what its topic's configuration is. A partition that nobody knows is
-renamed to ``…-stray`` and left to the operator. The order at stop: close every log, write the checkpoints, and last
-the marker that says so.
+The order at start: lock every directory and compare whose it is; then ``load`` the logs, asking for each what its
+topic's configuration is. A partition that nobody knows is renamed to ``…-stray`` and left to the operator; the metadata
+log, which tells what is known, belongs to another floor and is left alone here. The order at stop: close every log,
+write the checkpoints, and last the marker that says so.
+
+A partition whose log cannot be opened stays where it is and is refused until somebody has looked: an empty log in its
+place would hide what it holds. A directory whose disk failed is given up alone: the others keep their checkpoints and
+their markers.
 
 Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
 ``remove_expired_files``, which the floor above calls now and then.
@@ -13,6 +17,7 @@ Source: Kafka's LogManager; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -23,24 +28,23 @@ from pathlib import Path
 
 import attrs
 
+from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.clock import Clock
 from trio_broker.storage import checkpoints, file_names, partition_metadata
-from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogClosed, StorageFailed
+from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log, RetiredFile
 from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
-from trio_broker.storage.retention import RetiredSegment
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
-CLUSTER_METADATA_TOPIC_ID = bytes(15) + b"\x01"
-"""Kafka's fixed id of the metadata topic."""
-
 NO_BROKER_EPOCH = -1
+
+LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
+"""How long a partition that was deleted before the last stop stays: its topic's own setting went with the topic."""
 
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
 """Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
@@ -56,11 +60,11 @@ class LoadReport:
 
 
 @attrs.frozen
-class RetiredPartitionSegments:
-    """What retention took from one log."""
+class UnopenedLog:
+    """The directory of a partition whose log could not be opened, and why."""
 
-    topic_partition: TopicPartition
-    segments: list[RetiredSegment]
+    path: Path
+    reason: Exception
 
 
 class LogManager:
@@ -74,8 +78,9 @@ class LogManager:
         self.clock = clock
         self.directories = [LogDirectory(path) for path in directories]
         self.logs: dict[TopicPartition, Log] = {}
-        self.metadata_log: Log | None = None
         self._cluster_id = cluster_id
+        self._unopened: dict[TopicPartition, UnopenedLog] = {}
+        # A deque, since whoever deletes adds to it in one thread and ``remove_expired_files`` takes from it in another.
         self._retired_directories: deque[RetiredFile] = deque()
         # Worker threads write checkpoints, and the later one must not write the older state.
         self._checkpoint_lock = threading.Lock()
@@ -123,26 +128,6 @@ class LogManager:
         if self._cluster_id is None:
             self._cluster_id = uuid_text(random_uuid())
 
-    def open_cluster_metadata(self, config: LogConfig) -> OpenedLog:
-        """Open the metadata log in the first directory, creating it when it is not there. Its floor owns it from here.
-
-        Raises:
-            OSError, CorruptCheckpoint: as ``open_log``.
-        """
-        directory = self.directories[0]
-        opened = open_log(
-            directory.path / file_names.CLUSTER_METADATA_DIRECTORY,
-            CLUSTER_METADATA,
-            CLUSTER_METADATA_TOPIC_ID,
-            config,
-            recovery_point=0,
-            log_start_offset=0,
-            clean=directory.was_clean,
-            now_ms=self.clock.now_ms(),
-        )
-        self.metadata_log = opened.log
-        return opened
-
     def load(self, config_for: ConfigFor) -> LoadReport:
         """Open all logs of all directories. One that cannot be opened does not keep the others from it."""
         report = LoadReport()
@@ -156,7 +141,7 @@ class LogManager:
     def _load_directory(self, directory: LogDirectory, name: str, config_for: ConfigFor, report: LoadReport) -> None:
         path = directory.path / name
         if file_names.is_retired_directory(name, "delete"):
-            self._retired_directories.append(RetiredFile(path, self.clock.now_ms()))
+            self._retired_directories.append(RetiredFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
             return
         partition = file_names.parse_partition_directory(name)
         if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
@@ -172,9 +157,10 @@ class LogManager:
                 opened = self._open(directory, partition, topic_id, config)
                 self.logs[partition] = opened.log
                 report.recovered.append(opened.report)
-        except (OSError, CorruptCheckpoint) as error:
+        except (OSError, CorruptCheckpoint, KafkaError) as error:
             logger.error("%s cannot be opened: %s", path, error)
             report.failures[partition] = error
+            self._unopened[partition] = UnopenedLog(path, error)
 
     def _open(
         self, directory: LogDirectory, partition: TopicPartition, topic_id: bytes, config: LogConfig
@@ -190,10 +176,6 @@ class LogManager:
             now_ms=self.clock.now_ms(),
         )
 
-    def high_watermark_of(self, partition: TopicPartition) -> int:
-        """Return the high watermark that was last written for a partition, 0 when none was."""
-        return max((directory.high_watermarks.get(partition, 0) for directory in self.directories), default=0)
-
     # --- Logs come and go ---
 
     def create_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
@@ -202,26 +184,41 @@ class LogManager:
         Waits for the disk: call it in a worker thread.
 
         Raises:
+            LogUnusable: the partition is there, and could not be opened.
             OSError, CorruptCheckpoint: as ``open_log``, the latter when the directory is another topic's.
         """
         if existing := self.logs.get(partition):
             return existing
-        directory = min(self.directories, key=self._log_count)
-        if not (directory.path / str(partition)).exists():
+        if unopened := self._unopened.get(partition):
+            raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
+        directory = self._holder_of(partition)
+        if directory is None:
+            directory = min(self._online_directories(), key=self._log_count)
             self._forget(directory, partition)
         log = self._open(directory, partition, topic_id, config).log
         checkpoints.sync_directory(directory.path)
         self.logs[partition] = log
         return log
 
+    def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Return the directory that holds the partition although it was not loaded: its creation was cut short."""
+        return next((each for each in self.directories if (each.path / str(partition)).exists()), None)
+
+    def _online_directories(self) -> list[LogDirectory]:
+        """Return the directories whose disk works, all of them when none does: whoever tries one is told."""
+        return [directory for directory in self.directories if directory.failure is None] or self.directories
+
     def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
         """Drop what the checkpoints say of an older partition of the same name, on the disk too.
 
         A new log that began at the old one's start offset, or was recovered only from its recovery point on, would
         lose records.
+
+        Raises:
+            OSError: they could not be written.
         """
-        if directory.forget(partition):
-            self.write_checkpoints()
+        if directory.forget(partition) and directory.path in self.write_checkpoints():
+            raise OSError(errno.EIO, f"what the checkpoints say of {partition} cannot be changed", str(directory.path))
 
     def _log_count(self, directory: LogDirectory) -> int:
         return sum(log.directory.parent == directory.path for log in list(self.logs.values()))
@@ -236,17 +233,22 @@ class LogManager:
         The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
         the disk: call it in a worker thread.
         """
-        for partition in partitions:
-            log = self.logs.pop(partition, None)
-            if log is None:
-                continue
-            log.release()
-            path = self._rename(log.directory, partition, "delete")
-            remove_at_ms = self.clock.now_ms() + log.config.file_delete_delay_ms
-            self._retired_directories.append(RetiredFile(path, remove_at_ms))
-            for directory in self.directories:
-                directory.forget(partition)
-        self.write_checkpoints()
+        gone = list(partitions)
+        for partition in gone:
+            if unopened := self._unopened.pop(partition, None):
+                self._retire_directory(unopened.path, partition, LEFT_OVER_DELETE_DELAY_MS)
+            if log := self.logs.pop(partition, None):
+                log.release()
+                self._retire_directory(log.directory, partition, log.config.file_delete_delay_ms)
+        failed = self.write_checkpoints()
+        for directory in self.directories:
+            if directory.path not in failed:
+                for partition in gone:
+                    directory.forget(partition)
+
+    def _retire_directory(self, path: Path, partition: TopicPartition, delay_ms: int) -> None:
+        path = self._rename(path, partition, "delete")
+        self._retired_directories.append(RetiredFile(path, self.clock.now_ms() + delay_ms))
 
     @staticmethod
     def _rename(path: Path, partition: TopicPartition, kind: str) -> Path:
@@ -258,30 +260,15 @@ class LogManager:
 
     def remove_expired_files(self, now_ms: int) -> int:
         """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
-        removed = sum(log.remove_retired_files(now_ms) for log in self._all_logs())
-        while self._retired_directories and self._retired_directories[0].remove_at_ms <= now_ms:
-            shutil.rmtree(self._retired_directories.popleft().path, ignore_errors=True)
+        removed = sum(log.remove_retired_files(now_ms) for log in list(self.logs.values()))
+        for _ in range(len(self._retired_directories)):
+            retired = self._retired_directories.popleft()
+            if retired.remove_at_ms > now_ms:
+                self._retired_directories.append(retired)
+                continue
+            shutil.rmtree(retired.path, ignore_errors=True)
             removed += 1
         return removed
-
-    def _all_logs(self) -> list[Log]:
-        logs = list(self.logs.values())
-        return [*logs, self.metadata_log] if self.metadata_log else logs
-
-    def delete_retired_segments(
-        self, now_ms: int, high_watermark_of: Callable[[Log], int]
-    ) -> list[RetiredPartitionSegments]:
-        """Apply retention to all logs; a log whose disk fails goes offline and does not stop the rest."""
-        retired = []
-        for partition, log in list(self.logs.items()):
-            try:
-                segments = log.delete_retired_segments(now_ms, high_watermark_of(log))
-            except (OSError, LogClosed) as error:
-                logger.error("retention of %s: %s", partition, error)
-                continue
-            if segments:
-                retired.append(RetiredPartitionSegments(partition, segments))
-        return retired
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for ``producer.id.expiration.ms``. Returns how many."""
@@ -292,6 +279,9 @@ class LogManager:
 
     def take_offline(self, path: Path, error: OSError) -> list[TopicPartition]:
         """Give up a data directory whose disk failed: its logs accept nothing more. Returns their partitions."""
+        for directory in self.directories:
+            if directory.path == path and directory.failure is None:
+                directory.failure = error
         affected = [partition for partition, log in self.logs.items() if log.directory.parent == path]
         for partition in affected:
             if self.logs[partition].failure is None:
@@ -300,27 +290,49 @@ class LogManager:
 
     # --- Checkpoints ---
 
-    def write_checkpoints(self) -> None:
-        """Write recovery points and log start offsets of all directories. Waits for the disk."""
-        with self._checkpoint_lock:
-            for directory in self.directories:
-                logs = self._logs_in(directory)
-                points = {partition: log.recovery_point for partition, log in logs.items()}
-                starts = {
-                    partition: log.log_start_offset
-                    for partition, log in logs.items()
-                    if log.log_start_offset > log.segments[0].base_offset
-                }
-                checkpoints.write_offsets(directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
-                checkpoints.write_offsets(directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
+    def write_checkpoints(self) -> set[Path]:
+        """Write recovery points and log start offsets of all directories; return where that failed. Waits for the disk.
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks, each into the directory of its log. Waits for the disk."""
+        A directory whose disk failed counts as failed and is not tried.
+        """
+
+        def write(directory: LogDirectory) -> None:
+            logs = self._logs_in(directory)
+            points = {partition: log.recovery_point for partition, log in logs.items()}
+            starts = {
+                partition: log.log_start_offset
+                for partition, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            }
+            checkpoints.write_offsets(directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
+            checkpoints.write_offsets(directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
+
+        return self._in_each_directory(write, "its checkpoints were not written")
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[Path]:
+        """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
+
+        def write(directory: LogDirectory) -> None:
+            logs = self._logs_in(directory)
+            known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
+            checkpoints.write_offsets(directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
+
+        return self._in_each_directory(write, "its high watermarks were not written")
+
+    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[Path]:
+        """Write into every directory whose disk works; return those where it failed, now or earlier."""
+        failed: set[Path] = set()
         with self._checkpoint_lock:
             for directory in self.directories:
-                logs = self._logs_in(directory)
-                known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
-                checkpoints.write_offsets(directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
+                if directory.failure is not None:
+                    failed.add(directory.path)
+                    continue
+                try:
+                    write(directory)
+                except OSError as error:
+                    logger.error("%s: %s: %s", directory.path, otherwise, error)
+                    failed.add(directory.path)
+        return failed
 
     def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         return {partition: log for partition, log in list(self.logs.items()) if log.directory.parent == directory.path}
@@ -342,29 +354,26 @@ class LogManager:
         try:
             return clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
         finally:
-            for log in self._all_logs():
+            for log in self.logs.values():
                 log.release()
             self.logs.clear()
-            self.metadata_log = None
             self._unlock()
 
     def _close_cleanly(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
         failed: set[Path] = set()
-        for log in self._all_logs():
+        for log in self.logs.values():
             try:
                 log.close()
             except StorageFailed as error:
                 logger.error("%s was not closed properly: %s", log.topic_partition, error)
                 failed.add(log.directory.parent)
-        try:
-            self.write_checkpoints()
-            self.write_high_watermarks(high_watermarks)
-            for directory in self.directories:
-                if directory.path not in failed:
-                    directory.write_clean_shutdown_marker(broker_epoch)
-        except OSError as error:
-            logger.error("the stop is not a clean one: %s", error)
-            return False
+        failed |= self.write_checkpoints() | self.write_high_watermarks(high_watermarks)
+
+        def mark(directory: LogDirectory) -> None:
+            if directory.path not in failed:
+                directory.write_clean_shutdown_marker(broker_epoch)
+
+        failed |= self._in_each_directory(mark, "it has no marker of a clean stop")
         return not failed
 
     def _unlock(self) -> None:

@@ -3,7 +3,7 @@
 Layout, big-endian: int16 version 1, uint32 CRC-32C of all that follows the CRC, int32 count, then 46 bytes a
 producer: producer id, epoch, last sequence, last offset, offset delta of the last batch, timestamp of the last entry,
 coordinator epoch of the last marker, first offset of the open transaction; -1 stands for none. Only the last of the
-five remembered batches is stored; ``log_loader`` puts the others back from the log.
+five remembered batches is stored; ``producer_replay`` puts the others back from the log.
 
 A snapshot that cannot be read is no loss: an older one is taken and the log read from there.
 

@@ -35,7 +35,6 @@ REMEMBERED_BATCHES = 5
 """The largest ``max.in.flight.requests.per.connection`` of an idempotent producer."""
 
 MAX_SEQUENCE = 2**31 - 1
-NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_OFFSET = -1

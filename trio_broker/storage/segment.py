@@ -21,6 +21,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
+
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.storage import batch_scan, file_names, index_file
@@ -39,6 +41,31 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 
 MAX_BOUNDARIES = 128
 """Batch positions remembered per segment, about 100 bytes each: the tail, and some consumers' places."""
+
+
+@attrs.define
+class FetchedRecords:
+    """Whole batches for a reader who asked for ``first_offset``; empty when there is nothing to give.
+
+    ``next_offset`` is where a reader goes on, and no record of these batches lies at it or behind it.
+    """
+
+    first_offset: int
+    records: FileRecords | bytes
+    next_offset: int
+
+    @property
+    def size(self) -> int:
+        """Bytes in ``records``."""
+        return len(self.records)
+
+
+@attrs.frozen
+class Boundary:
+    """Where a batch ends in the file, and the first offset behind it."""
+
+    position: int
+    next_offset: int
 
 
 class Segment:
@@ -276,23 +303,28 @@ class Segment:
 
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, minimum_one: bool, nowait: bool
-    ) -> FileRecords | None:
+    ) -> FetchedRecords | None:
         """Return whole batches from the one that holds ``offset``, or the next one, below ``end_offset``.
 
-        None when this segment has no batch that ends at ``offset`` or behind it. An empty region when the first batch
-        is larger than ``max_bytes`` and ``minimum_one`` is false.
+        None when this segment has no batch that ends at ``offset`` or behind it. Nothing when the first batch is larger
+        than ``max_bytes`` and ``minimum_one`` is false.
         """
         size = self.size  # before next_offset; see the head of this file
         start = self._position_of(offset, size, nowait)
         if start is None:
             return None
+        next_offset = self.next_offset
         end = size
-        if end_offset < self.next_offset:
+        if end_offset < next_offset:
+            next_offset = end_offset
             end_position = self._position_of(end_offset, size, nowait)
             end = size if end_position is None else end_position
         if end - start > max_bytes:
-            end = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
-        return self.file.region(start, max(end - start, 0))
+            boundary = self._last_boundary(start, start + max_bytes, end, minimum_one, nowait)
+            end, next_offset = boundary.position, boundary.next_offset
+        if end <= start:
+            return FetchedRecords(offset, b"", offset)
+        return FetchedRecords(offset, self.file.region(start, end - start), next_offset)
 
     def _position_of(self, offset: int, size: int, nowait: bool) -> int | None:
         """Return the position of the first batch whose last offset is at least ``offset``; None when there is none."""
@@ -326,21 +358,24 @@ class Segment:
                 return span
         return None
 
-    def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> int:
-        """Return the end of the last batch that ends at or before ``limit``; of the first one if it must come."""
+    def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> Boundary:
+        """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
+
+        ``end``, where a batch ends as well, lies behind ``limit``.
+        """
         self._check_warm(nowait)
         # The other column of the index leads near the limit, so that only the batches around it are looked at.
-        boundary = max(start, self.offset_index.last_position_before(limit))
-        for span in batch_scan.spans(self.file, boundary, end, nowait=nowait):
+        position = max(start, self.offset_index.last_position_before(limit))
+        for span in batch_scan.spans(self.file, position, end, nowait=nowait):
             if span.end > limit:
-                next_offset = span.base_offset
-                if boundary == start and minimum_one:
-                    boundary, next_offset = span.end, span.last_offset + 1
+                boundary = Boundary(position, span.base_offset)
+                if position == start and minimum_one:
+                    boundary = Boundary(span.end, span.last_offset + 1)
                 # Where this read ends is where the same consumer's next one begins.
-                self._remember(next_offset, boundary)
-                break
-            boundary = span.end
-        return boundary
+                self._remember(boundary.next_offset, boundary.position)
+                return boundary
+            position = span.end
+        raise CorruptRecordBatch(f"{self.file.path}: no batch crosses position {limit}, though more follow")
 
     def _check_warm(self, nowait: bool) -> None:
         if nowait and self._offset_index is None:

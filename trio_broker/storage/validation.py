@@ -14,6 +14,11 @@ Rewriting is rare and always says why: LogAppendTime stamps the header and its c
 ``compression.type`` gets the records compressed anew. Base offset and leader epoch are stamped elsewhere and need
 neither.
 
+Hence two steps. ``check_client_batch`` costs microseconds and runs on the event loop. ``prepare`` looks at the records
+and compresses them anew where the topic wants that: a batch of a megabyte may hold a million records, or inflate to
+sixty-four megabytes, and take a second. It touches nothing but the batch, so it may run in a worker thread;
+``takes_long`` says when it should.
+
 Source: Kafka's LogValidator, UnifiedLog, ProduceRequest.
 """
 
@@ -43,10 +48,8 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 """Older Produce requests come from clients whose consumers could not read it (KIP-110)."""
 
 
-def check_client_batch(
-    records: memoryview | bytes | bytearray, config: LogConfig, now_ms: int, produce_version: int | None
-) -> BatchHeader:
-    """Return the header of the one batch in ``records``, which a client sent to be appended now.
+def check_client_batch(records: memoryview, config: LogConfig, now_ms: int, produce_version: int | None) -> RecordBatch:
+    """Return the one batch in ``records``, which a client sent to be appended now; ``prepare`` has yet to see it.
 
     Raises:
         InvalidRecord: no batch, more than one, or one that breaks the rules.
@@ -63,12 +66,11 @@ def check_client_batch(
         _refuse_size(header, size)
     if size > config.max_message_bytes:
         raise MessageTooLarge(f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
-    batch = RecordBatch(header, memoryview(records))
+    batch = RecordBatch(header, records)
     batch.verify_crc()
     _check_header(header, produce_version)
     _check_timestamps(header, config, now_ms)
-    _check_records(batch, config, now_ms)
-    return header
+    return batch
 
 
 def _refuse_size(header: BatchHeader, size: int) -> None:
@@ -102,44 +104,66 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
         )
 
 
-def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int) -> None:
-    require_keys = config.cleanup_policy.compact
-    refuses_old = (
-        config.message_timestamp_before_max_ms != MAX_INT64
-        and config.message_timestamp_type is TimestampType.CREATE_TIME
-    )
+def takes_long(batch: RecordBatch, config: LogConfig) -> bool:
+    """Return whether ``prepare`` may take more than a fraction of a millisecond: it then belongs in a worker thread."""
     header = batch.header
-    cheap = header.record_count <= CHEAP_WALK_RECORDS and len(batch.buffer) <= CHEAP_WALK_BYTES
-    if not (require_keys or refuses_old or (cheap and not header.codec)):
-        return
-    summary = batch.validate_records(require_keys=require_keys, max_bytes=decompression_limit(config.max_message_bytes))
-    if refuses_old and 0 <= summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
-        raise InvalidTimestamp(
-            f"timestamp {summary.min_timestamp}, at {now_ms}: more than {config.message_timestamp_before_max_ms} ms ago"
-        )
+    if _is_small_and_plain(header):
+        return False
+    return config.cleanup_policy.compact or _refuses_old(config) or _needs_codec(header, config)
 
 
-def needs_rewrite(header: BatchHeader, config: LogConfig) -> bool:
-    """Return whether the topic wants more changed in the batch than its offset and epoch."""
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return True
+def prepare(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
+    """Check the records where that is due; return the batch with the topic's codec, in memory of its own if it changes.
+
+    Touches nothing else, so it is safe in any thread.
+
+    Raises:
+        InvalidRecord: the records break the rules, or cannot be read to be compressed anew.
+        InvalidTimestamp: one is older than the topic allows.
+        DecompressionTooLarge: they would grow beyond bounds.
+    """
+    header = batch.header
+    require_keys, refuses_old = config.cleanup_policy.compact, _refuses_old(config)
+    needs_codec = _needs_codec(header, config)
+    if require_keys or refuses_old or needs_codec or _is_small_and_plain(header):
+        limit = decompression_limit(config.max_message_bytes)
+        summary = batch.validate_records(require_keys=require_keys, max_bytes=limit)
+        if refuses_old and 0 <= summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
+            raise InvalidTimestamp(
+                f"timestamp {summary.min_timestamp}, at {now_ms}:"
+                f" more than {config.message_timestamp_before_max_ms} ms ago"
+            )
+    return _with_codec_of_topic(batch, config) if needs_codec else batch
+
+
+def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
+    assert config.compression_type is not None, "the topic has a codec of its own"
+    limit = decompression_limit(config.max_message_bytes)
+    compressed = recompress_batch(batch, config.compression_type, level=config.compression_level, max_bytes=limit)
+    buffer = memoryview(bytearray(compressed))
+    return RecordBatch(read_batch_header(buffer), buffer)
+
+
+def _needs_codec(header: BatchHeader, config: LogConfig) -> bool:
     return config.compression_type is not None and header.codec is not config.compression_type
 
 
-def rewrite(header: BatchHeader, records: memoryview, config: LogConfig, now_ms: int) -> RecordBatch:
-    """Return the batch as the topic wants it, in memory of its own where its length changes.
+def _refuses_old(config: LogConfig) -> bool:
+    return (
+        config.message_timestamp_before_max_ms != MAX_INT64
+        and config.message_timestamp_type is TimestampType.CREATE_TIME
+    )
 
-    Raises:
-        InvalidRecord: the records cannot be read to be compressed anew.
-        DecompressionTooLarge: they would grow beyond bounds.
-    """
-    buffer = records
-    codec = config.compression_type
-    if codec is not None and header.codec is not codec:
-        limit = decompression_limit(config.max_message_bytes)
-        batch = RecordBatch(header, records)
-        batch.validate_records(max_bytes=limit)
-        buffer = memoryview(bytearray(recompress_batch(batch, codec, max_bytes=limit)))
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        stamp_log_append_time(buffer, now_ms)
-    return RecordBatch(read_batch_header(buffer), buffer)
+
+def _is_small_and_plain(header: BatchHeader) -> bool:
+    return (
+        header.record_count <= CHEAP_WALK_RECORDS
+        and header.batch_length <= CHEAP_WALK_BYTES
+        and header.codec is Codec.NONE
+    )
+
+
+def stamp_append_time(batch: RecordBatch, now_ms: int) -> RecordBatch:
+    """Return the batch with ``now_ms`` as the time of all its records, stamped into its bytes."""
+    stamp_log_append_time(batch.buffer, now_ms)
+    return RecordBatch(read_batch_header(batch.buffer), batch.buffer)

@@ -4,5 +4,5 @@ A file is a table of facts: every field with its type and the versions it exists
 compiles a reader and a writer from it, and tests/protocol compares it with Kafka's own schemas. Nothing is imported
 here, so that a program which only produces does not pay for the other twenty-six.
 
-Source: docs/design.md, "Messages"; protocol/README.md tells how a message is added.
+Source: protocol/README.md, which tells how a message is added.
 """

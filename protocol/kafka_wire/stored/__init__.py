@@ -3,5 +3,5 @@
 One file per log: ``metadata`` has the records of the metadata log. They are declared like messages and checked like
 messages; what differs is the frame around them, which each file explains. Nothing is imported here.
 
-Source: docs/design.md, "Messages".
+Source: docs/formats/metadata-log.md.
 """

@@ -21,8 +21,8 @@ const WINDOW_MS = 300_000; // what a chart shows
 const GAP_MS = 3_500; // samples further apart than this are not joined: nobody knows what was between
 const POLL_MS = 2_000; // how often the history is read while there is no stream
 const TOPICS_MS = 5_000; // how often the topic table is read
-const MIB = 1024 * 1024;
 const MARGIN = { top: 14, right: 4, bottom: 18, left: 38 };
+const SLIDER_REACH = 2000; // of a number without an upper limit, as in knobs.py
 const LABEL_WIDTH = 90; // pixels that a change written over a chart may take
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -45,11 +45,29 @@ const short = (value) => {
   return value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
 };
 
-/** The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`. @param {number} value */
+/** The smallest of 1, 2, 3, 4, 6, 8 times a power of ten that is not below `value`. @param {number} value */
 function niceTop(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return power * ([1, 2, 2.5, 5, 10].find((factor) => factor * power >= value) ?? 10);
+  return power * ([1, 2, 3, 4, 6, 8, 10].find((factor) => factor * power >= value) ?? 10);
+}
+
+/** The binary unit in which `bytes` is a number of at most four digits; nothing smaller than a KiB. @param {number} bytes */
+function byteUnit(bytes) {
+  const power = bytes < 1024 ** 2 ? 1 : bytes < 1024 ** 3 ? 2 : 3;
+  return { size: 1024 ** power, letter: " KMG"[power] };
+}
+
+/** @param {number} bytes */
+function byteTick(bytes) {
+  const { size, letter } = byteUnit(bytes);
+  return bytes === 0 ? "0" : `${short(bytes / size)}\u00a0${letter}`;
+}
+
+/** A rate as our own markup. @param {number} bytes */
+function byteRate(bytes) {
+  const { size, letter } = byteUnit(bytes);
+  return `<strong>${short(bytes / size)}</strong> ${letter}iB/s`;
 }
 
 /** @param {number} top */
@@ -84,15 +102,19 @@ function idleChart(pool, knob) {
 const CHARTS = {
   bytes: {
     lines: () => [
-      { pick: (sample) => sample.bytes_in_per_second / MIB, style: "line first", area: true },
-      { pick: (sample) => sample.bytes_out_per_second / MIB, style: "line second", area: true },
+      { pick: (sample) => sample.bytes_in_per_second, style: "line first", area: true },
+      { pick: (sample) => sample.bytes_out_per_second, style: "line second", area: true },
     ],
-    top: topOf((sample) => Math.max(sample.bytes_in_per_second, sample.bytes_out_per_second) / MIB),
+    top: (shown) => {
+      const most = Math.max(1, ...shown.flatMap((sample) => [sample.bytes_in_per_second, sample.bytes_out_per_second]));
+      const { size } = byteUnit(most);
+      return niceTop(Math.max(1, most / size)) * size;
+    },
     ticks: halves,
-    tick: short,
+    tick: byteTick,
     read: (sample) =>
-      `<i class="swatch first"></i>in <strong>${short(sample.bytes_in_per_second / MIB)}</strong>` +
-      `<i class="swatch second"></i>out <strong>${short(sample.bytes_out_per_second / MIB)}</strong> MiB/s`,
+      `<i class="swatch first"></i>in ${byteRate(sample.bytes_in_per_second)}` +
+      `<i class="swatch second"></i>out ${byteRate(sample.bytes_out_per_second)}`,
   },
   requests: {
     lines: () => [{ pick: (sample) => sample.requests_per_second, style: "line first", area: true }],
@@ -377,16 +399,15 @@ class Knob {
   /** Show the key as it is now, keeping what the user is choosing. @param {any} entry */
   show(entry) {
     const untouched = !this.isChange || this.number.value === entry.value;
-    const value = Number(entry.value);
-    const allowed = entry.allowed_range ?? { minimum: Math.max(1, Math.floor(value / 2)), maximum: 2 * value };
+    const allowed = entry.allowed_range;
     this.current = entry.value;
-    for (const input of [this.slider, this.number]) {
-      input.min = allowed.minimum;
-      input.max = allowed.maximum;
+    this.slider.min = allowed?.minimum ?? 1;
+    this.slider.max = allowed?.maximum ?? Math.max(SLIDER_REACH, 4 * Number(entry.value));
+    if (allowed) {
+      this.number.min = this.part("minimum").textContent = allowed.minimum;
+      this.number.max = this.part("maximum").textContent = allowed.maximum;
     }
     this.part("now").textContent = entry.value;
-    this.part("minimum").textContent = allowed.minimum;
-    this.part("maximum").textContent = allowed.maximum;
     this.resetButton.hidden = !entry.source.startsWith("DYNAMIC_");
     this.choose(untouched ? entry.value : this.number.value);
   }

@@ -1,0 +1,323 @@
+"""Kafka's command line tools against a real broker process, and its dump tool and log loading against our files.
+
+``RunTools`` of ``tests/compat/java`` runs several tools in one JVM; ``OpenLog`` opens directories as Kafka does.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+
+from tests.java_programs import Java, compiled_java
+from trio_broker.testing.process import BrokerProcess
+
+SECONDS = 60
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+WRITTEN_RECORDS = 2500
+VALUE_BYTES = 650
+EMPTY_BYTES = 200
+"""At the end of each value, for the codecs to gain from. A partition still has a full segment and a second one."""
+
+BATCH_BYTES = 3000
+"""Less than ``index.interval.bytes``, so that the indexes are sparse."""
+
+ADDED_RECORDS = 500
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+
+
+# The command line tools
+
+
+def test_kafka_command_line_tools_work_against_the_broker(java: Java, broker: BrokerProcess) -> None:
+    """kafka-topics, -configs, -get-offsets, -console-producer, -console-consumer, -producer-perf-test."""
+    server = ("--bootstrap-server", broker.bootstrap_servers)
+
+    def tool(name: str, *arguments: str, text: str = "") -> dict[str, Any]:
+        package = "" if "." in name else "org.apache.kafka.tools."
+        return {"tool": package + name, "arguments": [*server, *arguments], "input": text}
+
+    topic = ("--topic", "tools")
+    configs = ("kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools")
+    told = java.run(
+        "RunTools",
+        given=[
+            tool("TopicCommand", "--create", *topic, "--partitions", "2", "--config", "retention.ms=100000"),
+            tool("TopicCommand", "--create", *topic),
+            tool("TopicCommand", "--describe", *topic),
+            tool("ConsoleProducer", *topic, "--reader-property", "parse.key=true", text="k\t1\nk\t2\nk\t3\n"),
+            tool("GetOffsetShell", *topic),
+            tool("ConsoleProducer", "--topic", "lines", text="one\ntwo\nthree\n"),
+            tool(
+                "org.apache.kafka.tools.consumer.ConsoleConsumer",
+                *("--topic", "lines", "--partition", "0", "--offset", "earliest", "--max-messages", "3"),
+            ),
+            tool(
+                "ProducerPerformance",
+                *("--topic", "perf", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"),
+            ),
+            tool("GetOffsetShell", "--topic", "perf"),
+            tool(*configs, "--alter", "--add-config", "segment.ms=700000", "--delete-config", "retention.ms"),
+            tool(*configs, "--describe"),
+            tool("TopicCommand", "--delete", *topic),
+        ],
+    )
+    codes = [one["code"] for one in told]
+    printed = [one["out"] for one in told]
+
+    assert codes == [0, 1, *[0] * 10], told
+    assert printed[0] == "Created topic tools.\n"
+    assert "already exists" in printed[1]
+    assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=100000" in printed[2]
+    assert sorted(line[-1] for line in printed[4].splitlines()) == ["0", "3"]
+    assert printed[6] == "one\ntwo\nthree\n"
+    assert "2000 records sent" in printed[7]
+    assert printed[8] == "perf:0:2000\n"
+    assert "segment.ms=700000" in printed[10]
+    assert "retention.ms" not in printed[10]
+
+
+# The files
+
+
+@attrs.frozen
+class DataDirectories:
+    """Copies of one broker's data directory."""
+
+    stopped: Path
+    killed: Path
+
+    def partitions(self, directory: Path) -> list[Path]:
+        return [directory / f"written-{partition}" for partition in range(len(CODECS))]
+
+
+def create_topic(broker: BrokerProcess) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_topics([NewTopic("written", len(CODECS), 1)])["written"].result(SECONDS)
+
+
+def write(broker: BrokerProcess, seed: int, count: int) -> None:
+    """Fill a partition for each codec with small batches of an idempotent producer, times almost in order.
+
+    Not with librdkafka, which sends what should be lz4 uncompressed to a broker that does not serve FindCoordinator.
+    """
+    chance = random.Random(seed)
+    now_ms = int(time.time() * 1000)
+    for partition, codec in enumerate(CODECS):
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap_servers,
+            compression_type=None if codec == "none" else codec,
+            batch_size=BATCH_BYTES,
+            linger_ms=5,
+        )
+        for number in range(count):
+            producer.send(
+                "written",
+                chance.randbytes(VALUE_BYTES - EMPTY_BYTES) + bytes(EMPTY_BYTES),
+                b"%d" % number,
+                partition=partition,
+                timestamp_ms=now_ms - 10 * (count - number) - chance.randrange(1000),
+            )
+        producer.flush(SECONDS)
+        producer.close()
+
+
+def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
+    """The offsets that a consumer gets to see, by partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "none",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition("written", partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])
+    offsets: dict[int, list[int]] = {partition: [] for partition in range(len(CODECS))}
+    ended = 0
+    while ended < len(CODECS):
+        message = consumer.poll(SECONDS)
+        assert message is not None, f"nothing came in {SECONDS} s"
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        if (error := message.error()) is None:
+            offsets[partition].append(offset)
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended += 1
+    consumer.close()
+    return offsets
+
+
+@pytest.fixture(scope="module")
+def data(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataDirectories]:
+    """What a broker leaves after a clean stop, and later after a kill −9."""
+    directory = tmp_path_factory.mktemp("data")
+    directories = DataDirectories(stopped=directory / "stopped", killed=directory / "killed")
+    broker = BrokerProcess(
+        directory / "broker", overrides={"log.durability": "page-cache", "log.segment.bytes": str(MEGABYTE)}
+    )
+    try:
+        broker.start()
+        create_topic(broker)
+        write(broker, 1, WRITTEN_RECORDS)
+        broker.stop()
+        shutil.copytree(broker.data_directory, directories.stopped)
+        broker.start()
+        write(broker, 2, ADDED_RECORDS)
+    finally:
+        broker.kill()
+    shutil.copytree(broker.data_directory, directories.killed)
+    yield directories
+    shutil.rmtree(directory)
+
+
+@attrs.frozen
+class Dumps:
+    deep: dict[str, Any]
+    indexes_and_snapshots: dict[str, Any]
+    verified: dict[str, Any]
+    checked: dict[str, Any]
+    metadata: dict[str, Any]
+    index_files: int
+
+
+@pytest.fixture(scope="module")
+def dumps(java: Java, data: DataDirectories) -> Dumps:
+    """What kafka-dump-log says about the stopped broker's files."""
+    files = [file for directory in data.partitions(data.stopped) for file in sorted(directory.glob("0*"))]
+    indexes = [file for file in files if file.suffix in (".index", ".timeindex")]
+
+    def dump(chosen: list[Path], *options: str) -> dict[str, Any]:
+        arguments = [*options, "--files", ",".join(map(str, chosen))]
+        return {"tool": "org.apache.kafka.tools.DumpLogSegments", "arguments": arguments}
+
+    told = java.run(
+        "RunTools",
+        given=[
+            dump([file for file in files if file.suffix == ".log"], "--deep-iteration"),
+            dump([file for file in files if file.suffix != ".log"]),
+            dump(indexes, "--verify-index-only"),
+            dump(indexes, "--index-sanity-check"),
+            dump(sorted((data.stopped / "__cluster_metadata-0").glob("*.log")), "--cluster-metadata-decoder"),
+        ],
+    )
+    assert [one["code"] for one in told] == [0] * 5, told
+    deep, indexes_and_snapshots, verified, checked, metadata = told
+    return Dumps(deep, indexes_and_snapshots, verified, checked, metadata, index_files=len(indexes))
+
+
+def test_dump_log_finds_every_batch_valid_in_every_codec(dumps: Dumps, data: DataDirectories) -> None:
+    out = dumps.deep["out"]
+    segments = [segment for directory in data.partitions(data.stopped) for segment in directory.glob("*.log")]
+
+    assert len(segments) > len(CODECS), "each partition was to have a second segment"
+    assert "isvalid: false" not in out
+    assert "invalid bytes" not in out
+    assert set(re.findall(r"compresscodec: (\w+) .* isvalid: true", out)) == set(CODECS)
+    assert len(re.findall(r"^\| offset: ", out, re.MULTILINE)) == WRITTEN_RECORDS * len(CODECS)
+
+
+def test_dump_log_finds_no_gap_between_offsets(dumps: Dumps) -> None:
+    """The tool takes −1 for the offset before any segment, so it remarks on the first record of all but the first."""
+    jumps = re.findall(r"^  (-?\d+) is followed by", dumps.deep["err"], re.MULTILINE)
+    assert set(jumps) == {"-1"}
+
+
+def test_dump_log_finds_the_indexes_in_agreement_with_the_log(dumps: Dumps) -> None:
+    assert dumps.indexes_and_snapshots["err"] == ""
+    assert len(re.findall(r"^offset: \d+ position: \d+$", dumps.indexes_and_snapshots["out"], re.MULTILINE)) > 100
+    assert len(re.findall(r"^timestamp: \d+ offset: \d+$", dumps.indexes_and_snapshots["out"], re.MULTILINE)) > 100
+    assert dumps.verified["err"] == ""
+    assert dumps.checked["out"].count("passed sanity check") == dumps.index_files
+
+
+def test_dump_log_reads_the_producer_snapshots(dumps: Dumps) -> None:
+    last = rf"lastSequence: {WRITTEN_RECORDS - 1} lastOffset: {WRITTEN_RECORDS - 1} "
+    found = re.findall(
+        rf"^producerId: (\d+) producerEpoch: 0 .* {last}", dumps.indexes_and_snapshots["out"], re.MULTILINE
+    )
+    assert len(set(found)) == len(CODECS)
+
+
+def test_dump_log_decodes_the_metadata_log(dumps: Dumps) -> None:
+    payloads = [json.loads(text) for text in re.findall(r"payload: (\{.*\})$", dumps.metadata["out"], re.MULTILINE)]
+    types = [payload["type"] for payload in payloads]
+    topics = [payload["data"]["name"] for payload in payloads if payload["type"] == "TOPIC_RECORD"]
+
+    assert dumps.metadata["err"] == ""
+    assert "isvalid: false" not in dumps.metadata["out"]
+    assert "LeaderChange" in dumps.metadata["out"]
+    assert topics == ["written"]
+    assert types.count("PARTITION_RECORD") == len(CODECS)
+    assert "REGISTER_BROKER_RECORD" in types
+    assert "PRODUCER_IDS_RECORD" in types
+
+
+def index_bytes(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(directory.glob("*index"))}
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Callable[[Path, str], Path]:
+    return lambda directory, name: Path(shutil.copytree(directory, tmp_path / name))
+
+
+def test_kafka_opens_what_a_stopped_broker_left_and_would_have_written_the_same_indexes(
+    java: Java, data: DataDirectories, copied: Callable[[Path, str], Path]
+) -> None:
+    """The second time it finds no index, and so tells by the ones it builds what it would have written itself."""
+    as_left = data.partitions(copied(data.stopped, "as-left"))
+    without_indexes = data.partitions(copied(data.stopped, "without-indexes"))
+    written = [index_bytes(directory) for directory in as_left]
+    for directory in without_indexes:
+        for file in directory.glob("*index"):
+            file.unlink()
+    told = java.run(
+        "OpenLog",
+        *(argument for directory in as_left for argument in ("clean", str(directory))),
+        *(argument for directory in without_indexes for argument in ("unclean", str(directory))),
+    )
+
+    for one in told:
+        facts = one["result"]
+        assert (facts["start"], facts["end"], facts["records"]) == (0, WRITTEN_RECORDS, WRITTEN_RECORDS)
+        assert facts["consecutive"]
+        assert list(facts["lastSequences"].values()) == [WRITTEN_RECORDS - 1]
+    assert [index_bytes(directory) for directory in as_left] == written
+    assert [index_bytes(directory) for directory in without_indexes] == written
+
+
+def test_kafka_recovers_what_a_killed_broker_left_and_the_broker_goes_on_with_it(
+    java: Java, data: DataDirectories, copied: Callable[[Path, str], Path]
+) -> None:
+    directory = copied(data.killed, "killed")
+    partitions = data.partitions(directory)
+    count = WRITTEN_RECORDS + ADDED_RECORDS
+    told = java.run("OpenLog", *(argument for partition in partitions for argument in ("unclean", str(partition))))
+    for one in told:
+        facts = one["result"]
+        assert (facts["end"], facts["records"], facts["valueBytes"]) == (count, count, VALUE_BYTES * count)
+        assert facts["consecutive"]
+        assert sorted(facts["lastSequences"].values()) == [ADDED_RECORDS - 1, WRITTEN_RECORDS - 1]
+
+    with BrokerProcess(directory, overrides={"log.durability": "page-cache"}) as broker:
+        assert read_offsets(broker) == {partition: list(range(count)) for partition in range(len(CODECS))}

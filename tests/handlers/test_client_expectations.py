@@ -1,0 +1,99 @@
+"""What clients expect of the table of APIs, of every response, and of the defaults, whatever they ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.schema import default_instance
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.topic_config import resolve
+from trio_broker.handlers.registry import served_apis
+
+ADVERTISED_BY_KAFKA_4_3 = {
+    ApiKey.PRODUCE: (0, 13),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.LIST_OFFSETS: (1, 11),
+    ApiKey.METADATA: (0, 13),
+    ApiKey.API_VERSIONS: (0, 4),
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.DELETE_RECORDS: (0, 2),
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+}
+
+EVERY_SERVED_VERSION = [
+    pytest.param(api, version, id=f"{api.api_key.name}-v{version}")
+    for api in served_apis().values()
+    for version in range(api.versions.low, api.versions.high + 1)
+]
+
+
+def test_trap_7_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
+    advertised = {api.api_key: tuple(api.advertised) for api in served_apis().values()}
+    assert advertised == ADVERTISED_BY_KAFKA_4_3
+
+
+def test_trap_12_telemetry_is_not_offered_so_that_no_client_sends_it():
+    assert not {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY} & set(served_apis())
+
+
+def test_trap_58_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
+    unserved = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN}
+    assert not unserved & set(served_apis())
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
+async def test_trap_6_an_empty_request_of_every_version_is_answered_to_the_last_byte(wire, api, version):
+    request = default_instance(api.request)
+    if api.api_key == ApiKey.PRODUCE:
+        request.acks = 1  # 0 asks for silence
+    response = await wire.ask(request, version)  # which asserts that nothing is left over
+    assert type(response) is api.request.RESPONSE
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
+async def test_trap_46_without_quotas_nobody_is_told_to_wait(wire, api, version):
+    request = default_instance(api.request)
+    if api.api_key == ApiKey.PRODUCE:
+        request.acks = 1
+    assert (await wire.ask(request, version)).throttle_time_ms == 0
+
+
+@pytest.mark.parametrize("version", [10, 12])
+async def test_trap_22_a_refused_produce_names_no_other_leader_because_there_is_none(wire, version):
+    data = TopicProduceData(name="missing", partition_data=[PartitionProduceData(index=0, records=b"")])
+    response = await wire.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), version)
+    assert response.responses[0].partition_responses[0].current_leader.leader_id == -1
+    assert response.node_endpoints == []
+
+
+async def test_trap_22_a_refused_fetch_names_no_other_leader_because_there_is_none(wire):
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
+    topic = FetchTopic(topic_id=bytes(15) + b"\x07", partitions=[asked])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], forgotten_topics_data=[])
+    response = await wire.ask(request, 16)
+    assert response.responses[0].partitions[0].current_leader.leader_id == -1
+    assert response.node_endpoints == []
+
+
+def test_trap_74_the_defaults_that_people_rely_on():
+    config = BrokerConfig()
+    topic = resolve({}, config)
+    assert config.get(keys.NUM_PARTITIONS) == 1
+    assert config.get(keys.AUTO_CREATE_TOPICS_ENABLE) is True
+    assert topic.retention_ms == 7 * 24 * 3600 * 1000
+    assert topic.file_delete_delay_ms == 60_000
+    assert config.get(keys.SOCKET_REQUEST_MAX_BYTES) == 100 * 1024 * 1024
+    assert config.get(keys.FETCH_MAX_BYTES) == 55 * 1024 * 1024
+    assert config.get(keys.CONNECTIONS_MAX_IDLE_MS) == 10 * 60 * 1000

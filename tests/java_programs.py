@@ -1,0 +1,72 @@
+"""Runs the Java programs of ``tests/compat/java`` with the jars of Kafka itself, its client and its tools.
+
+They are oracles, the nearest thing to Kafka's own opinion of us. A test that asks for them is skipped where there is no
+JDK or where the jars of ``tests/compat/java/pom.xml`` were not fetched (CONTRIBUTING.md tells how). Every JVM costs a
+second or two, so each program goes through many steps in one, tells what it saw as JSON, and the tests judge.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SOURCES = Path(__file__).parent / "compat" / "java"
+JARS = SOURCES / "target" / "jars"
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""These programs are over before an optimising compiler or a second collector thread would pay."""
+
+SECONDS = 120
+"""A program that has not ended by then hangs; loaded test machines are slow."""
+
+
+class Java:
+    """The compiled programs of ``tests/compat/java`` with Kafka's jars."""
+
+    def __init__(self, classes: Path) -> None:
+        self.class_path = f"{classes}:{JARS}/*"
+
+    def run(self, program: str, *arguments: str, given: Any = None) -> list[dict[str, Any]]:
+        """Run ``program`` and return the objects it printed, one a line."""
+        completed = subprocess.run(
+            ["java", *QUICK_START, "-cp", self.class_path, program, *arguments],
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert completed.returncode == 0, completed.stderr
+        return [json.loads(line) for line in completed.stdout.splitlines()]
+
+
+class Steps:
+    """What the steps of a program found, by name."""
+
+    def __init__(self, told: list[dict[str, Any]]) -> None:
+        self.told = {one["step"]: one for one in told}
+
+    def result(self, name: str) -> Any:
+        assert "result" in self.told[name], self.told[name]
+        return self.told[name]["result"]
+
+    def error(self, name: str) -> str:
+        assert "error" in self.told[name], self.told[name]
+        return str(self.told[name]["error"])
+
+
+def compiled_java(directory: Path) -> Java:
+    """Compile the programs into ``directory``, unless that was done before; skip the test where that is impossible."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        pytest.skip("there is no JDK")
+    if not list(JARS.glob("kafka-clients-*.jar")):
+        pytest.skip("Kafka's jars were not fetched")
+    if not directory.exists():
+        sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
+        command = ["javac", "-proc:none", "-cp", f"{JARS}/*", "-d", str(directory), *sources]
+        subprocess.run(command, check=True, timeout=SECONDS)
+    return Java(directory)
