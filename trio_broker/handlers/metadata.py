@@ -77,10 +77,13 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
         return [describe_topic(topic, asked=asked) for topic in sorted(everything, key=lambda topic: topic.name)]
     may_create = request.allow_auto_topic_creation and context.parts.config.get(AUTO_CREATE_TOPICS_ENABLE)
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
-    # bytes to name, so that a small request could otherwise make an endless response. named = {(wanted.topic_id,
-    # wanted.name): wanted for wanted in request.topics or ()} topics = [] for wanted in named.values():
-    # topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create)) await checkpoint()  #
-    # Thousands of topics take long, and others shall not wait for them. return topics
+    # bytes to name, so that a small request could otherwise make an endless response.
+    named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
+    topics = []
+    for wanted in named.values():
+        topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create))
+        await checkpoint()  # Thousands of topics take long, and others shall not wait for them.
+    return topics
 
 
 async def describe_or_create(
