@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from kafka_wire.records.batch import read_batches
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
@@ -95,8 +96,19 @@ def consume(broker: BrokerProcess) -> Iterator[Callable[..., list[Message]]]:
     consumer.close()
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_comes_back_as_it_went(
+def stored_codecs(broker: BrokerProcess, topic: str) -> set[str]:
+    """The codecs of the batches that lie in the first partition's segment."""
+    segment = broker.data_directory / f"{topic}-0" / f"{0:020}.log"
+    return {batch.header.codec.name.lower() for batch in read_batches(segment.read_bytes())}
+
+
+LZ4_WITHOUT_GROUPS = pytest.mark.xfail(
+    strict=True, reason="librdkafka compresses with lz4 only where FindCoordinator is advertised, and else not at all"
+)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", pytest.param("lz4", marks=LZ4_WITHOUT_GROUPS), "zstd"])
+def test_every_codec_is_stored_as_it_came_and_comes_back_as_it_went(
     broker: BrokerProcess, create: Callable[..., str], consume: Callable[..., list[Message]], codec: str
 ) -> None:
     topic = create()
@@ -104,6 +116,7 @@ def test_every_codec_comes_back_as_it_went(
     produce(broker, topic, values, **{"compression.type": codec, "linger.ms": 50})
 
     assert [message.value() for message in consume(topic, 500)] == values
+    assert stored_codecs(broker, topic) == {codec}
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])

@@ -217,9 +217,9 @@ SOCKET_RECEIVE_BUFFER_BYTES = ConfigKey[int](
 SOCKET_LISTEN_BACKLOG_SIZE = ConfigKey[int](
     name="socket.listen.backlog.size",
     type=ConfigType.INT,
-    default=50,
+    default=1024,
     validator=at_least(1),
-    documentation="How many connections the kernel may hold that were not accepted yet.",
+    documentation="How many connections the kernel may hold that were not accepted yet (50 in Kafka).",
 )
 
 MAX_CONNECTIONS = ConfigKey[int](

@@ -29,7 +29,11 @@ class Listener:
 
 @attrs.define
 class SocketServerConfig:
-    """Kafka's keys that govern connections, with Kafka's defaults."""
+    """Kafka's keys that govern connections, with Kafka's defaults, but for the backlog.
+
+    Kafka's 50 overflows when a fleet of clients reconnects at once, and the kernel then lets each newcomer try again
+    only after a second.
+    """
 
     num_network_threads: int = 3
     num_io_threads: int = 8
@@ -38,7 +42,7 @@ class SocketServerConfig:
     socket_request_max_bytes: int = 100 * 1024 * 1024
     socket_send_buffer_bytes: int = 100 * 1024
     socket_receive_buffer_bytes: int = 100 * 1024
-    socket_listen_backlog_size: int = 50
+    socket_listen_backlog_size: int = 1024
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = attrs.field(factory=dict)

@@ -255,7 +255,7 @@ class LogManager:
         target = path.with_name(file_names.retired_directory_name(partition, kind))
         path.rename(target)
         checkpoints.sync_directory(path.parent)
-        logger.warning("renamed %s to %s", path, target.name)
+        logger.info("renamed %s to %s", path, target.name)
         return target
 
     def remove_expired_files(self, now_ms: int) -> int:
