@@ -293,3 +293,12 @@ def test_a_refusal_is_borne_by_every_topic_and_the_whole():
     response = refused(named("a", "b"), KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
     assert [topic.error_code for topic in response.topics] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_trap_20_one_request_creates_a_bounded_number_of_topics(wire, monkeypatch):
+    monkeypatch.setattr("trio_broker.handlers.metadata.MAX_CREATED_PER_REQUEST", 2)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"new-{number}") for number in range(4)])
+    response = await wire.ask(asked, 9)
+    assert [topic.error_code for topic in response.topics] == [0, 0, 3, 3]
+    again = await wire.ask(asked, 9)
+    assert [topic.error_code for topic in again.topics] == [0, 0, 0, 0]

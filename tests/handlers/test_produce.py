@@ -276,3 +276,23 @@ async def test_a_disk_that_fails_answers_storage_error(durable_client, durable_r
     monkeypatch.setattr(Log, "sync", fail)
     assert (await ask(durable_client, batch(b"a"), acks=ALL)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await ask(durable_client, batch(b"b"), acks=LEADER)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_request_of_very_many_batches_lets_others_have_their_turn(client, replicas, nursery):
+    await add_topic(replicas)
+    many = request(batch(b"a"))
+    many.topic_data[0].partition_data *= 500
+    await ask(client, batch(b"first"))  # which writes the epoch down, and waits for that
+    others_turns = 0
+
+    async def somebody_else():
+        nonlocal others_turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            others_turns += 1
+
+    nursery.start_soon(somebody_else)
+    response = await client.ask(produce, many, 9)
+    assert len(response.responses[0].partition_responses) == 500
+    assert others_turns >= 5
+    nursery.cancel_scope.cancel()

@@ -34,6 +34,10 @@ NULL_MEANS_ALL_SINCE_VERSION = 1
 
 BY_ID_SINCE_VERSION = 12
 
+MAX_CREATED_PER_REQUEST = 100
+"""Topics that one Metadata request may bring about by naming them: each takes milliseconds of disk, in a handler slot.
+Those beyond are answered as unknown, which makes a client ask again."""
+
 
 def refused(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     """Every topic asked for bears the error; in version 13 the response does too."""
@@ -80,8 +84,11 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     # bytes to name, so that a small request could otherwise make an endless response.
     named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
     topics = []
+    missing = 0
     for wanted in named.values():
-        topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create))
+        missing += wanted.name not in context.parts.controller.image.topics
+        may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
+        topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create_it))
         await checkpoint()  # Thousands of topics take long, and others shall not wait for them.
     return topics
 
