@@ -56,6 +56,9 @@ MAX_GROWTH_BYTES = 64 * MIB
 MAX_BOMB_GROWTH_BYTES = 192 * MIB
 """The same for decompression: one batch may grow to 64 MiB, of which gzip holds two copies for a moment."""
 
+MAX_PARALLEL_BOMBS_GROWTH_BYTES = 384 * MIB
+"""For any number of them at once: two are inflated at a time, and the allocator keeps some of what they gave back."""
+
 BOMB_BYTES = 200 * MIB
 
 POLL_SECONDS = 0.005
@@ -463,6 +466,21 @@ def test_a_decompression_bomb_is_refused_within_bounds(
     with witness.bounded_memory(MAX_BOMB_GROWTH_BYTES):
         assert produce_error(witness.broker.port, inflating_topic, batch) in codes
     assert produce_error(witness.broker.port, inflating_topic, one_record(b"good", codec=Codec.GZIP)) is ErrorCode.NONE
+
+
+def test_many_bombs_at_once_are_inflated_a_few_at_a_time(witness: Witness) -> None:
+    """Each costs its sender a kilobyte and the broker over a hundred mebibytes while it is looked at."""
+    topics = [f"bombed-{number}" for number in range(8)]
+    for topic in topics:
+        create_topic(witness.broker.port, topic, cleanup_policy="compact")
+    batch = bomb(Codec.GZIP)
+    with ExitStack() as stack, witness.bounded_memory(MAX_PARALLEL_BOMBS_GROWTH_BYTES):
+        connections = [stack.enter_context(RawConnection.open(witness.broker.port)) for _ in range(16)]
+        for number, connection in enumerate(connections):
+            connection.send(framed(request_bytes(produce_request(topics[number % 8], batch), 9)))
+        witness.healthy.check()
+        for connection in connections:
+            assert connection.receive_frame() is not None
 
 
 # --- Crowds ---

@@ -52,6 +52,11 @@ HIGH_WATERMARK = -1
 """The offset in DeleteRecords that stands for everything a consumer can see."""
 
 
+INFLATION_THREADS = 2
+"""Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
+which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
+loop."""
+
 PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What the system refuses for want of something that may come back: space, descriptors, memory."""
 
@@ -101,6 +106,7 @@ class ReplicaManager:
         self.config = config
         self.clock = clock
         self.io_limiter = io_limiter
+        self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
         self.upkeep = Upkeep(self, log_manager, config, clock)
         self.durability = Durability(config.get(keys.LOG_DURABILITY))
         self.flusher = Flusher(io_limiter, self._sync_failed)
@@ -272,7 +278,8 @@ class ReplicaManager:
         async with partition.append_lock:
             prepare = partial(partition.log.prepare, batch, self.clock.now_ms())
             if takes_long:
-                batch = await trio.to_thread.run_sync(prepare, limiter=self.io_limiter)
+                work = partial(refusing_lightly, prepare)
+                batch = await trio.to_thread.run_sync(work, limiter=self.inflation_limiter)
             else:
                 batch = prepare()
             if partition.needs_epoch_entry:
@@ -466,3 +473,19 @@ class ReplicaManager:
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),
         )
+
+
+def refusing_lightly(prepare: Callable[[], T]) -> T:
+    """Do ``prepare``; a refusal comes without the frames it passed through.
+
+    On its way from a worker thread an exception becomes part of a reference cycle, and its traceback keeps every local
+    of those frames until a garbage collection: for a decompression bomb, all that was inflated.
+
+    Raises:
+        KafkaError: what ``prepare`` raises.
+    """
+    try:
+        return prepare()
+    except KafkaError as refusal:
+        refusal.__context__ = None
+        raise refusal.with_traceback(None) from None
