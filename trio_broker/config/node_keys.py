@@ -201,17 +201,17 @@ SOCKET_REQUEST_MAX_BYTES = ConfigKey[int](
 SOCKET_SEND_BUFFER_BYTES = ConfigKey[int](
     name="socket.send.buffer.bytes",
     type=ConfigType.INT,
-    default=100 * 1024,
+    default=-1,
     validator=minus_one_or_at_least(1),
-    documentation="SO_SNDBUF of client connections; -1 leaves it to the system.",
+    documentation="SO_SNDBUF of client connections; -1 leaves it to the system, which adapts it (102400 in Kafka).",
 )
 
 SOCKET_RECEIVE_BUFFER_BYTES = ConfigKey[int](
     name="socket.receive.buffer.bytes",
     type=ConfigType.INT,
-    default=100 * 1024,
+    default=-1,
     validator=minus_one_or_at_least(1),
-    documentation="SO_RCVBUF of client connections; -1 leaves it to the system.",
+    documentation="SO_RCVBUF of client connections; -1 leaves it to the system, which adapts it (102400 in Kafka).",
 )
 
 SOCKET_LISTEN_BACKLOG_SIZE = ConfigKey[int](
