@@ -290,7 +290,6 @@ def calm_garbage_collector() -> None:
     searched again and again for nothing, in pauses that every client waits for (``bench/README.md`` has the figures).
     For a process that is a broker and nothing else, which is why ``Broker`` itself does not do it.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
