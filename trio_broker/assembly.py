@@ -57,7 +57,9 @@ async def open_parts(
         OSError: the disk failed.
     """
     directories = [Path(directory) for directory in config.get(keys.LOG_DIRS)]
-    log_manager = LogManager(directories, node_id=config.get(keys.NODE_ID), clock=clock)
+    log_manager = LogManager(
+        directories, node_id=config.get(keys.NODE_ID), clock=clock, allow_new=config.get(keys.LOG_DIRS_ALLOW_NEW)
+    )
     await trio.to_thread.run_sync(log_manager.open)
     ended_well = False
     broker_epoch = -1

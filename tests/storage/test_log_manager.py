@@ -272,6 +272,16 @@ def test_after_a_refusal_nothing_stays_locked(start: Manager):
     start("a").close()
     with pytest.raises(DataDirectoryError):
         start("a", "b", node_id=9)
+    start("a", "b", allow_new=True)
+
+
+def test_an_empty_directory_beside_used_ones_is_taken_for_a_disk_that_is_not_mounted(start: Manager, tmp_path: Path):
+    start("a", "b").close()
+    (tmp_path / "b").rename(tmp_path / "elsewhere")
+    with pytest.raises(DataDirectoryError, match=r"b is empty while .*a has been in use: is its disk mounted"):
+        start("a", "b")
+    assert not (tmp_path / "b" / "meta.properties").exists()
+    start("a", "b", allow_new=True).close()
     start("a", "b")
 
 

@@ -77,6 +77,13 @@ LOG_DIRS = ConfigKey[tuple[str, ...]](
     documentation="The data directories, separated by commas; a new partition goes to the one with the fewest.",
 )
 
+LOG_DIRS_ALLOW_NEW = ConfigKey[bool](
+    name="log.dirs.allow.new",
+    type=ConfigType.BOOLEAN,
+    default=False,
+    documentation="Ours. Lets an empty directory join log.dirs that were in use; else it is taken for a lost mount.",
+)
+
 LOG_DURABILITY = ConfigKey[str](
     name="log.durability",
     type=ConfigType.STRING,

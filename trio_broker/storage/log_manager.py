@@ -71,14 +71,22 @@ class LogManager:
     """See the head of the file. ``logs`` are the partitions' logs, without the metadata log."""
 
     def __init__(
-        self, directories: Sequence[Path], *, node_id: int, clock: Clock, cluster_id: str | None = None
+        self,
+        directories: Sequence[Path],
+        *,
+        node_id: int,
+        clock: Clock,
+        cluster_id: str | None = None,
+        allow_new: bool = False,
     ) -> None:
+        """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``)."""
         assert directories, "a broker needs a data directory"
         self.node_id = node_id
         self.clock = clock
         self.directories = [LogDirectory(path) for path in directories]
         self.logs: dict[TopicPartition, Log] = {}
         self._cluster_id = cluster_id
+        self._allow_new = allow_new
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         # A deque, since whoever deletes adds to it in one thread and ``remove_expired_files`` takes from it in another.
         self._retired_directories: deque[RetiredFile] = deque()
@@ -97,11 +105,13 @@ class LogManager:
         """Lock all directories and see that they are ours; new ones are given our ids.
 
         Raises:
-            DataDirectoryError: one is locked, foreign, or of another node or cluster. None stays locked then.
+            DataDirectoryError: one is locked, foreign, of another node or cluster, or new among others that are not.
+                None stays locked then.
         """
         try:
             found = [directory.open() for directory in self.directories]
             self._agree(found)
+            self._refuse_missing_disks(found)
             for directory, properties in zip(self.directories, found, strict=True):
                 if properties is None:
                     directory.write_meta_properties(MetaProperties.new(self.cluster_id, self.node_id))
@@ -109,6 +119,19 @@ class LogManager:
         except BaseException:
             self._unlock()
             raise
+
+    def _refuse_missing_disks(self, found: Sequence[MetaProperties | None]) -> None:
+        """Refuse an empty directory beside others that were in use: its disk is probably not mounted.
+
+        To begin there anew would give every partition that lies on that disk an empty log.
+        """
+        used = [each for each, properties in zip(self.directories, found, strict=True) if properties is not None]
+        for directory, properties in zip(self.directories, found, strict=True):
+            if properties is None and used and not self._allow_new:
+                raise DataDirectoryError(
+                    f"{directory.path} is empty while {used[0].path} has been in use: is its disk mounted?"
+                    " To add a new directory, start once with log.dirs.allow.new=true"
+                )
 
     def _agree(self, found: Sequence[MetaProperties | None]) -> None:
         """See that all directories name this node and one cluster, and settle the cluster id."""
