@@ -258,6 +258,10 @@ def test_it_serves_a_test_that_runs_asyncio():
     asyncio.run(use())
 
 
+# kafka-python drops a socket that it was still connecting, to a broker that has gone, without closing it.
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed <socket:ResourceWarning"
+)
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_normal_life_logs_nothing_to_look_at(caplog: pytest.LogCaptureFixture, tmp_path: Path, kept: bool):
     directory = tmp_path / "data" if kept else None
@@ -268,5 +272,6 @@ def test_a_normal_life_logs_nothing_to_look_at(caplog: pytest.LogCaptureFixture,
         consumer.poll(0)
         broker.advance_clock(WEEK_SECONDS + HOUR_SECONDS)
     consumer.close()
+    gc.collect()  # here, where that is known, and not in some later test
     ours = [record for record in caplog.records if record.name.startswith("trio_broker")]
     assert [record.getMessage() for record in ours if record.levelno > logging.INFO] == []
