@@ -175,10 +175,8 @@ class Broker:
         view = LiveBrokerView(self)
         nursery.start_soon(view.run)
         host, port = parse_host_port(listener)
-        allowed_hosts, allow_remote = (
-            self.config.get(keys.ADMIN_ALLOWED_HOSTS),
-            self.config.get(keys.ADMIN_ALLOW_REMOTE),
-        )
+        allowed_hosts = self.config.get(keys.ADMIN_ALLOWED_HOSTS)
+        allow_remote = self.config.get(keys.ADMIN_ALLOW_REMOTE)
         serve = partial(
             serve_admin, view, host, port,
             allowed_hosts=allowed_hosts, allow_remote=allow_remote, stopping=self._drained,

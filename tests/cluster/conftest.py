@@ -1,4 +1,4 @@
-"""A registered node with a controller whose log is in memory."""
+"""A registered node with a controller whose log is in memory, and a metadata log on the disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 
 from kafka_wire.primitives import random_uuid
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from trio_broker.clock import ManualClock
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.node_decisions import NodeRegistration
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
@@ -38,3 +40,18 @@ async def controller(metadata_log, config, node):
 @pytest.fixture
 def image(controller):
     return controller.image
+
+
+@pytest.fixture
+def reopen(tmp_path):
+    """Open the metadata log below ``tmp_path``; each further call opens it again, as after a crash."""
+    opened = []
+
+    def open_log():
+        if opened:
+            opened[-1].log.release()
+        opened.append(MetadataLog.open(tmp_path, ManualClock(), node_id=1))
+        return opened[-1]
+
+    yield open_log
+    opened[-1].log.release()

@@ -25,20 +25,6 @@ def topic(name):
 
 
 @pytest.fixture
-def reopen(tmp_path):
-    opened = []
-
-    def open_log():
-        if opened:
-            opened[-1].log.release()
-        opened.append(MetadataLog.open(tmp_path, ManualClock(), node_id=1))
-        return opened[-1]
-
-    yield open_log
-    opened[-1].log.release()
-
-
-@pytest.fixture
 def segment(tmp_path):
     return tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
 

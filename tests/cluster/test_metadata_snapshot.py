@@ -17,10 +17,9 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from trio_broker.clock import ManualClock
 from trio_broker.cluster import metadata_log
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.cluster.metadata_log import MetadataLog, MetadataLogUnusable
+from trio_broker.cluster.metadata_log import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import (
     SnapshotId,
     decode_snapshot,
@@ -93,20 +92,6 @@ def state(image):
 
 def same(image, other):
     return state(image) == state(other)
-
-
-@pytest.fixture
-def reopen(tmp_path):
-    opened = []
-
-    def open_log():
-        if opened:
-            opened[-1].log.release()
-        opened.append(MetadataLog.open(tmp_path, ManualClock(), node_id=1))
-        return opened[-1]
-
-    yield open_log
-    opened[-1].log.release()
 
 
 @pytest.fixture

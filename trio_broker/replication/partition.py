@@ -206,7 +206,8 @@ class Partition:
         """Write down where this leader epoch begins; return the epoch. Blocks: runs in a worker thread.
 
         It must be on disk before the first record of the epoch, or a truncation after a crash would cut in the wrong
-        place. ``epoch_entry_lock`` keeps appends out, so the log end stands still meanwhile.
+        place. ``append_lock`` keeps appends out, so the log end stands still meanwhile, and ``epoch_entry_lock`` keeps
+        out whoever moves the start of the log, which changes the same file.
         """
         leader_epoch = self.leader_epoch
         self.log.assign_epoch(leader_epoch, self.log.log_end_offset)
