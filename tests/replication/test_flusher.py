@@ -187,3 +187,25 @@ async def test_requests_before_the_start_are_served_after_it(nursery):
     await nursery.start(flusher.run)
     await flusher.settle(partition)
     assert partition.durable == 1
+
+
+def test_a_lane_that_another_was_quicker_than_does_not_wait_for_ever():
+    """Regression: what woke it is gone, and it must keep its timeout, which the SimpleQueue of CPython 3.11 forgets."""
+    flusher = Flusher(trio.CapacityLimiter(4), note_failure)
+    partition = SlowPartition()
+    lanes = [threading.Thread(target=take_often, args=(flusher,), daemon=True) for _ in range(4)]
+    for lane in lanes:
+        lane.start()
+    while any(lane.is_alive() for lane in lanes) and flusher._lanes < 20_000:
+        flusher._lanes += 1
+        flusher._queue.put(partition)
+        flusher._take()
+    for lane in lanes:
+        lane.join(20)
+    assert not any(lane.is_alive() for lane in lanes)
+
+
+def take_often(flusher: Flusher) -> None:
+    """A lane that finds something now and then."""
+    for _ in range(300):
+        flusher._take()
