@@ -1,4 +1,5 @@
-"""Throws broken bytes at every decoder of the wire: each message in each version, request headers, metadata records.
+"""Throws broken bytes at every decoder of the wire: each message in each version, request headers, metadata
+records, group records.
 
 Frames come from real clients (tests/protocol/golden_frames.json) and from the declarations, filled with random values.
 They are then cut, flipped, spliced and lied in, because noise alone never gets past the first length. Of every decoder
@@ -32,6 +33,7 @@ from kafka_wire.headers import RequestHeader, read_request_header, request_heade
 from kafka_wire.messages.catalogue import all_requests
 from kafka_wire.primitives import Fixed, Sized
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
+from kafka_wire.stored.groups import GROUP_RECORDS, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import METADATA_RECORDS, decode_metadata_record, encode_metadata_record
 from tests.protocol.golden_frames import load_golden_frames
 
@@ -141,6 +143,12 @@ def targets(chance: random.Random) -> Iterator[Target]:
         for version in range(record.VERSIONS.low, record.VERSIONS.high + 1):
             value = encode_metadata_record(random_message(record, version, chance), version)
             yield Target(f"{record.__name__} v{version}", value, check_metadata_record)
+    for key_kind, value_kind in GROUP_RECORDS:
+        for version in range(value_kind.VERSIONS.low, value_kind.VERSIONS.high + 1):
+            key = key_kind.API_KEY.to_bytes(2, "big") + encode_bytes(random_message(key_kind, 0, chance), 0)
+            value = version.to_bytes(2, "big") + encode_bytes(random_message(value_kind, version, chance), version)
+            yield Target(f"{key_kind.__name__} and value", key, group_record_key_check(value))
+            yield Target(f"{value_kind.__name__} v{version} under its key", value, group_record_value_check(key))
     for golden in load_golden_frames():
         header, position = read_request_header(memoryview(golden.frame))
         check = message_check(all_requests()[header.api_key], header.api_version)
@@ -171,6 +179,27 @@ def check_metadata_record(value: bytes) -> None:
     record = decode_metadata_record(value)
     again = decode_metadata_record(encode_metadata_record(record))
     assert again == record, f"{record} became {again}"
+
+
+def group_record_key_check(value: bytes) -> Callable[[bytes], None]:
+    """Return the check for the key of a record with this value."""
+    return lambda key: check_group_record(key, value)
+
+
+def group_record_value_check(key: bytes) -> Callable[[bytes], None]:
+    """Return the check for the value of a record under this key."""
+    return lambda value: check_group_record(key, value)
+
+
+def check_group_record(key: bytes, value: bytes) -> None:
+    record = decode_group_record(key, value)
+    if record is None:
+        return
+    # What the newest version written cannot say is lost once, and nothing after that.
+    written = encode_group_record(record)
+    again = decode_group_record(*written)
+    assert again is not None
+    assert encode_group_record(again) == written, f"{record} became {again}"
 
 
 # --- Breaking them ---

@@ -41,7 +41,7 @@ class Java:
             check=False,
         )
         assert completed.returncode == 0, completed.stderr
-        return [json.loads(line) for line in completed.stdout.splitlines()]
+        return [json.loads(line) for line in completed.stdout.split("\n") if line]
 
 
 class Steps:

@@ -22,6 +22,8 @@ from kafka_wire.emit_source import Source
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
     MAX_STRING_BYTES,
+    NULL_STRUCT,
+    TAGGED_NULL_STRUCT,
     Fixed,
     Sized,
     read_tag,
@@ -171,11 +173,19 @@ class _ReaderEmitter:
                 for index, each in enumerate(tagged):
                     where = f"{cls.__name__}.{each.name}"
                     with self.block(f"{'elif' if index else 'if'} {tag} == {each.tag}:"):
-                        self.value(each.type, f"{target}.{each.name}", where, nullable=self.version in each.nullable)
+                        self.tagged_value(each, f"{target}.{each.name}", where)
                         self.flush()
                         self.refuse(f"pos != {end}", f"{where} does not fill its tag")
                 with source.block("else:"):
                     source.line(f"pos = {end}")
+
+    def tagged_value(self, each: Field, target: str, where: str) -> None:
+        """Read what a tag announced."""
+        nullable = self.version in each.nullable
+        if nullable and isinstance(each.type, StructOf):
+            self.nullable_struct(each.type.cls, target, null=TAGGED_NULL_STRUCT)
+        else:
+            self.value(each.type, target, where, nullable=nullable)
 
     # --- Values ---
 
@@ -196,26 +206,30 @@ class _ReaderEmitter:
             case StructOf(cls):
                 self.whole_struct(cls, target, nullable)
 
-    def unless_null(self, length: str, target: str, nullable: bool, read: Callable[[], None]) -> None:
-        """Read what a length announces, or set None when it is -1 and that is allowed."""
+    def unless_null(self, length: str, target: str, nullable: bool, read: Callable[[], None], null: int = -1) -> None:
+        """Read what a length announces, or set None when it is ``null`` or less and that is allowed."""
         if not nullable:
             read()
             return
-        with self.source.block(f"if {length} < 0:"):
+        with self.source.block(f"if {length} <= {null}:"):
             self.source.line(f"{target} = None")
         with self.block("else:"):
             read()
 
     def whole_struct(self, cls: type[Any], target: str, nullable: bool) -> None:
-        """Read a struct into ``target``; a nullable one begins with a byte that is negative for null (KIP-893)."""
-        item = f"{cls.__name__.lower()}_{self.source.number()}"
-        if not nullable:
-            self.struct(cls, item)
-            self.source.line(f"{target} = {item}")
+        """Read a struct into ``target``."""
+        if nullable:
+            self.nullable_struct(cls, target, null=NULL_STRUCT)
             return
+        item = f"{cls.__name__.lower()}_{self.source.number()}"
+        self.struct(cls, item)
+        self.source.line(f"{target} = {item}")
+
+    def nullable_struct(self, cls: type[Any], target: str, *, null: int) -> None:
+        """Read a struct that stands behind a byte, which is ``null`` if there is none."""
         self._fixed.append(("b", "marker"))
         self.flush()
-        self.unless_null("marker", target, nullable, lambda: self.whole_struct(cls, target, nullable=False))
+        self.unless_null("marker", target, True, lambda: self.whole_struct(cls, target, nullable=False), null)
 
     def length(self, name: str, legacy_code: str, where: str, *, nullable: bool) -> None:
         """Read a length or count into the variable ``name``; -1 is null."""

@@ -19,7 +19,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kafka_wire.emit_source import Source
-from kafka_wire.primitives import MAX_STRING_BYTES, ONE_BYTE, UUID_BYTES, Chunk, Fixed, Sized, unsigned_varint
+from kafka_wire.primitives import (
+    MAX_STRING_BYTES,
+    NULL_STRUCT,
+    ONE_BYTE,
+    TAGGED_NULL_STRUCT,
+    UUID_BYTES,
+    Chunk,
+    Fixed,
+    Sized,
+    unsigned_varint,
+)
 from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
 
 _LEGACY_LENGTH_CODES: Final = {"string": "h", "bytes": "i", "records": "i"}
@@ -155,7 +165,11 @@ class _WriterEmitter:
         outer, self._append = self._append, f"append_{number}"
         source.line(f"pieces_{number} = []")
         source.line(f"{self._append} = pieces_{number}.append")
-        self.value(each.type, slot, where, nullable=self.version in each.nullable)
+        nullable = self.version in each.nullable
+        if nullable and isinstance(each.type, StructOf):
+            self.nullable_struct(each.type.cls, slot, where, null=TAGGED_NULL_STRUCT)
+        else:
+            self.value(each.type, slot, where, nullable=nullable)
         self.flush()
         self._append = outer
         source.line(f"value_{number} = b''.join(pieces_{number})")
@@ -259,14 +273,20 @@ class _WriterEmitter:
             self.source.line(f"{self._append}(pack(f'>{{n}}{element.code}', *{items}))")
 
     def whole_struct(self, cls: type[Any], slot: str, where: str, nullable: bool) -> None:
-        """Write a struct; a nullable one begins with a byte that is negative for null (KIP-893)."""
+        """Write a struct."""
+        if nullable:
+            self.nullable_struct(cls, slot, where, null=NULL_STRUCT)
+            return
         item = f"{cls.__name__.lower()}_{self.source.number()}"
         self.take(item, slot, where, nullable)
-        if not nullable:
-            self.struct(cls, item)
-            return
+        self.struct(cls, item)
+
+    def nullable_struct(self, cls: type[Any], slot: str, where: str, *, null: int) -> None:
+        """Write a struct behind a byte that is 1, or ``null`` alone."""
+        item = f"{cls.__name__.lower()}_{self.source.number()}"
+        self.take(item, slot, where, True)
         with self.block(f"if {item} is None:"):
-            self._fixed.append(("b", "-1"))
+            self._fixed.append(("b", str(null)))
         with self.block("else:"):
             self._fixed.append(("b", "1"))
             self.struct(cls, item)

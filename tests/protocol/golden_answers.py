@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -46,6 +49,7 @@ TOPIC_ID = bytes(range(16))
 GROUP = "golden-group"
 NODE_ID = 1
 CLUSTER_ID = "golden-cluster-id-0000"
+HEARTBEAT_INTERVAL_MS = 1000
 FETCH_PAUSE_SECONDS = 0.2
 """An empty answer to Fetch is held this long, or a client would ask a thousand times while the script goes on."""
 
@@ -379,6 +383,41 @@ def answer_describe_groups(request: describe_groups.DescribeGroupsRequest, versi
     )
 
 
+def answer_consumer_group_heartbeat(
+    request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest, version: int, port: int
+) -> Any:
+    if request.member_epoch < 0:
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+    mine = consumer_group_heartbeat.TopicPartitions(topic_id=TOPIC_ID, partitions=[0, 1])
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
+        member_id=request.member_id,
+        member_epoch=1,
+        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        assignment=consumer_group_heartbeat.Assignment(topic_partitions=[mine]),
+    )
+
+
+def answer_consumer_group_describe(
+    request: consumer_group_describe.ConsumerGroupDescribeRequest, version: int, port: int
+) -> Any:
+    return consumer_group_describe.ConsumerGroupDescribeResponse(
+        groups=[
+            consumer_group_describe.DescribedGroup(
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                group_id=group,
+                group_state="",
+                group_epoch=0,
+                assignment_epoch=0,
+                assignor_name="",
+                members=[],
+            )
+            for group in request.group_ids
+        ]
+    )
+
+
 def answer_delete_groups(request: delete_groups.DeleteGroupsRequest, version: int, port: int) -> Any:
     return delete_groups.DeleteGroupsResponse(
         results=[delete_groups.DeletableGroupResult(group_id=group) for group in request.groups_names]
@@ -415,6 +454,8 @@ ANSWERS: Final[dict[type[Any], Callable[[Any, int, int], Any]]] = {
     offset_fetch.OffsetFetchRequest: answer_offset_fetch,
     list_groups.ListGroupsRequest: answer_list_groups,
     describe_groups.DescribeGroupsRequest: answer_describe_groups,
+    consumer_group_heartbeat.ConsumerGroupHeartbeatRequest: answer_consumer_group_heartbeat,
+    consumer_group_describe.ConsumerGroupDescribeRequest: answer_consumer_group_describe,
     delete_groups.DeleteGroupsRequest: answer_delete_groups,
     offset_delete.OffsetDeleteRequest: answer_offset_delete,
 }

@@ -102,6 +102,7 @@ def kafka_default(field: dict[str, Any], structs: dict[str, Any]) -> Any:
     kind, declared = field["type"], field.get("default")
     if declared == "null":
         return None
+    # JSON's own null is no default to Kafka's generator, and becomes the zero like none at all.
     if kind.startswith("[]"):
         return []
     if kind[0].isupper():

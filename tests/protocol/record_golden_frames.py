@@ -106,6 +106,7 @@ def drive_confluent_kafka(address: str) -> None:
     common = {"bootstrap.servers": address, "client.id": CLIENT_ID}
     confluent_kafka_produces(common)
     confluent_kafka_consumes(common)
+    confluent_kafka_consumes_with_server_side_assignment(common)
     confluent_kafka_administers(common)
 
 
@@ -129,6 +130,17 @@ def confluent_kafka_consumes(common: dict[str, Any]) -> None:
     consumer.offsets_for_times([confluent_kafka.TopicPartition(TOPIC, 0, TIMESTAMP_MS)], timeout=CALL_TIMEOUT_SECONDS)
     consumer.poll(HEARTBEAT_SECONDS)
     consumer.close()
+
+
+def confluent_kafka_consumes_with_server_side_assignment(common: dict[str, Any]) -> None:
+    """As a member of a KIP-848 group, which knows its topics by a list and then by a regular expression."""
+    import confluent_kafka
+
+    for topics in ([TOPIC], [f"^{TOPIC}.*"]):
+        consumer = confluent_kafka.Consumer({**common, "group.id": GROUP, "group.protocol": "consumer"})
+        consumer.subscribe(topics)
+        consumer.poll(HEARTBEAT_SECONDS)
+        consumer.close()
 
 
 def confluent_kafka_administers(common: dict[str, Any]) -> None:

@@ -62,6 +62,7 @@ def test_the_golden_batch_is_read_as_kafka_reads_it() -> None:
     batch.verify_crc()
     assert batch.header == BatchHeader(100, 82, 3, 2, 0x65689CAF, 0, 2, T, T + 7, -1, -1, -1, 3)
     assert list(batch.records()) == GOLDEN_RECORDS
+    assert batch.keys_and_values() == [(record.key, record.value) for record in GOLDEN_RECORDS]
     assert batch.validate_records() == RecordsSummary(3, T, T + 7, 2, null_keys=True)
 
 
@@ -219,6 +220,7 @@ def test_any_batch_comes_back(records: list[NewRecord], codec: Codec, base_offse
     batch = only(data)
     batch.verify_crc()
     read = list(batch.records())
+    assert batch.keys_and_values() == [(record.key, record.value) for record in records]
     assert [NewRecord(r.timestamp, r.key, r.value, list(r.headers)) for r in read] == records
     assert [record.offset for record in read] == list(range(base_offset, base_offset + len(records)))
     summary = batch.validate_records()

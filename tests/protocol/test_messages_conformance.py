@@ -11,24 +11,31 @@ import pytest
 
 from kafka_wire.messages.catalogue import MESSAGE_FILES, all_requests
 from kafka_wire.schema import ArrayOf, StructOf, VersionRange, fields_of, parse_versions
+from kafka_wire.stored.groups import GROUP_RECORDS
 from kafka_wire.stored.metadata import METADATA_RECORDS
 from tests.protocol.kafka_schemas import PresentField, kafka_view, load_schema, our_view
 
 MESSAGES = [kind for request in all_requests().values() for kind in (request, request.RESPONSE)]
+
+STORED = {
+    **dict.fromkeys(METADATA_RECORDS, "metadata-common-metadata"),
+    **{kind: "group-coordinator-common-message" for pair in GROUP_RECORDS for kind in pair},
+}
+"""Every stored record, with the folder of its schema."""
 
 RECORDS_DEFAULT = "records"
 """Kafka's default for records is null in Java and never reaches the wire; every message gives its records."""
 
 
 def schema_of(kind: type[Any], kafka_messages: Path) -> dict[str, Any]:
-    folder = "metadata-common-metadata" if kind in METADATA_RECORDS else "clients-common-message"
+    folder = STORED.get(kind, "clients-common-message")
     return load_schema(kafka_messages / folder / f"{kind.__name__}.json")
 
 
 def served_versions(kind: type[Any], kafka_messages: Path) -> VersionRange:
     """Return the versions Kafka has for ``kind``, less a newest one that its request marks unstable."""
     versions = parse_versions(schema_of(kind, kafka_messages)["validVersions"])
-    if kind in METADATA_RECORDS:
+    if kind in STORED:
         return versions
     unstable = schema_of(all_requests()[kind.API_KEY], kafka_messages).get("latestVersionUnstable", False)
     return VersionRange(versions.low, versions.high - bool(unstable))
@@ -49,7 +56,7 @@ def without_records_default(view: Any) -> Any:
     return view
 
 
-@pytest.mark.parametrize("kind", [*MESSAGES, *METADATA_RECORDS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*MESSAGES, *STORED], ids=lambda kind: kind.__name__)
 def test_key_and_versions_are_kafkas(kind: type[Any], kafka_messages: Path) -> None:
     schema = schema_of(kind, kafka_messages)
     served = served_versions(kind, kafka_messages)
@@ -58,7 +65,7 @@ def test_key_and_versions_are_kafkas(kind: type[Any], kafka_messages: Path) -> N
     assert flexible_from(schema, served) == kind.FLEXIBLE_FROM
 
 
-@pytest.mark.parametrize("kind", [*MESSAGES, *METADATA_RECORDS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [*MESSAGES, *STORED], ids=lambda kind: kind.__name__)
 def test_every_version_has_kafkas_fields_and_no_others(kind: type[Any], kafka_messages: Path) -> None:
     """Names, order, types, null, tags and defaults; and for the fields of other versions, default and ignorability."""
     schema = schema_of(kind, kafka_messages)
@@ -71,7 +78,7 @@ def test_every_version_has_kafkas_fields_and_no_others(kind: type[Any], kafka_me
 
 def test_every_api_of_the_first_tier_is_there() -> None:
     produce_to_describe_topic_partitions = {
-        *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 32, 33, 37, 42, 44, 47, 60, 75)
+        *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 32, 33, 37, 42, 44, 47, 60, 68, 69, 75)
     }
     assert set(all_requests()) == produce_to_describe_topic_partitions
     assert len(MESSAGE_FILES) == len(produce_to_describe_topic_partitions)

@@ -99,6 +99,24 @@ def test_trap_42_librdkafka_reads_committed_records_by_default() -> None:
     assert {body(golden).isolation_level for golden in frames_of("confluent-kafka", "FetchRequest")} == {1}
 
 
+def test_trap_57_librdkafka_joins_by_topics_with_an_empty_expression_and_by_one_in_brackets() -> None:
+    """Under an id of its own making; what did not change is null in the heartbeats after that."""
+    joins = [body(golden) for golden in frames_of("confluent-kafka", "ConsumerGroupHeartbeatRequest")]
+    said = {
+        (request.member_epoch, tuple(request.subscribed_topic_names or ()), request.subscribed_topic_regex)
+        for request in joins
+    }
+    assert said == {(0, ("golden",), ""), (0, (), "(^golden.*)"), (1, (), None)}
+    assert all(len(request.member_id) == 22 for request in joins)
+
+
+def test_librdkafka_describes_groups_as_consumer_groups_first() -> None:
+    (asked,) = frames_of("confluent-kafka", "ConsumerGroupDescribeRequest")
+    (asked_again,) = frames_of("confluent-kafka", "DescribeGroupsRequest")
+    assert (asked.version, asked_again.version) == (0, 5)
+    assert body(asked).group_ids == body(asked_again).groups
+
+
 def test_records_of_a_produce_request_are_a_view_of_its_frame() -> None:
     for golden in GOLDEN_FRAMES:
         if golden.request == "ProduceRequest":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records import record as record_module
 from kafka_wire.records.errors import InvalidRecord
-from kafka_wire.records.record import Header, Record, append_record, check_records, read_records
+from kafka_wire.records.record import (
+    Header,
+    Record,
+    append_record,
+    check_records,
+    read_keys_and_values,
+    read_records,
+)
 from kafka_wire.records.varint import append_varint, read_varint, read_varlong
 
 BASE = 1_700_000_000_000
@@ -96,7 +104,7 @@ some_bytes = st.none() | st.binary(max_size=100) | st.binary(min_size=8000, max_
 @given(
     st.lists(st.tuples(st.integers(-(2**40), 2**40), some_bytes, some_bytes, headers_strategy), min_size=1, max_size=80)
 )
-def test_both_walks_agree_on_any_records(
+def test_all_walks_agree_on_any_records(
     fields: list[tuple[int, bytes | None, bytes | None, Sequence[Header]]],
 ) -> None:
     data = bytearray()
@@ -104,6 +112,7 @@ def test_both_walks_agree_on_any_records(
         append_record(data, delta, offset, key, value, headers)
     records = read(bytes(data), len(fields))
     assert [(r.timestamp - BASE, r.key, r.value, list(r.headers)) for r in records] == fields
+    assert read_keys_and_values(bytes(data), len(fields)) == [(key, value) for _, key, value, _ in fields]
     summary = check_records(bytes(data), len(fields), base_timestamp=BASE)
     deltas = [delta for delta, *_ in fields]
     assert summary.record_count == len(fields)
@@ -114,12 +123,34 @@ def test_both_walks_agree_on_any_records(
 
 @settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 3))
-def test_noise_is_refused_by_both_walks_or_read_by_both(data: bytes, count: int) -> None:
+def test_noise_is_refused_by_all_strict_walks_or_read_by_all(data: bytes, count: int) -> None:
     try:
         check_records(data, count, base_timestamp=BASE)
     except InvalidRecord:
+        with contextlib.suppress(InvalidRecord):
+            assert len(read_keys_and_values(data, count)) == count
         return
-    assert len(read(data, count)) == count
+    records = read(data, count)
+    assert len(records) == count
+    assert read_keys_and_values(data, count) == [(record.key, record.value) for record in records]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        one_record(length=60),
+        one_record(length=-1),
+        one_record(key=b"\x10k"),
+        one_record(key=b"\x03"),
+        one_record(value=b"\x10v"),
+        one_record() + b"\x00",
+        b"\x0e" + b"\xff" * 7,
+    ],
+)
+def test_keys_and_values_are_refused_where_they_do_not_fit(data: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        read_keys_and_values(data, 1)
 
 
 def test_header_keys_that_are_not_utf8_come_back_as_they_were() -> None:

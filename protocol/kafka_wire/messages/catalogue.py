@@ -40,6 +40,8 @@ MESSAGE_FILES: Final = (
     "incremental_alter_configs",
     "offset_delete",
     "describe_cluster",
+    "consumer_group_heartbeat",
+    "consumer_group_describe",
     "describe_topic_partitions",
 )
 """The stems of the message files, in the order of their API keys."""

@@ -1,0 +1,116 @@
+"""Kafka's own classes read our group records as we meant them, and write the same bytes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafka_wire.primitives import uuid_text
+from kafka_wire.schema import fields_of
+from kafka_wire.stored.groups import (
+    GROUP_RECORDS,
+    GroupMetadataValue,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_group_record,
+    encode_group_record,
+)
+from tests.java_programs import Java, compiled_java
+from tests.protocol.kafka_schemas import snake_case
+from tests.protocol.message_strategies import messages
+
+RECORDS_OF_EACH_KIND = 25
+
+VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
+"""Of the values that we write; all others have version 0 alone."""
+
+UUID_FIELDS = {"topic_id"}
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+
+
+def records_of_every_kind() -> list[GroupRecord]:
+    """The same ones each time."""
+    found: list[GroupRecord] = []
+    for key_kind, value_kind in GROUP_RECORDS:
+
+        @settings(
+            max_examples=RECORDS_OF_EACH_KIND,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(messages(key_kind, 0), st.none() | messages(value_kind, VERSIONS.get(value_kind, 0)))
+        def collect(key: Any, value: Any) -> None:
+            found.append(GroupRecord(key, value))
+
+        collect()
+    return found
+
+
+def as_given(key: bytes, value: bytes | None) -> dict[str, str | None]:
+    return {"key": key.hex(), "value": None if value is None else value.hex()}
+
+
+def assert_same(ours: Any, javas: Any, version: int) -> None:
+    """Check that a message or struct says what Java's JSON says; a field at its default may be missing there."""
+    named = {snake_case(name): value for name, value in javas.items()}
+    for field in fields_of(type(ours)):
+        mine = getattr(ours, field.name)
+        if field.name in named:
+            assert_same_value(field.name, mine, named.pop(field.name), version)
+        else:
+            assert version not in field.versions or mine == field.new_default(), field.name
+    assert not named, "Java has fields that we lack"
+
+
+def assert_same_value(name: str, mine: Any, javas: Any, version: int) -> None:
+    if attrs.has(type(mine)):
+        assert_same(mine, javas, version)
+    elif isinstance(mine, list):
+        for one, other in zip(mine, javas, strict=True):
+            assert_same_value(name, one, other, version)
+    elif isinstance(mine, bytes):
+        assert (uuid_text(mine) if name in UUID_FIELDS else base64.b64encode(mine).decode()) == javas
+    else:
+        assert mine == javas
+
+
+def test_kafka_reads_our_records_as_we_meant_them_and_writes_the_same(java: Java) -> None:
+    records = records_of_every_kind()
+    written = [encode_group_record(record) for record in records]
+    answers = java.run("GroupRecords", given=[as_given(*each) for each in written])
+    for record, (key, value), answer in zip(records, written, answers, strict=True):
+        told = answer["result"]
+        assert_same(record.key, told["key"], 0)
+        if record.value is not None:
+            assert_same(record.value, told["value"], VERSIONS.get(type(record.value), 0))
+        assert as_given(key, value) == {"key": told["key bytes"], "value": told["value bytes"]}
+        assert decode_group_record(bytes.fromhex(told["key bytes"]), value) == record
+
+
+@pytest.mark.parametrize("expires", [None, 1_700_000_000_001])
+def test_kafka_writes_a_commit_in_the_version_that_we_choose(java: Java, expires: int | None) -> None:
+    [answer] = java.run("GroupRecords", given=[{"offset": 42, "expires": expires}])
+    ours = OffsetCommitValue(
+        offset=42,
+        leader_epoch=7,
+        metadata="metadata",
+        commit_timestamp=1_700_000_000_000,
+        expire_timestamp=-1 if expires is None else expires,
+        topic_id=bytes(7) + b"\1" + bytes(7) + b"\2",
+    )
+    key, value = encode_group_record(GroupRecord(OffsetCommitKey(group="group", topic="topic", partition=3), ours))
+    assert as_given(key, value) == {"key": answer["result"]["key bytes"], "value": answer["result"]["value bytes"]}
