@@ -144,9 +144,8 @@ def read_offsets(broker: BrokerProcess) -> dict[int, list[int]]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "none",
+            "group.id": "reader",
             "enable.partition.eof": True,
-            "enable.auto.commit": False,
         }
     )
     consumer.assign([TopicPartition("written", partition, OFFSET_BEGINNING) for partition in range(len(CODECS))])

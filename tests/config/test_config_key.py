@@ -107,3 +107,9 @@ def test_defaults_people_rely_on_are_kafkas():
     assert defaults["log.message.timestamp.after.max.ms"] == 3_600_000
     assert defaults["queued.max.requests"] == 500
     assert (defaults["num.network.threads"], defaults["num.io.threads"]) == (3, 8)
+
+
+def test_a_double_without_limit_is_written_as_java_writes_it():
+    key = BROKER_KEYS["log.cleaner.io.max.bytes.per.second"]
+    assert key.text_of(key.default) == "1.7976931348623157E308"
+    assert key.text_of(0.5) == "0.5"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -22,6 +23,8 @@ T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+DOUBLE_MAX = sys.float_info.max
+"""Java's ``Double.MAX_VALUE``, which stands for no limit."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
@@ -140,6 +143,8 @@ class ConfigKey(Generic[T]):
             return ",".join(value)
         if isinstance(value, Mapping):
             return ",".join(f"{name}:{item}" for name, item in value.items())
+        if isinstance(value, float):
+            return str(value).upper().replace("E+", "E")  # as Java writes large ones
         return str(value)
 
 

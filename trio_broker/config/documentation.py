@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from trio_broker.config.config_key import INT_MAX, LONG_MAX, ConfigKey
+from trio_broker.config.config_key import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
 from trio_broker.config.keys import KEY_GROUPS
 from trio_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
@@ -78,7 +78,7 @@ def _default(key: ConfigKey[Any]) -> str:
         return "from " + ", ".join(f"`{fallback.key.name}`" for fallback in key.fallbacks)
     if key.default is None:
         return "not set"
-    if key.default == INT_MAX or key.default == LONG_MAX:
+    if key.default in (INT_MAX, LONG_MAX, DOUBLE_MAX):
         return "no limit"
     return f"`{text}`" if (text := key.text_of(key.default)) else "empty"
 

@@ -8,7 +8,7 @@ Source: Kafka's ServerLogConfigs, LogConfig, CleanerConfig and ReplicationConfig
 
 from __future__ import annotations
 
-from trio_broker.config.config_key import LONG_MAX, ConfigKey, ConfigType, Fallback, UpdateMode
+from trio_broker.config.config_key import DOUBLE_MAX, LONG_MAX, ConfigKey, ConfigType, Fallback, UpdateMode
 from trio_broker.config.validators import (
     at_least,
     between,
@@ -22,6 +22,9 @@ MS_PER_HOUR = 3_600_000
 
 MIN_SEGMENT_BYTES = 1024
 """Kafka asks for 1 MiB since 4.0, for the sake of file handles; demonstrations and tests want to see segments roll."""
+
+MIN_DEDUPE_BUFFER_BYTES = 1 << 20
+"""Kafka's minimum for each thread; ours holds 39,000 keys."""
 
 MIN_INDEX_BYTES = 4
 """Kafka's minimum; an index always takes one entry."""
@@ -214,6 +217,70 @@ LOG_CLEANER_MIN_CLEANABLE_RATIO = ConfigKey[float](
     update_mode=UpdateMode.CLUSTER_WIDE,
     validator=between(0.0, 1.0),
     documentation="The share of a log that must be new before it is compacted.",
+)
+
+# --- Compaction ---
+
+LOG_CLEANER_ENABLE = ConfigKey[bool](
+    name="log.cleaner.enable",
+    type=ConfigType.BOOLEAN,
+    default=True,
+    documentation="Whether topics whose cleanup.policy says so are compacted; __consumer_offsets grows without that.",
+)
+
+LOG_CLEANER_THREADS = ConfigKey[int](
+    name="log.cleaner.threads",
+    type=ConfigType.INT,
+    default=1,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=at_least(1),
+    thread_pool=True,
+    documentation="How many partitions are compacted at the same time.",
+)
+
+LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
+    name="log.cleaner.dedupe.buffer.size",
+    type=ConfigType.LONG,
+    default=128 * 1024 * 1024,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=at_least(MIN_DEDUPE_BUFFER_BYTES),
+    documentation="Memory for the newest offsets of keys, 24 bytes for each, over all threads of log.cleaner.threads.",
+)
+
+LOG_CLEANER_IO_BUFFER_LOAD_FACTOR = ConfigKey[float](
+    name="log.cleaner.io.buffer.load.factor",
+    type=ConfigType.DOUBLE,
+    default=0.9,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=between(0.1, 0.95),
+    documentation="How full log.cleaner.dedupe.buffer.size may get: fuller takes more keys and more time for each.",
+)
+
+LOG_CLEANER_IO_BUFFER_SIZE = ConfigKey[int](
+    name="log.cleaner.io.buffer.size",
+    type=ConfigType.INT,
+    default=512 * 1024,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=at_least(1024),
+    documentation="Half of it is read, and half written, at a time, over all threads of log.cleaner.threads.",
+)
+
+LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
+    name="log.cleaner.io.max.bytes.per.second",
+    type=ConfigType.DOUBLE,
+    default=DOUBLE_MAX,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=at_least(1024.0),
+    documentation="Compaction reads and writes no more than this, on average and all together.",
+)
+
+LOG_CLEANER_BACKOFF_MS = ConfigKey[int](
+    name="log.cleaner.backoff.ms",
+    type=ConfigType.LONG,
+    default=15_000,
+    update_mode=UpdateMode.CLUSTER_WIDE,
+    validator=at_least(1),
+    documentation="How long after nothing was found to compact it is looked for again.",
 )
 
 # --- Flushing ---

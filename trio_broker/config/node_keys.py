@@ -127,7 +127,7 @@ METRICS_PER_PARTITION = ConfigKey[bool](
     type=ConfigType.BOOLEAN,
     default=False,
     update_mode=UpdateMode.CLUSTER_WIDE,
-    documentation="Ours. Whether /metrics has offsets and size of each partition: four lines more for every one.",
+    documentation="Ours. Whether /metrics has offsets and size of each partition, and the lag of each group in it.",
 )
 
 # --- Listeners and connections ---

@@ -185,7 +185,9 @@ class FetchPass:
         result.size_bytes = size_bytes
         self.size_bytes += size_bytes
         if self.limits.isolation_level is IsolationLevel.READ_COMMITTED:
-            result.aborted_transactions = partition.log.aborted_transactions(span.offset, fetched.next_offset)
+            result.aborted_transactions = partition.log.aborted_transactions(
+                span.offset, fetched.next_offset, fetched.row
+            )
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Whether something moved while the pass waited for the disk, which nobody will wake it for."""

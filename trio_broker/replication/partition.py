@@ -31,6 +31,7 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
+from trio_broker.replication.append_times import AppendTimes
 from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
@@ -101,6 +102,7 @@ class Partition:
         self.failure: KafkaError | None = None
         self.high_watermark = log.log_end_offset
         self.durable_offset = log.recovery_point
+        self.append_times = AppendTimes()
         self.append_lock = trio.Lock()
         self.epoch_entry_lock = trio.Lock()
         self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
@@ -248,14 +250,16 @@ class Partition:
         """Let those know who wait for what was appended, or who make it durable."""
         if info.duplicate:
             return info
-        log = self.log
+        log, times = self.log, self.append_times
         self._last_append_ms = now_ms
+        if not times.last_sample_ms <= now_ms < times.next_sample_ms:
+            times.sample(info.first_offset, now_ms)
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
         if self.durability is Durability.PAGE_CACHE:
             self._advance_high_watermark(log.log_end_offset, info.appended_bytes)
             if log.active_segment is not self._segment_synced_in or log.flush_is_due:
-                self._flush_soon()
+                self.flush_soon()
         else:
             self._unsynced.append(UnsyncedAppend(log.log_end_offset, info.appended_bytes))
             self._sync_soon(self)
@@ -285,7 +289,7 @@ class Partition:
             return False
         return self.durability is Durability.FSYNC or self._flush_asked
 
-    def _flush_soon(self) -> None:
+    def flush_soon(self) -> None:
         """Page-cache mode: have one sync done. Appends that go on do not make it two."""
         self._flush_asked = True
         self._sync_soon(self)
@@ -294,7 +298,7 @@ class Partition:
         """Have the partition synced when its oldest unsynced record has waited for ``flush.ms``."""
         since_ms = self._unsynced_since_ms
         if since_ms is not None and self.failure is None and now_ms - since_ms >= self.log.config.flush_ms:
-            self._flush_soon()
+            self.flush_soon()
 
     def sync(self) -> int:
         """Sync the log's files; return the offset that is durable now. Blocks: runs in a worker thread."""

@@ -38,7 +38,7 @@ from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
 from trio_broker.replication.upkeep import Upkeep
-from trio_broker.storage.append import AppendInfo
+from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
@@ -204,6 +204,7 @@ class ReplicaManager:
         for partition in hosted.partitions.values():
             # A sync under way needs the file open; none begins after a failure.
             await self.flusher.settle(partition)
+            await self.upkeep.log_cleaner.settle(partition)
             await self._delete_log(partition.topic_partition)
         for index in hosted.failures:
             await self._delete_log(TopicPartition(hosted.name, index))
@@ -292,10 +293,41 @@ class ReplicaManager:
             info = partition.append_prepared(batch, now_ms=now_ms)
         except OSError as error:
             raise self.storage_failed(partition, error) from error
+        self._count(info)
+        return info
+
+    def _count(self, info: AppendInfo) -> None:
         self._appended_batches += 1
         self._appended_records += info.last_offset - info.first_offset + 1
         self._appended_bytes += info.appended_bytes
-        return info
+
+    def append_own(self, partition: Partition, batch: memoryview) -> None:
+        """Append a batch of the broker's own, such as a coordinator's, at once and without a checkpoint.
+
+        ``ready_to_append`` must have been awaited in this leader epoch.
+
+        Raises:
+            KafkaError: nothing was appended: the log refused, the partition is out of use, or its disk failed.
+        """
+        partition.require_leader()
+        partition.require_in_sync_replicas()
+        if partition.needs_epoch_entry:
+            text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
+            raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        try:
+            info = partition.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
+        self._count(info)
+
+    async def ready_to_append(self, partition: Partition) -> None:
+        """Write down where the partition's leader epoch begins, if that has not been done.
+
+        Raises:
+            KafkaError: the disk failed.
+        """
+        async with partition.append_lock:
+            await self._write_epoch_entry(partition)
 
     async def _write_epoch_entry(self, partition: Partition) -> None:
         async with partition.epoch_entry_lock:

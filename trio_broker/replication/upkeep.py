@@ -1,7 +1,8 @@
 """What partitions need now and then: retention, removal of files, checkpoints, expiry, flushes by time.
 
 Whatever changes the same files takes turns: ``checkpoint_lock`` is held by whoever has checkpoints written, since
-each has one temporary file, and ``removal_lock`` by whoever retires segments or removes what is left of them.
+each has one temporary file, and ``removal_lock`` by whoever retires or replaces segments or removes what is left of
+them.
 
 Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 """
@@ -21,6 +22,7 @@ from trio_broker.clock import Clock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
+from trio_broker.replication.log_cleaner import LogCleaner
 from trio_broker.replication.maintenance import Duty, perform
 from trio_broker.replication.partition import Partition
 from trio_broker.storage.log_manager import LogManager
@@ -86,10 +88,19 @@ class Upkeep:
         self._clock_steps = ClockSteps(clock)
         self.checkpoint_lock = trio.Lock()
         self.removal_lock = trio.Lock()
+        self.log_cleaner = LogCleaner(
+            replicas,
+            log_manager,
+            config,
+            clock,
+            removal_lock=self.removal_lock,
+            checkpoint_lock=self.checkpoint_lock,
+        )
 
     async def run(self) -> None:
-        """Do every duty at its own interval, until cancelled."""
+        """Do every duty at its own interval, and compact what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.log_cleaner.run)
             for duty in self.duties():
                 nursery.start_soon(perform, duty, self.config.get(keys.LOG_INITIAL_TASK_DELAY_MS))
 
@@ -128,7 +139,7 @@ class Upkeep:
         async with self.removal_lock:
             for partition in list(self.replicas.partitions()):
                 async with partition.epoch_entry_lock:
-                    if partition.failure is None:
+                    if partition.failure is None and not self.log_cleaner.is_compacting(partition):
                         self._retire_segments(partition)
 
     def _retire_segments(self, partition: Partition) -> None:

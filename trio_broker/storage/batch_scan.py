@@ -119,8 +119,12 @@ def headers(file: LogFile, position: int, end: int) -> Iterator[LocatedHeader]:
         want = SCAN_BYTES if size < SCAN_BYTES else BATCH_HEADER_BYTES
 
 
-def whole_batches(file: LogFile, position: int, end: int) -> Iterator[LocatedBatch]:
+def whole_batches(
+    file: LogFile, position: int, end: int, *, chunk_bytes: int = RECOVERY_CHUNK_BYTES
+) -> Iterator[LocatedBatch]:
     """Walk over whole batches from ``position`` up to ``end``. Checksums are the caller's to verify.
+
+    ``chunk_bytes`` are read at a time, more where a batch is larger.
 
     Raises:
         CorruptRecordBatch: the bytes at a batch's place are no batch.
@@ -130,7 +134,7 @@ def whole_batches(file: LogFile, position: int, end: int) -> Iterator[LocatedBat
     while position + BATCH_HEADER_BYTES <= end:
         at = position - chunk_start
         if at + BATCH_HEADER_BYTES > len(chunk):
-            chunk = memoryview(file.read(min(RECOVERY_CHUNK_BYTES, end - position), position))
+            chunk = memoryview(file.read(min(chunk_bytes, end - position), position))
             chunk_start, at = position, 0
             if len(chunk) < BATCH_HEADER_BYTES:
                 return
@@ -139,7 +143,7 @@ def whole_batches(file: LogFile, position: int, end: int) -> Iterator[LocatedBat
         if position + size > end:
             return
         if at + size > len(chunk):
-            chunk = memoryview(file.read(max(size, min(RECOVERY_CHUNK_BYTES, end - position)), position))
+            chunk = memoryview(file.read(max(size, min(chunk_bytes, end - position)), position))
             chunk_start, at = position, 0
             if len(chunk) < size:
                 return

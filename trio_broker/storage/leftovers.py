@@ -2,9 +2,12 @@
 
 The suffixes say how far it came. ``.deleted``: on its way out, removed. ``.cleaned``: the output of a compaction that
 had not been committed, removed. ``.swap``: committed, but not yet in the place of the segments it replaces.
-Compaction renames ``.cleaned`` to ``.swap`` from the highest base offset down; so a ``.swap`` at or above the lowest
-``.cleaned`` belongs to a renaming that was not finished, and is removed with it. The other ``.swap`` files replace
-every ordinary segment that begins in the range they cover.
+Compaction renames ``.cleaned`` to ``.swap`` from the highest base offset down, and in a segment the log first; so a
+``.swap`` at or above the lowest ``.cleaned`` belongs to a renaming that was not finished, and is removed with it. The
+other ``.swap`` files replace every ordinary segment that begins in the range they cover.
+
+The removed names are synced before the new ones come: an old segment that came back beside the one that replaced it
+would not be a log. If this itself is cut short, the next start goes on with it.
 
 Source: Kafka's LogLoader; docs/formats/segment.md.
 """
@@ -15,7 +18,7 @@ import logging
 import os
 from pathlib import Path
 
-from trio_broker.storage import batch_scan, file_names
+from trio_broker.storage import batch_scan, checkpoints, file_names
 from trio_broker.storage.log_file import LogFile
 
 logger = logging.getLogger(__name__)
@@ -29,10 +32,13 @@ def finish(directory: Path) -> None:
     lowest_cleaned = min((_base_of(name) for name in cleaned), default=None)
     unfinished = [name for name in swaps if lowest_cleaned is not None and _base_of(name) >= lowest_cleaned]
     deleted = [name for name in names if name.endswith(file_names.DELETED_SUFFIX)]
-    for name in (*deleted, *cleaned, *unfinished):
+    # What says that the others were not finished goes last.
+    for name in (*deleted, *unfinished, *cleaned):
         logger.info("removing %s", directory / name)
         (directory / name).unlink()
-    _swap_in(directory, sorted(set(swaps) - set(unfinished)))
+    if cleaned or swaps:
+        _swap_in(directory, sorted(set(swaps) - set(unfinished)))
+        checkpoints.sync_directory(directory)
     _remove_orphaned_indexes(directory)
 
 
@@ -45,13 +51,15 @@ def _base_of(name: str) -> int:
 def _swap_in(directory: Path, swaps: list[str]) -> None:
     logs = [name for name in swaps if name.endswith(file_names.LOG_SUFFIX + file_names.SWAP_SUFFIX)]
     if logs:
-        first = min(_base_of(name) for name in logs)
-        end = max(_end_offset(directory / name) for name in logs)
+        bases = {_base_of(name) for name in logs}
+        first, end = min(bases), max(_end_offset(directory / name) for name in logs)
         for entry in list(os.scandir(directory)):
-            replaced = entry.name.endswith(file_names.SEGMENT_SUFFIXES) and first <= _base_of(entry.name) < end
-            if replaced:
+            base = _base_of(entry.name)
+            # The base of one that was left without any batch is in no range.
+            if entry.name.endswith(file_names.SEGMENT_SUFFIXES) and (base in bases or first <= base < end):
                 logger.info("removing %s, replaced by compaction", entry.path)
                 os.unlink(entry.path)
+        checkpoints.sync_directory(directory)
     for name in swaps:
         (directory / name).rename(directory / name.removesuffix(file_names.SWAP_SUFFIX))
 

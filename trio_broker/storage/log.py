@@ -79,6 +79,7 @@ class Log:
         self.producers = producers
         self.failure: OSError | None = None
         self.is_closed = False
+        self.first_dirty_offset: int | None = None
         # A deque, since the event loop adds to it and a worker thread takes from it.
         self.retired_files: deque[RetiredFile] = deque()
         self._config = config
@@ -282,8 +283,9 @@ class Log:
                 f"{self.topic_partition}: offset {offset}, the log has {self.log_start_offset} to {log_end_offset}"
             )
         end_offset = min(end_offset, log_end_offset)
+        row = self._segments
         if offset < end_offset:
-            for segment in self.segments_from(offset):
+            for segment in segments_from(row, offset):
                 if segment.base_offset >= end_offset:
                     break
                 try:
@@ -294,29 +296,37 @@ class Log:
                     raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
                 if fetched is not None:
                     self._keep_warm(segment)
+                    fetched.row = row
                     return fetched
         return FetchedRecords(offset, b"", offset)
 
     def segments_from(self, offset: int) -> Iterator[Segment]:
         """Yield the segment in which ``offset`` lies, or would lie, and all after it."""
-        segments = self._segments
-        if offset >= segments[-1].base_offset:
-            yield segments[-1]
-            return
-        first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-        yield from segments[max(first, 0) :]
+        return segments_from(self._segments, offset)
 
     def _keep_warm(self, segment: Segment) -> None:
-        if segment is self._segments[-1] or segment in self._warm:
+        # A pinned one has been replaced, or is about to take its place: it is not ours to keep.
+        if segment is self._segments[-1] or segment in self._warm or segment.is_pinned:
             return
         self._warm.append(segment)
         if len(self._warm) > MAX_WARM_SEGMENTS:
             self._warm.pop(0).cool()
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in the range, whose records a committed reader drops."""
+    def cool_if_idle(self, segment: Segment) -> None:
+        """Let go of descriptor and indexes of a segment that somebody looked into who was no reader."""
+        if segment is not self._segments[-1] and segment not in self._warm:
+            segment.cool()
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int, row: Sequence[Segment] = ()
+    ) -> list[AbortedTransaction]:
+        """Return the aborted transactions with records in the range, whose records a committed reader drops.
+
+        For records that were read, ``row`` is that of ``FetchedRecords``: compaction may have dropped them since, and
+        with them what the segments of now know of them.
+        """
         aborted: list[AbortedTransaction] = []
-        for segment in self.segments_from(start_offset):
+        for segment in segments_from(row or self._segments, start_offset):
             found = segment.transaction_index.overlapping(start_offset, end_offset)
             aborted += found.transactions
             if found.complete:
@@ -480,6 +490,28 @@ class Log:
             segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
         self._directory_changes += 1
 
+    def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        """Put ``new`` into the place of ``old``, which hold the same offsets; their files are renamed, as retention's.
+
+        For ``SegmentSwap`` only, which has made all of this safe.
+
+        Raises:
+            OSError: a file of the old segments could not be renamed; the row is as it was.
+        """
+        self.check_online()
+        row = self._segments
+        first = row.index(old[0])
+        assert row[first : first + len(old)] == tuple(old), f"{self.topic_partition}: {old} are not in a row"
+        assert old[-1] is not row[-1], f"{self.topic_partition}: the active segment is never replaced"
+        remove_at_ms = now_ms + self._config.file_delete_delay_ms
+        for segment in old:
+            self.retired_files += [RetiredFile(path, remove_at_ms) for path in segment.retire()]
+            if segment.base_offset != new.base_offset:
+                segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+        self._segments = (*row[:first], new, *row[first + len(old) :])
+        self._warm = [segment for segment in self._warm if segment not in old]
+        self._directory_changes += 1
+
     def remove_retired_files(self, now_ms: int) -> int:
         """Remove the files whose time has come. Returns how many."""
         removed = 0
@@ -498,6 +530,8 @@ class Log:
             return False
         self._truncations += 1
         self.recovery_point = min(self.recovery_point, offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
         behind = [segment for segment in self._segments if segment.base_offset > offset]
         if len(behind) == len(self._segments):
             return self.restart_at(offset, now_ms)
@@ -516,6 +550,7 @@ class Log:
         self._remove_segments(self._segments, now_ms)
         self._segments = (Segment.create(self.directory, offset, self._config, now_ms),)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.first_dirty_offset = None
         self.epochs.clear()
         self._reload_producers(-1)
         self.producers.end_offset = offset
@@ -554,3 +589,12 @@ class Log:
         for segment in self._segments:
             segment.cool()
         self._warm.clear()
+
+
+def segments_from(row: Sequence[Segment], offset: int) -> Iterator[Segment]:
+    """Yield the segment of ``row`` in which ``offset`` lies, or would lie, and all after it."""
+    if offset >= row[-1].base_offset:
+        yield row[-1]
+        return
+    first = bisect_right(row, offset, key=lambda segment: segment.base_offset) - 1
+    yield from row[max(first, 0) :]

@@ -91,7 +91,9 @@ class LogDirectory:
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.failure: OSError | None = None
+        self._written_cleaner_offsets: dict[TopicPartition, int] = {}
         self._lock = -1
 
     def open(self) -> MetaProperties | None:
@@ -154,7 +156,8 @@ class LogDirectory:
     def begin(self) -> None:
         """Note how the directory was left and read its checkpoints; from here on a crash counts as one.
 
-        An unreadable checkpoint costs time, not records: without recovery points everything is read.
+        An unreadable checkpoint costs time, not records: without recovery points everything is read, and without the
+        cleaner's everything is compacted anew.
         """
         marker = self.path / file_names.CLEAN_SHUTDOWN_MARKER
         self.was_clean = marker.exists()
@@ -163,6 +166,8 @@ class LogDirectory:
             checkpoints.sync_directory(self.path)
         self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
+        self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT)
+        self._written_cleaner_offsets = dict(self.cleaner_offsets)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -173,9 +178,19 @@ class LogDirectory:
 
     def forget(self, partition: TopicPartition) -> bool:
         """Drop what the checkpoints said of a partition. Returns whether they said anything."""
-        tables = (self.recovery_points, self.log_start_offsets)
+        tables = (self.recovery_points, self.log_start_offsets, self.cleaner_offsets)
         known = [table.pop(partition, None) for table in tables]
         return any(offset is not None for offset in known)
+
+    def write_cleaner_offsets(self, offsets: dict[TopicPartition, int]) -> None:
+        """Write down how far each partition has been compacted, unless that is what the file says already.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if offsets != self._written_cleaner_offsets:
+            checkpoints.write_offsets(self.path / file_names.CLEANER_CHECKPOINT, offsets)
+            self._written_cleaner_offsets = offsets
 
     def write_meta_properties(self, properties: MetaProperties) -> None:
         """Write whose directory this is, durably."""

@@ -65,12 +65,13 @@ class FileRecords:
 class LogFile:
     """One append-only file. It does not know its size: the segment does, and says where to write."""
 
-    __slots__ = ("_descriptor", "_flags", "path")
+    __slots__ = ("_descriptor", "_flags", "_kept", "path")
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self.path = path
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._descriptor: Descriptor | None = None
+        self._kept: Descriptor | None = None
 
     @property
     def is_open(self) -> bool:
@@ -90,8 +91,23 @@ class LogFile:
         descriptor = self._descriptor
         if descriptor is None:
             # A local, since another thread may release the file between the question and the answer.
-            descriptor = self._descriptor = Descriptor(self.path, self._flags)
+            try:
+                descriptor = Descriptor(self.path, self._flags)
+            except FileNotFoundError:
+                if self._kept is None:
+                    raise
+            # Kept meanwhile: the name may be another file's by now.
+            self._descriptor = descriptor = self._kept or descriptor
+            assert descriptor is not None, "opened or kept"
         return descriptor
+
+    def keep(self) -> None:
+        """Stay open whatever happens to the name: it is about to be another file's."""
+        self._kept = self.descriptor()
+
+    def let_go(self) -> None:
+        """Undo ``keep``: the name is this file's."""
+        self._kept = None
 
     def append(self, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of ``data`` at ``position``, which is the end of the file's valid part.
@@ -161,5 +177,5 @@ class LogFile:
         os.fdatasync(descriptor.number)
 
     def release(self) -> None:
-        """Let go of the descriptor; regions handed out keep it open until they are gone."""
-        self._descriptor = None
+        """Let go of the descriptor, unless it is to be kept; regions handed out keep it open until they are gone."""
+        self._descriptor = self._kept

@@ -178,6 +178,7 @@ class LogManager:
                 raise CorruptCheckpoint(f"{path} is there twice: {self.logs[partition].directory}")
             else:
                 opened = self._open(directory, partition, topic_id, config)
+                opened.log.first_dirty_offset = directory.cleaner_offsets.get(partition)
                 self.logs[partition] = opened.log
                 report.recovered.append(opened.report)
         except (OSError, CorruptCheckpoint, KafkaError) as error:
@@ -329,8 +330,17 @@ class LogManager:
             }
             checkpoints.write_offsets(directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
             checkpoints.write_offsets(directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
+            directory.write_cleaner_offsets(_cleaner_offsets(logs))
 
         return self._in_each_directory(write, "its checkpoints were not written")
+
+    def write_cleaner_checkpoints(self) -> set[Path]:
+        """Write how far each log has been compacted; otherwise as ``write_checkpoints``."""
+
+        def write(directory: LogDirectory) -> None:
+            directory.write_cleaner_offsets(_cleaner_offsets(self._logs_in(directory)))
+
+        return self._in_each_directory(write, "its cleaner checkpoint was not written")
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[Path]:
         """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
@@ -402,3 +412,8 @@ class LogManager:
     def _unlock(self) -> None:
         for directory in self.directories:
             directory.unlock()
+
+
+def _cleaner_offsets(logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, int]:
+    """Where the part of each log begins that compaction has not gone over, of those it has gone over at all."""
+    return {partition: log.first_dirty_offset for partition, log in logs.items() if log.first_dirty_offset is not None}

@@ -4,6 +4,9 @@ The active segment, the last of its log, is appended to; the others are sealed a
 or compacted. A segment keeps its descriptor and indexes in memory while it is warm; ``cool`` lets both go, so that a
 log of a thousand segments costs what its active one costs.
 
+Compaction gives the name of a sealed segment to another one. ``pin`` makes an object of this class independent of names
+before that: descriptor and indexes stay in memory, and readers that are under way find in them what they always were.
+
 ``boundaries`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on where
 it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
 
@@ -18,6 +21,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,12 +51,14 @@ MAX_BOUNDARIES = 128
 class FetchedRecords:
     """Whole batches for a reader who asked for ``first_offset``; empty when there is nothing to give.
 
-    ``next_offset`` is where a reader goes on, and no record of these batches lies at it or behind it.
+    ``next_offset`` is where a reader goes on, and no record of these batches lies at it or behind it. ``row`` are the
+    segments of the log as they were, which know of the aborted transactions in these batches.
     """
 
     first_offset: int
     records: FileRecords | bytes
     next_offset: int
+    row: tuple[Segment, ...] = ()
 
     @property
     def size(self) -> int:
@@ -75,6 +81,7 @@ class Segment:
         "_first_timestamp",
         "_knows_timestamps",
         "_last_index_position",
+        "_loading",
         "_offset_index",
         "_time_index",
         "base_offset",
@@ -83,17 +90,29 @@ class Segment:
         "created_ms",
         "directory",
         "file",
+        "is_pinned",
         "largest_timestamp",
         "largest_timestamp_offset",
         "next_offset",
+        "passing_suffix",
         "roll_jitter_ms",
         "size",
         "transaction_index",
     )
 
-    def __init__(self, directory: Path, base_offset: int, config: LogConfig, *, size: int, created_ms: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        size: int,
+        created_ms: int,
+        passing_suffix: str = "",
+    ) -> None:
         self.directory = directory
         self.base_offset = base_offset
+        self.passing_suffix = passing_suffix
         self.config = config
         self.created_ms = created_ms
         self.size = size
@@ -104,6 +123,9 @@ class Segment:
         self.largest_timestamp_offset = base_offset
         self.roll_jitter_ms = _draw_jitter(config)
         self.boundaries: dict[int, int] = {}
+        self.is_pinned = False
+        # Held while indexes are read from their files, or made anew: not on the way of a read that finds them warm.
+        self._loading = threading.RLock()
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._first_timestamp: int | None = None
@@ -111,23 +133,27 @@ class Segment:
         self._knows_timestamps = False
 
     @classmethod
-    def create(cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+    def create(
+        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, passing_suffix: str = ""
+    ) -> Segment:
         """Make a new empty segment; its index files come when there is something to put into them.
+
+        With a ``passing_suffix`` its files are those of a compaction under way.
 
         Raises:
             OSError: the file cannot be made.
         """
-        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms)
+        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms, passing_suffix=passing_suffix)
         # A file left over under this name belongs to an offset that was never acknowledged.
         segment.file.create()
-        if config.preallocate:
+        if config.preallocate and not passing_suffix:
             segment.file.preallocate(config.segment_bytes)
         segment.clear_indexes()
         return segment
 
     def path(self, suffix: str) -> Path:
         """Return the path of the file of this segment with ``suffix``."""
-        return file_names.segment_path(self.directory, self.base_offset, suffix)
+        return file_names.segment_path(self.directory, self.base_offset, suffix + self.passing_suffix)
 
     def __repr__(self) -> str:
         return f"<Segment {self.file.path.name}: {self.size} bytes up to {self.next_offset}>"
@@ -138,37 +164,51 @@ class Segment:
     def offset_index(self) -> OffsetIndex:
         """The offset index, read from its file when it is not warm, and rebuilt when the file is no good."""
         index = self._offset_index
-        if index is None:
-            path = self.path(file_names.INDEX_SUFFIX)
-            try:
-                index = OffsetIndex.load(path, self.base_offset, self.config.segment_index_bytes, self.size)
-            except CorruptIndex as error:
-                index = self.rebuild_indexes(str(error))._offset_index
-                assert index is not None
-            self._offset_index = index
-        return index
+        return self._load_offset_index() if index is None else index
+
+    def _load_offset_index(self) -> OffsetIndex:
+        with self._loading:
+            index = self._offset_index
+            if index is None:
+                path = self.path(file_names.INDEX_SUFFIX)
+                try:
+                    index = OffsetIndex.load(path, self.base_offset, self.config.segment_index_bytes, self.size)
+                except CorruptIndex as error:
+                    index = self.rebuild_indexes(str(error))._offset_index
+                    assert index is not None
+                self._offset_index = index
+            return index
 
     @property
     def time_index(self) -> TimeIndex:
         """The time index, read from its file when it is not warm, and rebuilt when the file is no good."""
         index = self._time_index
-        if index is None:
-            path = self.path(file_names.TIME_INDEX_SUFFIX)
-            try:
-                index = TimeIndex.load(path, self.base_offset, self.config.segment_index_bytes)
-            except CorruptIndex as error:
-                index = self.rebuild_indexes(str(error))._time_index
-                assert index is not None
-            self._time_index = index
-        return index
+        return self._load_time_index() if index is None else index
+
+    def _load_time_index(self) -> TimeIndex:
+        with self._loading:
+            index = self._time_index
+            if index is None:
+                path = self.path(file_names.TIME_INDEX_SUFFIX)
+                try:
+                    index = TimeIndex.load(path, self.base_offset, self.config.segment_index_bytes)
+                except CorruptIndex as error:
+                    index = self.rebuild_indexes(str(error))._time_index
+                    assert index is not None
+                self._time_index = index
+            return index
 
     def rebuild_indexes(self, reason: str) -> Segment:
         """Make both indexes anew from the batch headers, without a look at checksums, and write them."""
         logger.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
-        self._start_indexes()
-        for located in batch_scan.headers(self.file, 0, self.size):
-            self.note_batch(located.header, located.position)
-        self.seal()
+        with self._loading:
+            self._start_indexes()
+            for located in batch_scan.headers(self.file, 0, self.size):
+                self.note_batch(located.header, located.position)
+            if self.is_pinned:
+                self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
+            else:
+                self.seal()
         return self
 
     def clear_indexes(self) -> None:
@@ -221,10 +261,37 @@ class Segment:
         return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
 
     def cool(self) -> None:
-        """Let go of descriptor and indexes of a sealed segment; the next use brings them back."""
-        self.file.release()
-        self._offset_index = self._time_index = None
-        self.boundaries = {}
+        """Let go of descriptor and indexes of a sealed segment; the next use brings them back.
+
+        One that is pinned keeps them, and so does one whose indexes are just being read: it is in use.
+        """
+        if not self._loading.acquire(blocking=False):
+            return
+        try:
+            if not self.is_pinned:
+                self.file.release()
+                self._offset_index = self._time_index = None
+                self.boundaries = {}
+        finally:
+            self._loading.release()
+
+    def pin(self) -> None:
+        """Keep descriptor and indexes: from now on nothing of this object depends on the names of its files.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        with self._loading:
+            _ = self.offset_index, self.time_index, self.transaction_index.transactions
+            self.largest_timestamp_offset_pair()
+            self.file.keep()
+            self.is_pinned = True
+
+    def unpin(self) -> None:
+        """Undo ``pin``: the files have the names that this object knows."""
+        with self._loading:
+            self.file.let_go()
+            self.is_pinned = False
 
     def seal(self) -> None:
         """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
@@ -422,6 +489,22 @@ class Segment:
         """Wait until the indexes of a sealed segment are on the disk: recovery does not come here to rebuild them."""
         for suffix in file_names.SEGMENT_SUFFIXES[1:]:
             index_file.sync_file(self.path(suffix))
+
+    def rename(self, passing_suffix: str) -> None:
+        """Give the files another passing suffix, or none: the log first, without which the others count for nothing.
+
+        Raises:
+            OSError: a file could not be renamed; those before it have been.
+        """
+        before = [self.path(suffix) for suffix in file_names.SEGMENT_SUFFIXES]
+        self.passing_suffix = passing_suffix
+        for old, suffix in zip(before, file_names.SEGMENT_SUFFIXES, strict=True):
+            if suffix != file_names.TRANSACTION_INDEX_SUFFIX or old.exists():
+                old.rename(self.path(suffix))
+        self.file.path = self.path(file_names.LOG_SUFFIX)
+        self.offset_index.path = self.path(file_names.INDEX_SUFFIX)
+        self.time_index.path = self.path(file_names.TIME_INDEX_SUFFIX)
+        self.transaction_index.path = self.path(file_names.TRANSACTION_INDEX_SUFFIX)
 
     def retire(self) -> list[Path]:
         """Rename the files to ``.deleted`` and return the new names.

@@ -72,7 +72,15 @@ class TransactionIndex:
             CorruptIndex: torn, of another version, or out of order.
         """
         if self._transactions is None:
-            self._transactions = self._load() if self.path.exists() else []
+            try:
+                loaded = self._load() if self.path.exists() else []
+            except CorruptIndex:
+                if self._transactions is None:
+                    raise
+            else:
+                # Unless another thread was faster: the name may be another segment's by now.
+                if self._transactions is None:
+                    self._transactions = loaded
         return self._transactions
 
     def _load(self) -> list[AbortedTransaction]:

@@ -1,0 +1,126 @@
+"""How far each log was compacted, in the file of each data directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.storage.conftest import NOW_MS, make_batch
+from trio_broker.clock import ManualClock
+from trio_broker.storage import LogConfig, LogManager, checkpoints
+from trio_broker.topic_partition import TopicPartition
+
+ORDERS, PAYMENTS = TopicPartition("orders", 0), TopicPartition("payments", 1)
+TOPIC_ID = bytes(range(16))
+
+
+class Manager:
+    """A log manager over one directory, and its file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "cleaner-offset-checkpoint"
+        self.logs = LogManager([directory], node_id=1, clock=ManualClock(NOW_MS))
+        self.logs.open()
+        self.report = self.logs.load(lambda partition, topic_id: LogConfig())
+
+    def create(self, partition: TopicPartition) -> None:
+        log = self.logs.create_log(partition, TOPIC_ID, LogConfig())
+        for _ in range(5):
+            log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
+
+    def written(self) -> dict[TopicPartition, int]:
+        return checkpoints.read_offsets(self.path)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_nothing_is_written_where_nothing_was_compacted(directory: Path) -> None:
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    assert manager.logs.write_checkpoints() == set()
+    assert manager.logs.write_cleaner_checkpoints() == set()
+    assert not manager.path.exists()
+    manager.logs.close()
+
+
+def test_it_is_in_kafkas_format_and_read_back(directory: Path) -> None:
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    manager.create(PAYMENTS)
+    manager.logs.logs[PAYMENTS].first_dirty_offset = 3
+    manager.logs.write_cleaner_checkpoints()
+    assert manager.path.read_text() == "0\n1\npayments 1 3\n"
+    manager.logs.close()
+    again = Manager(directory)
+    assert {partition: log.first_dirty_offset for partition, log in again.logs.logs.items()} == {
+        ORDERS: None,
+        PAYMENTS: 3,
+    }
+    again.logs.close()
+
+
+def test_it_is_written_only_when_it_changed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    manager.logs.logs[ORDERS].first_dirty_offset = 3
+    manager.logs.write_cleaner_checkpoints()
+    before = manager.path.stat().st_ino
+    manager.logs.write_checkpoints()
+    manager.logs.write_cleaner_checkpoints()
+    assert manager.path.stat().st_ino == before
+    manager.logs.close()
+
+
+def test_a_new_partition_of_an_old_name_inherits_nothing(directory: Path) -> None:
+    """Else what is written first would never be compacted."""
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    manager.logs.logs[ORDERS].first_dirty_offset = 3
+    manager.logs.write_cleaner_checkpoints()
+    manager.logs.delete_log(ORDERS)
+    assert manager.written() == {}
+    manager.create(ORDERS)
+    assert manager.logs.logs[ORDERS].first_dirty_offset is None
+    manager.logs.close()
+
+
+def test_a_line_that_was_left_of_a_partition_that_is_gone_goes_when_it_comes_again(directory: Path) -> None:
+    Manager(directory).logs.close()
+    checkpoints.write_offsets(directory / "cleaner-offset-checkpoint", {ORDERS: 77})
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    assert manager.written() == {}
+    manager.logs.close()
+    again = Manager(directory)
+    assert again.logs.logs[ORDERS].first_dirty_offset is None
+    again.logs.close()
+
+
+def test_a_file_that_cannot_be_read_costs_a_round_and_no_start(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    manager.logs.close()
+    manager.path.write_text("garbage")
+    again = Manager(directory)
+    assert again.logs.logs[ORDERS].first_dirty_offset is None
+    assert not again.report.failures
+    assert "not using a checkpoint" in caplog.text
+    again.logs.close()
+
+
+def test_a_log_that_is_cut_is_dirty_from_there_on(directory: Path) -> None:
+    manager = Manager(directory)
+    manager.create(ORDERS)
+    log = manager.logs.logs[ORDERS]
+    log.first_dirty_offset = 4
+    log.truncate_to(2, NOW_MS)
+    assert log.first_dirty_offset == 2
+    log.restart_at(9, NOW_MS)
+    assert log.first_dirty_offset is None
+    manager.logs.close()

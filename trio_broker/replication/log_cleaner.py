@@ -1,0 +1,349 @@
+"""Compaction of all partitions whose topics want it: which one next, in worker threads of its own, at a bounded pace.
+
+A round goes over one partition. The next one is the dirtiest that is due; when none is, the cleaner looks again after
+``log.cleaner.backoff.ms``. Reading and rewriting take their time in a worker thread, slice by slice; produce and fetch
+go on meanwhile, on the same log. Only the swap of finished segments keeps others out: those who change the row of
+segments too, which are retention (``removal_lock``) and whoever writes the partition's epochs (``epoch_entry_lock``).
+Retention passes over a partition while a round is under way.
+
+A partition that cannot be compacted is left alone from then on, until it is deleted or the broker starts anew, and an
+error says so: damage found in a segment is worth a human's look, and compaction must not be what loses the rest. Its
+records stay readable as far as they are. A full disk is nothing of that kind; the round is tried again. A disk that
+fails costs the data directory, as everywhere.
+
+Source: Kafka's LogCleaner and LogCleanerManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+import attrs
+import trio
+
+from kafka_wire.errors import KafkaError
+from trio_broker.clock import Clock
+from trio_broker.config import keys
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
+from trio_broker.replication.partition import Partition
+from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
+from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.offset_map import OffsetMap
+from trio_broker.storage.segment import Segment
+from trio_broker.storage.segment_swap import SegmentSwap
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Replicas(Protocol):
+    """What the cleaner needs of the one who owns the partitions."""
+
+    def partitions(self) -> Iterator[Partition]: ...
+
+    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError: ...
+
+
+@attrs.frozen
+class UncleanablePartition:
+    """A partition that compaction leaves alone, and why."""
+
+    topic_partition: TopicPartition
+    reason: str
+
+
+@attrs.frozen
+class LogCleanerStatistics:
+    """Counters only grow. ``max_dirty_ratio`` is that of the last look, over all compacted partitions."""
+
+    rounds: int
+    bytes_read: int
+    bytes_written: int
+    records_read: int
+    records_kept: int
+    under_way: tuple[TopicPartition, ...]
+    uncleanable: tuple[UncleanablePartition, ...]
+    max_dirty_ratio: float
+
+
+@attrs.define(eq=False)
+class _Round:
+    """A round that is under way."""
+
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+class LogCleaner:
+    """See the head of the file. The two locks are those of ``Upkeep``."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        log_manager: LogManager,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        removal_lock: trio.Lock,
+        checkpoint_lock: trio.Lock,
+    ) -> None:
+        self.replicas = replicas
+        self.log_manager = log_manager
+        self.config = config
+        self.clock = clock
+        self.removal_lock = removal_lock
+        self.checkpoint_lock = checkpoint_lock
+        self.limiter = trio.CapacityLimiter(config.get(keys.LOG_CLEANER_THREADS))
+        self._pace = BytesPerSecond(lambda: config.get(keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
+        self._rounds: dict[Partition, _Round] = {}
+        self._uncleanable: dict[Partition, str] = {}
+        self._round_ended = trio.Event()
+        self._finished_rounds = 0
+        self._totals = CleaningStatistics()
+        self._max_dirty_ratio = 0.0
+        config.subscribe(keys.LOG_CLEANER_THREADS, self._resize)
+
+    def _resize(self, threads: int) -> None:
+        self.limiter.total_tokens = threads
+        self._round_ended.set()
+
+    # ---- which one next -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Compact what is due, until cancelled."""
+        if not self.config.get(keys.LOG_CLEANER_ENABLE):
+            log.warning("log.cleaner.enable is false: nothing is compacted, __consumer_offsets neither")
+            return
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._round_ended = trio.Event()
+                if await self._begin_round(nursery):
+                    continue
+                with trio.move_on_after(self.config.get(keys.LOG_CLEANER_BACKOFF_MS) / 1000):
+                    await self._round_ended.wait()
+
+    async def _begin_round(self, nursery: trio.Nursery) -> bool:
+        """Start a round over what is due, if one may start and something is; return whether that was so."""
+        if len(self._rounds) >= self.limiter.total_tokens:
+            return False
+        chosen = await self.choose()
+        if chosen is None:
+            return False
+        partition, compacted = chosen
+        if partition.failure is None:  # it was not deleted while the others were looked at
+            self._rounds[partition] = _Round()
+            nursery.start_soon(self._perform, partition, compacted)
+        return True
+
+    async def choose(self) -> tuple[Partition, CompactionRange] | None:
+        """Return the dirtiest partition that is due, and what to do there; None when none is."""
+        partitions = list(self.replicas.partitions())
+        self._uncleanable = {each: why for each, why in self._uncleanable.items() if each in partitions}
+        candidates = [each for each in partitions if self._may_be_compacted(each)]
+        if not candidates:
+            return None
+        stable_offsets = [each.last_stable_offset for each in candidates]
+        ranges = await self._in_thread(partial(self._ranges, candidates, stable_offsets, self.clock.now_ms()))
+        found = {each: outcome for each, outcome in ranges.items() if isinstance(outcome, CompactionRange)}
+        for partition, outcome in ranges.items():
+            if isinstance(outcome, Exception):
+                self._note_failure(partition, outcome)
+        self._max_dirty_ratio = max((each.dirty_ratio for each in found.values()), default=0.0)
+        chosen = dirtiest(found.values())
+        if chosen is None:
+            return None
+        return next(each for each, compacted in found.items() if compacted is chosen), chosen
+
+    def _may_be_compacted(self, partition: Partition) -> bool:
+        if not partition.log.config.cleanup_policy.compact or partition.failure is not None:
+            return False
+        if partition.log.recovery_point < partition.log.active_segment.base_offset:
+            # What is not known to be on the disk is not compacted, and without appends nobody would find out.
+            partition.flush_soon()
+        return partition not in self._rounds and partition not in self._uncleanable
+
+    @staticmethod
+    def _ranges(
+        candidates: Sequence[Partition], stable_offsets: Sequence[int], now_ms: int
+    ) -> dict[Partition, CompactionRange | Exception]:
+        """What could be done in each partition, or why that cannot be told. Blocks: runs in a worker thread."""
+        outcomes: dict[Partition, CompactionRange | Exception] = {}
+        for partition, stable_offset in zip(candidates, stable_offsets, strict=True):
+            try:
+                outcomes[partition] = compaction_range(partition.log, stable_offset=stable_offset, now_ms=now_ms)
+            except Exception as error:
+                outcomes[partition] = error
+        return outcomes
+
+    # ---- one round ------------------------------------------------------------------------------------------------
+
+    async def _perform(self, partition: Partition, compacted: CompactionRange) -> None:
+        """Do a round; whatever goes wrong there is the partition's own trouble."""
+        this_round = self._rounds[partition]
+        ended_well = False
+        try:
+            with this_round.scope:
+                await self.compact(partition, compacted)
+                ended_well = True
+        except Exception as error:
+            self._note_failure(partition, error)
+        finally:
+            del self._rounds[partition]
+            this_round.done.set()
+            if ended_well:
+                # The next one is looked for at once; after a failure, only when its time has come.
+                self._round_ended.set()
+
+    def _note_failure(self, partition: Partition, error: Exception) -> None:
+        if partition.failure is not None or partition.log.is_closed:
+            return  # deleted, or its disk is known to have failed: everybody has been told
+        if isinstance(error, OSError):
+            self.replicas.storage_failed(partition, error)
+            return
+        log.error(
+            "%s cannot be compacted and is left as it is from now on: %s",
+            partition.topic_partition,
+            error,
+            exc_info=None if isinstance(error, KafkaError) else error,
+        )
+        self._uncleanable[partition] = str(error) or type(error).__name__
+
+    async def compact(self, partition: Partition, compacted: CompactionRange) -> None:
+        """Go over one partition as ``compacted`` says.
+
+        Raises:
+            CorruptRecordBatch, CorruptIndex: a segment is damaged; the partition's files are as they were, or some
+                groups of segments are compacted and whole.
+            KafkaError: the partition is out of use.
+            OSError: the disk refused or failed.
+        """
+        threads = self.config.get(keys.LOG_CLEANER_THREADS)
+        offset_map = OffsetMap(
+            self.config.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // threads,
+            load_factor=self.config.get(keys.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR),
+            expected_keys=compacted.end_offset - compacted.first_dirty_offset,
+        )
+        cleaning = Cleaning(
+            compacted,
+            offset_map,
+            now_ms=self.clock.now_ms(),
+            chunk_bytes=self.config.get(keys.LOG_CLEANER_IO_BUFFER_SIZE) // threads // 2,
+        )
+        began = self.clock.monotonic()
+        try:
+            await self._in_slices(partition, cleaning.index())
+            for group in await self._in_thread(cleaning.groups):
+                await self._in_slices(partition, cleaning.rewrite(group))
+                if not await self._swap(partition, group, cleaning):
+                    return
+            await self._finish(partition, cleaning)
+            self._report(partition, cleaning, self.clock.monotonic() - began)
+        finally:
+            self._add_up(cleaning.statistics)
+            offset_map.close()
+            with trio.CancelScope(shield=True):
+                await self._in_thread(partial(self._discard, cleaning))
+
+    async def _in_slices(self, partition: Partition, work: Iterator[int]) -> None:
+        is_last = False
+        while not is_last:
+            partition.require_leader()  # its disk may have failed
+            done = await self._in_thread(partial(run_slice, work))
+            is_last = done.is_last
+            await self._pace.pay(done.size_bytes)
+
+    async def _swap(self, partition: Partition, group: Sequence[Segment], cleaning: Cleaning) -> bool:
+        """Put what was written into the place of ``group``; return False where that has gone meanwhile.
+
+        Nobody can stop it in the middle: a few syncs, and then names and row agree again.
+        """
+        assert cleaning.cleaned is not None, "a group was rewritten"
+        swap = SegmentSwap(partition.log, group, cleaning.cleaned)
+        with trio.CancelScope(shield=True):
+            async with self.removal_lock, partition.epoch_entry_lock:
+                if partition.failure is not None or not swap.is_possible:
+                    return False
+                await self._in_thread(swap.commit)
+                cleaning.take_cleaned()
+                swap.exchange(self.clock.now_ms())
+                await self._in_thread(swap.sync)
+                swap.settle()
+                await self._in_thread(swap.sync)
+        return True
+
+    async def _finish(self, partition: Partition, cleaning: Cleaning) -> None:
+        """Write down how far the partition has been compacted. If that fails, the same is done again one day."""
+        partition.log.first_dirty_offset = min(cleaning.end_offset, partition.log.log_end_offset)
+        async with self.checkpoint_lock:
+            await self._in_thread(self.log_manager.write_cleaner_checkpoints)
+
+    def _report(self, partition: Partition, cleaning: Cleaning, seconds: float) -> None:
+        self._finished_rounds += 1
+        done = cleaning.statistics
+        log.info(
+            "%s: compacted up to offset %d in %.1f s: %d of %d records kept, %d bytes read, %d written",
+            partition.topic_partition,
+            cleaning.end_offset,
+            seconds,
+            done.records_kept,
+            done.records_read,
+            done.bytes_read,
+            done.bytes_written,
+        )
+        if done.records_without_key:
+            log.warning(
+                "%s: %d records without a key were dropped", partition.topic_partition, done.records_without_key
+            )
+
+    def _add_up(self, done: CleaningStatistics) -> None:
+        totals = self._totals
+        totals.bytes_read += done.bytes_read
+        totals.bytes_written += done.bytes_written
+        totals.records_read += done.records_read
+        totals.records_kept += done.records_kept
+
+    @staticmethod
+    def _discard(cleaning: Cleaning) -> None:
+        """Remove what was written and not swapped in. After a failed disk it stays, for the next start to remove."""
+        if cleaning.log.failure is None:
+            try:
+                cleaning.discard()
+            except OSError as error:
+                log.error("%s: what compaction left is not removed: %s", cleaning.log.topic_partition, error)
+
+    # ---- what others ask ------------------------------------------------------------------------------------------
+
+    def is_compacting(self, partition: Partition) -> bool:
+        """Whether a round is under way there; its row of segments is to be left alone then."""
+        return partition in self._rounds
+
+    async def settle(self, partition: Partition) -> None:
+        """End the round that is under way in ``partition``, so that its files may be closed. It has failed before, so
+        that no other begins."""
+        if (this_round := self._rounds.get(partition)) is not None:
+            this_round.scope.cancel()
+            await this_round.done.wait()
+
+    def statistics(self) -> LogCleanerStatistics:
+        return LogCleanerStatistics(
+            rounds=self._finished_rounds,
+            bytes_read=self._totals.bytes_read,
+            bytes_written=self._totals.bytes_written,
+            records_read=self._totals.records_read,
+            records_kept=self._totals.records_kept,
+            under_way=tuple(each.topic_partition for each in self._rounds),
+            uncleanable=tuple(
+                UncleanablePartition(each.topic_partition, reason) for each, reason in self._uncleanable.items()
+            ),
+            max_dirty_ratio=self._max_dirty_ratio,
+        )
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, limiter=self.limiter)

@@ -1,0 +1,128 @@
+"""Putting a compacted segment into the place of those it was made from, so that a crash at any moment loses nothing.
+
+In five steps. Those that wait for the disk run in a worker thread, those that change the row of segments run where
+appends run; nobody else may change the row of sealed segments in between.
+
+1. ``commit`` (thread): everything of the new segment is synced under ``.cleaned`` names, then renamed to ``.swap``, the
+   log first, and the directory synced. Before this counts, a start removes what is there; afterwards it completes it.
+2. ``exchange`` (loop): the old files are renamed to ``.deleted``, and the row has the new segment.
+3. ``sync`` (thread): the old names are gone from the disk too. An old segment that came back beside a new one that
+   covers its offsets would not be a log.
+4. ``settle`` (loop): the new files lose their suffix.
+5. ``sync`` (thread): durably.
+
+Kafka names several new segments from the highest base offset down, so that a start can tell an unfinished renaming.
+Here it is one at a time, so its log comes first for the same reason: a ``.swap`` beside a ``.cleaned`` of its base is
+not finished.
+
+Names change owners here: ``<base>.log`` was the old segment's and becomes the new one's. Readers hold objects, not
+names: both are pinned while names are in motion, and the old ones for as long as any reader has them. Bytes that are
+being sent from an old file stay, for its descriptor is held by whoever sends them.
+
+Source: Kafka's LocalLog.replaceSegments, Cleaner.cleanSegments; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+
+from trio_broker.storage import checkpoints, file_names
+from trio_broker.storage.errors import StorageFailed
+from trio_broker.storage.log import Log
+from trio_broker.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentSwap:
+    """See the head of the file. ``old`` are neighbours in the row of ``log``, ``new`` was made from them."""
+
+    def __init__(self, log: Log, old: Sequence[Segment], new: Segment) -> None:
+        assert new.base_offset == old[0].base_offset, f"{new} for {old[0]}"
+        self.log = log
+        self.old = tuple(old)
+        self.new = new
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the old segments are still where they were: nobody retired or cut them while they were read."""
+        row = self.log.segments
+        if self.log.is_closed or self.old[0] not in row:
+            return False
+        first = row.index(self.old[0])
+        return row[first : first + len(self.old)] == self.old
+
+    def commit(self) -> None:
+        """Step 1. If it raises, nothing has changed that counts; ``Cleaning``'s files are removed by the caller.
+
+        Raises:
+            OSError: the disk refused.
+            StorageFailed: it failed in the middle of the renaming, and what a start would make of that is open.
+        """
+        new = self.new
+        for segment in self.old:
+            segment.pin()
+        new.seal()
+        new.sync()
+        new.sync_indexes()
+        self._keep_modification_time()
+        new.pin()
+        try:
+            new.rename(file_names.SWAP_SUFFIX)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.sync()
+
+    def _keep_modification_time(self) -> None:
+        """Make the new files as old as the last of the old ones: retention goes by it where there are no timestamps."""
+        modified_ns = os.stat(self.old[-1].file.path).st_mtime_ns
+        for suffix in (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX):
+            os.utime(self.new.path(suffix), ns=(modified_ns, modified_ns))
+
+    def exchange(self, now_ms: int) -> None:
+        """Step 2. The old files are removed ``file.delete.delay.ms`` from ``now_ms``.
+
+        Raises:
+            StorageFailed: a file could not be renamed; the next start completes the swap.
+        """
+        try:
+            self.log.replace_segments(self.old, self.new, now_ms)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def sync(self) -> None:
+        """Steps 3 and 5: make the names durable.
+
+        Raises:
+            StorageFailed: the disk does not say that they are.
+        """
+        try:
+            checkpoints.sync_directory(self.log.directory)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def settle(self) -> None:
+        """Step 4.
+
+        Raises:
+            StorageFailed: a file could not be renamed; the next start does it.
+        """
+        try:
+            self.new.rename("")
+        except OSError as error:
+            raise self._failed(error) from error
+        self.new.unpin()
+        self.new.cool()
+        old = ", ".join(str(segment.base_offset) for segment in self.old)
+        logger.info(
+            "%s: compacted segments %s from %d to %d bytes",
+            self.log.topic_partition,
+            old,
+            sum(segment.size for segment in self.old),
+            self.new.size,
+        )
+
+    def _failed(self, error: OSError) -> StorageFailed:
+        return error if isinstance(error, StorageFailed) else self.log.fail(error)
