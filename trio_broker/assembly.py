@@ -32,6 +32,7 @@ from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.config.topic_config import TopicConfig, resolve
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.parts import BrokerParts, NodeInfo
 from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.log_settings import log_config
@@ -80,6 +81,8 @@ async def open_parts(
             broker_epoch = await controller.register_node(registration(node))
             await hold_topics(replicas, list(controller.image.topics.values()), node.node_id, config)
             controller.subscribe(partial(follow, controller, replicas, node.node_id))
+            # After that, so that the partitions of a new topic are there when the coordinator hears of it.
+            groups = GroupCoordinator(replicas, controller, config, clock)
             yield BrokerParts(
                 node=node,
                 config=config,
@@ -87,6 +90,7 @@ async def open_parts(
                 controller=controller,
                 replicas=replicas,
                 producer_ids=ProducerIds(controller.take_producer_ids),
+                groups=groups,
             )
         finally:
             await in_thread_to_the_end(metadata_log.close)

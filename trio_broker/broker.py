@@ -4,6 +4,7 @@
     ├─ open_parts           data directories, metadata, logs, partitions        (assembly.py)
     │  └─ nursery
     │     ├─ ReplicaManager     flusher, retention, checkpoints
+    │     ├─ GroupCoordinator   loading, alarms of groups, expiry of offsets
     │     ├─ SocketServer       acceptors, processors, request channel, handlers
     │     ├─ Sampler            readings of itself, once a second
     │     └─ admin server       behind its guard
@@ -151,6 +152,7 @@ class Broker:
         reason = ""
         async with trio.open_nursery() as nursery:
             await nursery.start(parts.replicas.run)
+            await nursery.start(parts.groups.run)
             await nursery.start(self.server.run)
             async with trio.open_nursery() as admin_nursery:
                 reason = await self._start_admin(nursery, admin_nursery)
@@ -194,6 +196,7 @@ class Broker:
         log.info("stopping; requests in flight have %.1f s", grace_seconds)
         self.server.stop_accepting()
         parts.replicas.stop_waiting()
+        parts.groups.stop_waiting()
         await self.server.drain(trio.current_time() + grace_seconds)
 
     async def _answer(self, request: Request) -> Answer:

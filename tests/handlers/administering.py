@@ -17,7 +17,7 @@ from trio_broker.cluster.node_decisions import NodeRegistration
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.handlers.context import Context
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.parts import BrokerParts, NodeInfo
 from trio_broker.network.request_channel import Request
 
 
@@ -28,6 +28,9 @@ class AdminClient:
     config: BrokerConfig
     controller: Controller
     metadata_log: MemoryMetadataLog
+    groups: Any = None
+    """The group coordinator, where a test needs one."""
+    node: NodeInfo | None = None
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it."""
@@ -41,12 +44,13 @@ class AdminClient:
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
         parts = BrokerParts(
-            node=None,
+            node=self.node,
             config=self.config,
             clock=ManualClock(),
             controller=self.controller,
             replicas=None,
             producer_ids=ProducerIds(self.controller.take_producer_ids),
+            groups=self.groups,
         )
         return Context(Request(header, memoryview(b""), CONNECTION, 0.0), parts)
 

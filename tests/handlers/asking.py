@@ -57,6 +57,7 @@ class Client:
             controller=None,
             replicas=self.replicas,
             producer_ids=self.producer_ids,
+            groups=None,
         )
         return Context(request, parts)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.handlers.asking import Client
 from tests.handlers.dispatching import ADVERTISED, WireClient, broker_config
+from tests.handlers.grouping import GroupClient
 from tests.replication.real_logs import make_replicas
 from trio_broker.assembly import open_parts
 from trio_broker.clock import ManualClock
@@ -60,3 +61,26 @@ async def open_wire_client(tmp_path):
 async def wire(open_wire_client):
     """A client of a fresh broker with its defaults, which speaks in bytes."""
     return await open_wire_client()
+
+
+@pytest.fixture
+async def open_group_client(open_wire_client, nursery):
+    """Open a broker with given settings and a topic ``t`` of three partitions, and return a client of its groups."""
+
+    async def open_client(**settings):
+        wire = await open_wire_client(
+            group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="2", **settings
+        )
+        await nursery.start(wire.parts.groups.run)
+        await wire.create_topic("t", partitions=3)
+        await wire.parts.groups.find("g")
+        return GroupClient(wire)
+
+    yield open_client
+    nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+async def groups(open_group_client):
+    """A client of the groups of a fresh broker, which waits for nobody before a first rebalance."""
+    return await open_group_client()

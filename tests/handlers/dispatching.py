@@ -32,12 +32,13 @@ def broker_config(directory: Path, **settings: str) -> BrokerConfig:
 
 @attrs.define
 class WireClient:
-    """A client on one connection; ``request`` is what it sent last."""
+    """A client on one connection; ``request`` is what it sent last. ``parked`` counts given-back handler slots."""
 
     dispatcher: Dispatcher
     clock: ManualClock
     connection: ConnectionInfo = CONNECTION
     request: Request | None = None
+    parked: int = 0
 
     @property
     def parts(self) -> BrokerParts:
@@ -48,9 +49,12 @@ class WireClient:
         sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = Request(header, frame[position:], self.connection, 0.0)
+        self.request = Request(header, frame[position:], self.connection, 0.0, give_slot_back=self.count_parked)
         answer = await self.dispatcher.answer(self.request)
         return None if answer is None else joined(list(answer))
+
+    def count_parked(self) -> None:
+        self.parked += 1
 
     async def ask(self, request: Any, version: int, *, trailing: bytes = b"") -> Any:
         """The response as a client of ``version`` reads it, to the last byte (trap 6); None for silence."""

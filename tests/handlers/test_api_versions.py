@@ -65,11 +65,21 @@ async def test_trap_09_the_unstable_top_of_init_producer_id_is_not_advertised(wi
     assert init_producer_id.max_version < 6
 
 
-@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
-async def test_trap_10_features_that_nothing_here_depends_on_are_left_out(wire, version):
+@pytest.mark.parametrize(("version", "supported"), [(3, []), (4, [("group.version", 0, 1)])])
+async def test_trap_10_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
     response = await wire.ask(request(), version)
-    assert response.supported_features == []
-    assert response.finalized_features == []
+    told = [(feature.name, feature.min_version, feature.max_version) for feature in response.supported_features]
+    assert told == supported
+
+
+@pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
+async def test_trap_10_finalised_features_come_with_an_epoch_that_grows(wire, version):
+    response = await wire.ask(request(), version)
+    told = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
+    assert told == [("group.version", 1, 1)]
+    assert response.finalized_features_epoch >= 0
+    await wire.create_topic("t")
+    assert (await wire.ask(request(), version)).finalized_features_epoch > response.finalized_features_epoch
 
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)

@@ -18,6 +18,15 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.FETCH: (4, 18),
     ApiKey.LIST_OFFSETS: (1, 11),
     ApiKey.METADATA: (0, 13),
+    ApiKey.OFFSET_COMMIT: (2, 10),
+    ApiKey.OFFSET_FETCH: (1, 10),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+    ApiKey.JOIN_GROUP: (0, 9),
+    ApiKey.HEARTBEAT: (0, 4),
+    ApiKey.LEAVE_GROUP: (0, 5),
+    ApiKey.SYNC_GROUP: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
     ApiKey.API_VERSIONS: (0, 4),
     ApiKey.CREATE_TOPICS: (2, 7),
     ApiKey.DELETE_TOPICS: (1, 6),
@@ -27,8 +36,12 @@ ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
     ApiKey.ALTER_CONFIGS: (0, 2),
     ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_GROUPS: (0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
@@ -49,8 +62,13 @@ def test_trap_12_telemetry_is_not_offered_so_that_no_client_sends_it():
 
 
 def test_trap_58_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
-    unserved = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN}
+    unserved = {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN}
     assert not unserved & set(served_apis())
+
+
+async def test_trap_58_the_consumer_protocol_is_advertised_and_its_feature_finalised(wire):
+    assert {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE} <= set(served_apis())
+    assert wire.parts.controller.image.features["group.version"] == 1
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)

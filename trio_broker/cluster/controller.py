@@ -89,6 +89,11 @@ class Controller:
         """The holder of this broker's own dynamic settings."""
         return ConfigResource(ConfigResourceType.BROKER, str(self.node_id))
 
+    @property
+    def metadata_offset(self) -> int:
+        """The offset of the newest record of the metadata log; it grows over all starts."""
+        return self._metadata_log.log_end_offset - 1
+
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
         """Tell ``listener`` of every change from now on. Returns a function that ends this."""
         self._listeners.append(listener)

@@ -1,4 +1,4 @@
-"""Decides what the start of a node writes: its registration, and new leader epochs for what it leads.
+"""Decides what the start of a node writes: its registration, features, and new leader epochs for what it leads.
 
 Every start begins a new life: the registration's offset is the broker epoch that fences earlier ones, and every
 partition of the node gets a new leader epoch, so that whatever a client or a replica remembers of the life before can
@@ -16,6 +16,7 @@ import attrs
 
 from kafka_wire.stored.metadata import BrokerEndpoint, PartitionChangeRecord, RegisterBrokerRecord
 from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.features import decide_features
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
@@ -37,7 +38,7 @@ def decide_registration(
 ) -> Decision[int]:
     """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
     changes = [change for topic in image.topics.values() for change in _elections(topic, config, node.node_id)]
-    return Decision(broker_epoch, (_registration(node, broker_epoch), *changes))
+    return Decision(broker_epoch, (_registration(node, broker_epoch), *decide_features(image), *changes))
 
 
 def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRecord:

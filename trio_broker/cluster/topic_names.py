@@ -17,7 +17,10 @@ MAX_NAME_CHARACTERS: Final = 249
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 """The topic of the metadata log itself; nobody creates it by a request."""
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Where the group coordinator keeps groups and committed offsets."""
+
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
 """Topics that the broker writes for itself; clients see them marked and do not produce to them (trap 29)."""
 
 _LEGAL_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)

@@ -1,9 +1,10 @@
 """ApiVersions: what this broker speaks, asked by every client before anything else.
 
 A version above ours gets the answer in version 0 with the one entry that tells our range, and its body is never parsed
-(trap 1). Features are left out: none is finalised as long as no served API depends on one (trap 10).
+(trap 1). The features of the cluster come with it, which tell clients that they may speak the consumer protocol.
 
-Source: Kafka's RequestContext and ApiVersionsRequest; KIP-511 for the software's name.
+Source: Kafka's RequestContext, ApiVersionsRequest and ApiVersionsResponse; KIP-511 for the software's name, KIP-584 for
+features.
 """
 
 from __future__ import annotations
@@ -16,8 +17,16 @@ from kafka_wire.codec import encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.headers import RequestHeader, response_header
-from kafka_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from kafka_wire.primitives import Chunk
+from trio_broker.cluster.features import SUPPORTED
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import ServedApi, handles, served_apis
 
@@ -25,6 +34,10 @@ SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself: it ends up in logs and metrics, so nothing that could be mistaken there (trap 11)."""
 
 SOFTWARE_SINCE_VERSION = 3
+
+LEVEL_0_SINCE_VERSION = 4
+"""Before it a supported feature may not begin at level 0, and clients refuse the whole answer; so it is left out
+(trap 10, KAFKA-17492)."""
 
 
 def entries(apis: Iterable[ServedApi]) -> list[ApiVersion]:
@@ -55,7 +68,33 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
         require_software_name(request)
         software = context.request.client_software
         software.name, software.version = request.client_software_name, request.client_software_version
-    return ApiVersionsResponse(error_code=ErrorCode.NONE, api_keys=entries(served_apis().values()), throttle_time_ms=0)
+    controller = context.parts.controller
+    return ApiVersionsResponse(
+        error_code=ErrorCode.NONE,
+        api_keys=entries(served_apis().values()),
+        throttle_time_ms=0,
+        supported_features=supported_features(context.version),
+        finalized_features_epoch=controller.metadata_offset,
+        finalized_features=finalized_features(controller.image),
+    )
+
+
+def supported_features(version: int) -> list[SupportedFeatureKey]:
+    """The features this broker knows, as far as ``version`` can say so."""
+    return [
+        SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
+        for name, levels in SUPPORTED.items()
+        if levels.low > 0 or version >= LEVEL_0_SINCE_VERSION
+    ]
+
+
+def finalized_features(image: MetadataImage) -> list[FinalizedFeatureKey]:
+    """The features that are switched on, each at one level for all brokers."""
+    return [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in image.features.items()
+        if name in SUPPORTED
+    ]
 
 
 def require_software_name(request: ApiVersionsRequest) -> None:

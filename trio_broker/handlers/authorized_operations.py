@@ -43,6 +43,14 @@ ALL_TOPIC_OPERATIONS = bit_field(
     AclOperation.ALTER_CONFIGS,
 )
 
+ALL_GROUP_OPERATIONS = bit_field(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+
 ALL_CLUSTER_OPERATIONS = bit_field(
     AclOperation.CREATE,
     AclOperation.ALTER,
@@ -56,6 +64,10 @@ ALL_CLUSTER_OPERATIONS = bit_field(
 
 def topic_operations(*, asked: bool) -> int:
     return ALL_TOPIC_OPERATIONS if asked else NOT_ASKED_FOR
+
+
+def group_operations(*, asked: bool) -> int:
+    return ALL_GROUP_OPERATIONS if asked else NOT_ASKED_FOR
 
 
 def cluster_operations(*, asked: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kafka_wire.headers import RequestHeader
+from trio_broker.coordinator.effects import Asker
 from trio_broker.handlers.parts import BrokerParts
 from trio_broker.network.request_channel import ConnectionInfo, Request
 
@@ -32,6 +33,12 @@ class Context:
     @property
     def connection(self) -> ConnectionInfo:
         return self.request.connection
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks, as the group coordinator remembers its members."""
+        header = self.request.header
+        return Asker(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
 
     def park(self) -> None:
         """Give the handler slot back, before waiting for others: one slot carries any number of parked requests."""

@@ -11,6 +11,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.replication.replica_manager import ReplicaManager
 
@@ -45,3 +46,4 @@ class BrokerParts:
     controller: Controller
     replicas: ReplicaManager
     producer_ids: ProducerIds
+    groups: GroupCoordinator

@@ -46,6 +46,9 @@ TEST_SETTINGS: Mapping[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "admin.listener": "",
     "log.durability": "page-cache",
+    # The first member of a group need not wait for others.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
     # Background tasks are due from the first moment on, so that an advanced clock finds them waiting.
     "log.initial.task.delay.ms": "0",
     # An advanced clock must not cut off clients that have been quiet for a microsecond.

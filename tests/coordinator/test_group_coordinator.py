@@ -1,0 +1,410 @@
+"""The coordinator finds groups, loads them, waits for the disk, and survives refusals of its log."""
+
+from __future__ import annotations
+
+import errno
+from functools import partial
+
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kafka_wire.records.record import NewRecord
+from tests.coordinator.coordinating import coordinated, no_park
+from trio_broker.cluster.topic_decisions import TopicTarget
+from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.coordinator.effects import Asker
+from trio_broker.coordinator.group_coordinator import MAX_MEMBER_ID_PREFIX_CHARACTERS, partition_for
+
+WEEK_SECONDS = 7 * 86_400
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    """A coordinator whose groups live on three partitions, and a topic ``t``."""
+    async with coordinated(tmp_path) as coordination:
+        await coordination.create_topic("t")
+        yield coordination
+
+
+@pytest.fixture
+async def timed_broker(tmp_path):
+    """As ``broker``, with a clock that jumps: in page-cache mode, so that it does not jump over waits for the disk."""
+    async with coordinated(tmp_path, log_durability="page-cache") as coordination:
+        await coordination.create_topic("t")
+        await coordination.groups.find("g")
+        yield coordination
+
+
+def test_trap_28_the_partition_of_a_group_is_javas_hash_of_its_name():
+    names = ["my-group", "console-consumer-1", "test", "polygenelubricants"]
+    assert [partition_for(name, 50) for name in names] == [12, 24, 48, 0]
+
+
+def test_trap_28_the_hash_goes_over_utf_16_units_however_long_the_name():
+    # "😀" is the units D83D and DE00, whose hash is 55357 * 31 + 56832.
+    assert partition_for("😀", 1_000_000_007) == 55357 * 31 + 56832
+    assert partition_for("a" * 300, 50) == partition_for("a" * 300, 50)
+
+
+# ---- the internal topic ----------------------------------------------------------------------------------------------
+
+
+async def test_looking_for_a_coordinator_creates_the_internal_topic_compacted(broker):
+    assert CONSUMER_OFFSETS_TOPIC not in broker.parts.controller.image.topics
+    await broker.groups.find("g")
+    topic = broker.parts.controller.image.topics[CONSUMER_OFFSETS_TOPIC]
+    assert len(topic.partitions) == 3
+    assert topic.configs["cleanup.policy"] == "compact"
+    assert await broker.commit("g", 1) == 0
+
+
+async def test_many_who_look_at_once_create_it_once(broker):
+    async with trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(broker.groups.find, f"g{number}")
+    assert len(broker.parts.controller.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 3
+
+
+async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):
+    with pytest.raises(KafkaError) as refusal:
+        await broker.join("g")
+    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    assert broker.groups.list_groups(set(), set()) == []
+
+
+async def test_an_empty_group_id_is_no_group_but_may_have_offsets(broker):
+    await broker.groups.find("")
+    with pytest.raises(KafkaError) as refusal:
+        await broker.join("")
+    assert refusal.value.code == ErrorCode.INVALID_GROUP_ID
+    assert await broker.commit("", 5) == 0
+    assert await broker.committed("") == {"t": {0: 5}}
+
+
+async def test_deleting_the_internal_topic_ends_all_groups_and_the_next_one_begins_anew(broker):
+    await broker.groups.find("g")
+    await broker.commit("g", 5)
+    await broker.parts.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
+    with pytest.raises(KafkaError) as refusal:
+        await broker.commit("g", 6)
+    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    await broker.groups.find("g")
+    assert await broker.committed("g") == {}
+
+
+# ---- living through a restart ----------------------------------------------------------------------------------------
+
+
+async def test_offsets_and_members_come_back_after_a_restart(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.create_topic("t")
+        await broker.groups.find("g")
+        member = await broker.settle("g")
+        assert await broker.commit("g", 42, member=member, metadata="where I was") == 0
+        assert await broker.commit("simple", 7) == 0
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        assert await broker.committed("g") == {"t": {0: 42}}
+        assert await broker.committed("simple") == {"t": {0: 7}}
+        assert await broker.heartbeat(member, "g") == 0
+        assert {group.group_id: group.group_state for group in broker.groups.list_groups(set(), set())} == {
+            "g": "Stable",
+            "simple": "Empty",
+        }
+
+
+async def loaded(broker):
+    """Wait until every partition has been loaded."""
+    with trio.fail_after(10):
+        while broker.groups.statistics().loading:
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_path, autojump_clock):
+    async with coordinated(tmp_path, log_durability="page-cache") as broker:
+        await broker.groups.find("g")
+        member = await broker.settle("g")
+    async with coordinated(tmp_path, clock=broker.clock, log_durability="page-cache") as broker:
+        await loaded(broker)
+        await trio.sleep(30)
+        assert await broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert broker.groups.descriptions()[0].state == "Empty"
+
+
+async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.find("g")
+        await broker.commit("g", 1)
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        shard = broker.groups._shard("g")
+        shard.state = type(shard.state).LOADING
+        for ask in (partial(broker.commit, "g", 2), partial(broker.committed, "g"), partial(broker.join, "g")):
+            with pytest.raises(KafkaError) as refusal:
+                await ask()
+            assert refusal.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(KafkaError) as refusal:
+            broker.groups.list_groups(set(), set())
+        assert refusal.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+async def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.find("g")
+        await broker.commit("g", 1)
+        shard = broker.groups._shard("g")
+        shard.log.append([NewRecord(0, b"\0\2\0\1g", b"\0\3garbage"), NewRecord(0, b"\0\x63new", b"whatever")])
+        await broker.commit("g2", 2)
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        assert await broker.committed("g") == {"t": {0: 1}}
+
+
+# ---- safety ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypatch):
+    await broker.groups.find("g")
+    partition = broker.groups._shard("g").log.partition
+    gate, synced = trio.Event(), partition.log.sync
+
+    def slow_sync():
+        trio.from_thread.run(gate.wait)
+        return synced()
+
+    monkeypatch.setattr(partition.log, "sync", slow_sync)
+    answered = []
+
+    async def commit():
+        answered.append(await broker.commit("g", 42))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commit)
+        nursery.start_soon(commit)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert partition.log_end_offset > partition.high_watermark
+        assert not answered
+        gate.set()
+    assert answered == [0, 0]
+    assert partition.high_watermark == partition.log_end_offset
+
+
+async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatch):
+    await broker.groups.find("g")
+    await broker.commit("g", 1)
+    shard = broker.groups._shard("g")
+    monkeypatch.setattr(shard.log.partition, "high_watermark", shard.log.partition.high_watermark - 1)
+    monkeypatch.setattr(broker.groups.config, "get", lambda key: 1)
+    with pytest.raises(KafkaError) as refusal:
+        await broker.committed("g")
+    assert refusal.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_full_disk_refuses_a_commit_and_changes_nothing(broker, monkeypatch):
+    await broker.groups.find("g")
+    await broker.commit("g", 1)
+    refuse_writes(broker, monkeypatch, "g")
+    with pytest.raises(KafkaError) as refusal:
+        await broker.commit("g", 2)
+    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    monkeypatch.undo()
+    assert await broker.committed("g") == {"t": {0: 1}}
+    assert await broker.commit("g", 3) == 0
+
+
+def refuse_writes(broker, monkeypatch, group_id):
+    """Let the disk of a group's partition be full."""
+
+    def full(*arguments, **keywords):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(broker.groups._shard(group_id).log.partition.log, "append", full)
+
+
+async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, monkeypatch):
+    await broker.groups.find("g")
+    joined = await broker.enter("g")
+    refuse_writes(broker, monkeypatch, "g")
+    synced = await broker.sync(joined, "g", **{joined.member_id: b"assignment"})
+    assert synced.error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.groups.description("g").state == "PreparingRebalance"
+    monkeypatch.undo()
+    again = await broker.join("g", joined.member_id)
+    assert again.generation_id == joined.generation_id + 1
+    assert (await broker.sync(again, "g", **{joined.member_id: b"assignment"})).error_code == 0
+
+
+async def test_a_commit_too_large_for_a_batch_is_refused_as_such(tmp_path):
+    async with coordinated(tmp_path, message_max_bytes="1000") as broker:
+        await broker.groups.find("g")
+        with pytest.raises(KafkaError) as refusal:
+            await broker.commit("g", 1, metadata="x" * 2000)
+        assert refusal.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+
+# ---- members that wait -----------------------------------------------------------------------------------------------
+
+
+async def test_a_stop_answers_everybody_who_waits_for_others(broker):
+    await broker.groups.find("g")
+    first = await broker.settle("g")
+    second = await broker.join("g")
+    answers = []
+
+    async def join_again():
+        answers.append((await broker.join("g", second.member_id)).error_code)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(join_again)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await broker.heartbeat(first, "g") == ErrorCode.REBALANCE_IN_PROGRESS
+        broker.groups.stop_waiting()
+    assert answers == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_silent_member_is_missed_at_its_session_timeout(timed_broker, autojump_clock):
+    member = await timed_broker.settle("g")
+    await trio.sleep(9)
+    assert await timed_broker.heartbeat(member, "g") == 0
+    await trio.sleep(9)
+    assert await timed_broker.heartbeat(member, "g") == 0
+    await trio.sleep(11)
+    assert await timed_broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
+    member = await timed_broker.settle("g")
+    await trio.sleep(30)
+    causes = [cause for rebalance in timed_broker.groups.timeline("g") for cause in rebalance.causes]
+    assert ("member timed out", member.member_id) in [(cause.kind.value, cause.member_id) for cause in causes]
+    assert timed_broker.groups.statistics().rebalances >= 2
+
+
+async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autojump_clock):
+    refused = await timed_broker.join("g", session_timeout_ms=1)
+    assert refused.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert (await timed_broker.join("other", "unknown-member")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert timed_broker.groups.list_groups(set(), set()) == []
+
+
+# ---- forgetting ------------------------------------------------------------------------------------------------------
+
+
+async def test_offsets_of_a_group_expire_a_week_after_its_last_member_left(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.find("g")
+        member = await broker.settle("g")
+        await broker.commit("g", 1, member=member)
+        broker.advance(2 * WEEK_SECONDS)
+        await broker.groups.expire_offsets()
+        assert await broker.committed("g") == {"t": {0: 1}}
+        assert await broker.leave(member, "g") == 0
+        broker.advance(WEEK_SECONDS - 1)
+        await broker.groups.expire_offsets()
+        assert await broker.committed("g") == {"t": {0: 1}}
+        broker.advance(1)
+        await broker.groups.expire_offsets()
+        assert broker.groups.list_groups(set(), set()) == []
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        assert broker.groups.list_groups(set(), set()) == []
+        assert broker.groups.statistics().committed_offsets == 0
+
+
+async def test_deleting_a_topic_forgets_what_was_committed_in_it(broker):
+    await broker.create_topic("other")
+    await broker.groups.find("g")
+    await broker.commit("g", 1)
+    await broker.commit("g", 2, topic="other")
+    await broker.parts.controller.delete_topics([TopicTarget(name="t")])
+    assert await broker.committed("g") == {"other": {0: 2}}
+
+
+async def test_a_group_is_deleted_with_its_offsets_but_not_under_its_members(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.find("g")
+        member = await broker.settle("g")
+        await broker.commit("g", 1, member=member)
+        [refused] = await broker.groups.delete_groups(["g"], no_park)
+        assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
+        await broker.leave(member, "g")
+        results = await broker.groups.delete_groups(["g", "never"], no_park)
+        assert [each.error_code for each in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        assert broker.groups.list_groups(set(), set()) == []
+
+
+async def test_single_offsets_are_deleted_and_stay_so(tmp_path):
+    async with coordinated(tmp_path) as broker:
+        await broker.groups.find("g")
+        await broker.commit("g", 1)
+        await broker.commit("g", 2, topic="u")
+        topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id="g", topics=[topic]), no_park)
+        assert response.topics[0].partitions[0].error_code == 0
+    async with coordinated(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        assert await broker.committed("g") == {"u": {0: 2}}
+
+
+async def test_a_flood_of_joins_to_one_group_does_not_keep_others_waiting(timed_broker, autojump_clock):
+    """Every request is done between two checkpoints of the loop, so those of other groups come between."""
+    done = []
+
+    async def flood():
+        for _ in range(2000):
+            await timed_broker.join("flooded")
+            await trio.lowlevel.checkpoint()
+        done.append("flood")
+
+    async def others():
+        for number in range(50):
+            assert await timed_broker.commit("g", number) == 0
+            await trio.lowlevel.checkpoint()
+        done.append("others")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(flood)
+        nursery.start_soon(others)
+    assert done == ["others", "flood"]
+
+
+async def test_first_joins_to_ever_new_groups_are_forgotten_when_nobody_comes_again(timed_broker, autojump_clock):
+    for number in range(100):
+        await timed_broker.join(f"g{number}")
+    assert sum(timed_broker.groups.statistics().groups.values()) == 100
+    await trio.sleep(11)
+    assert sum(timed_broker.groups.statistics().groups.values()) == 0
+
+
+async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(broker):
+    await broker.groups.find("g")
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    response = await broker.groups.join_group(request, Asker("x" * 32_000, "/127.0.0.1", 4), no_park)
+    assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert len(response.member_id) == MAX_MEMBER_ID_PREFIX_CHARACTERS + len("-") + 36
+
+
+async def test_a_request_that_makes_no_sense_is_said_to_even_where_there_is_no_consumer_group(broker):
+    await broker.groups.find("g")
+    await broker.settle("g")
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=-1)
+    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert broker.groups.description("g").type.value == "classic"

@@ -1,0 +1,302 @@
+"""What is large lets others come in between, and what is monstrous is refused before it is done."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.coordinator.coordinating import coordinated, no_park
+from trio_broker.cluster.topic_decisions import TopicTarget
+from trio_broker.coordinator import group_shard, turn
+from trio_broker.coordinator.classic_group import ClassicGroup
+from trio_broker.coordinator.classic_member import ClassicMember
+from trio_broker.coordinator.classic_protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
+from trio_broker.coordinator.classic_rebalance import MAX_DUE_AT_ONCE
+from trio_broker.coordinator.consumer_requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
+from trio_broker.coordinator.effects import Asker, Moment
+from trio_broker.coordinator.group_coordinator import PARTITIONS_AT_ONCE
+from trio_broker.coordinator.settings import GroupSettings
+
+WEEK_SECONDS = 7 * 86_400
+GROUPS = 40
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    async with coordinated(tmp_path, log_durability="page-cache") as coordination:
+        await coordination.create_topic("t")
+        await coordination.groups.find("g")
+        yield coordination
+
+
+@asynccontextmanager
+async def turns_for_others(at_least, monkeypatch):
+    """Fail unless others have the loop so often while the block runs, if a turn is over after every item."""
+    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        await trio.lowlevel.checkpoint()
+        before = turns
+        yield
+        seen = turns - before
+        nursery.cancel_scope.cancel()
+    assert seen >= at_least
+
+
+async def commit(broker, group_id, partitions, topic="t"):
+    wanted = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=index + 1, committed_metadata="")
+        for index in partitions
+    ]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=wanted)]
+    request = OffsetCommitRequest(group_id=group_id, member_id="", generation_id_or_member_epoch=-1, topics=topics)
+    return await broker.groups.commit_offsets(request, Asker("client", "/127.0.0.1", 9), no_park)
+
+
+# ---- turns ------------------------------------------------------------------------------------------------------
+
+
+async def test_others_come_between_groups_that_are_deleted(broker, monkeypatch):
+    names = [f"group-{number}" for number in range(GROUPS)]
+    for name in names:
+        await broker.commit(name, 1)
+    async with turns_for_others(GROUPS // 2, monkeypatch):
+        results = await broker.groups.delete_groups([*names, "nobody"], no_park)
+    assert [result.group_id for result in results] == [*names, "nobody"]
+    assert [result.error_code for result in results] == [0] * GROUPS + [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+async def test_groups_that_are_deleted_together_wait_for_the_disk_together(tmp_path, monkeypatch):
+    async with coordinated(tmp_path) as broker:
+        await broker.create_topic("t")
+        await broker.groups.find("g")
+        names = [f"group-{number}" for number in range(GROUPS)]
+        for name in names:
+            await broker.commit(name, 1)
+        waits = []
+        wait = broker.parts.replicas.wait_until_replicated
+
+        async def counted(awaited, **options):
+            waits.append(awaited)
+            return await wait(awaited, **options)
+
+        monkeypatch.setattr(broker.parts.replicas, "wait_until_replicated", counted)
+        results = await broker.groups.delete_groups(names, no_park)
+        assert {result.error_code for result in results} == {0}
+        assert len(waits) <= 3, "there are three partitions"
+
+
+async def test_others_come_between_the_parts_of_a_large_fetch_which_comes_as_a_whole(broker, monkeypatch):
+    await commit(broker, "g", range(0, 2 * PARTITIONS_AT_ONCE, 2))
+    indexes = list(range(2 * PARTITIONS_AT_ONCE + 5))
+    topics = [
+        OffsetFetchRequestTopics(name="t", partition_indexes=indexes),
+        OffsetFetchRequestTopics(name="nothing", partition_indexes=[]),
+        OffsetFetchRequestTopics(name="u", partition_indexes=[7]),
+    ]
+    async with turns_for_others(2, monkeypatch):
+        response = await broker.groups.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=topics), no_park)
+    assert response.error_code == ErrorCode.NONE
+    assert [(topic.name, len(topic.partitions)) for topic in response.topics] == [
+        ("t", len(indexes)),
+        ("nothing", 0),
+        ("u", 1),
+    ]
+    for partition in response.topics[0].partitions:
+        index = partition.partition_index
+        expected = index + 1 if index % 2 == 0 and index < 2 * PARTITIONS_AT_ONCE else -1
+        assert partition.committed_offset == expected, index
+
+
+async def test_a_large_fetch_is_refused_as_a_small_one(broker):
+    joined = await broker.groups.consumer_group_heartbeat(
+        ConsumerGroupHeartbeatRequest(
+            group_id="c", member_id="m", member_epoch=0, rebalance_timeout_ms=9, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        Asker("client", "/127.0.0.1", 1),
+        no_park,
+    )  # fmt: skip
+    assert joined.error_code == 0
+    for count in (1, PARTITIONS_AT_ONCE + 1):
+        topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * count)]
+        request = OffsetFetchRequestGroup(group_id="c", member_id="m", member_epoch=99, topics=topics)
+        response = await broker.groups.fetch_offsets(request, no_park)
+        assert (response.error_code, response.topics) == (ErrorCode.STALE_MEMBER_EPOCH, [])
+
+
+async def test_others_come_while_the_offsets_of_one_group_expire(broker, monkeypatch):
+    monkeypatch.setattr(group_shard, "TOMBSTONES_PER_BATCH", 10)
+    await commit(broker, "g", range(95))
+    broker.advance(WEEK_SECONDS)
+    async with turns_for_others(5, monkeypatch):
+        await broker.groups.expire_offsets()
+    assert await broker.committed("g") == {}
+    assert broker.groups.list_groups(set(), set()) == []
+
+
+async def test_others_come_while_the_offsets_of_a_deleted_topic_are_forgotten(broker, monkeypatch):
+    await broker.create_topic("short-lived")
+    for number in range(GROUPS):
+        await broker.commit(f"group-{number}", 1, topic="short-lived")
+    async with turns_for_others(GROUPS // 2, monkeypatch):
+        await broker.parts.controller.delete_topics([TopicTarget(name="short-lived")])
+    for number in range(GROUPS):
+        assert await broker.committed(f"group-{number}") == {}
+
+
+# ---- sessions that end together ---------------------------------------------------------------------------------
+
+
+def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
+    count = 2 * MAX_DUE_AT_ONCE + 1
+    members = [
+        ClassicMember(f"m-{number}", None, "client", "/127.0.0.1", 60_000, 10_000, {"range": b""})
+        for number in range(count)
+    ]
+    group = ClassicGroup.of_members(
+        "g", GroupSettings(), Moment(0, 0), generation_id=1, protocol_type="consumer", members=members
+    )
+    left = []
+    while not group.is_empty:
+        deadline = group.next_deadline()
+        assert deadline is not None, "the alarm rings again while some are left"
+        assert deadline <= 10
+        group.tick(Moment(10, 10_000))
+        left.append(len(group.members))
+    assert left == [count - MAX_DUE_AT_ONCE, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "member_id", "count"), [("g", "m" * 250, 1_300), ("g" * 32_000, "m", 12)], ids=["members", "group"]
+)
+async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_put_out(
+    tmp_path, group_id, member_id, count
+):
+    settings = {"group_consumer_session_timeout_ms": "1"}
+    async with coordinated(tmp_path, log_durability="page-cache", **settings) as broker:
+        await broker.groups.find(group_id)
+        for number in range(count):
+            request = ConsumerGroupHeartbeatRequest(
+                group_id=group_id,
+                member_id=f"{member_id}{number}",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=["t"],
+                topic_partitions=[],
+            )
+            response = await broker.groups.consumer_group_heartbeat(request, Asker("c", "/h", 1), no_park)
+            assert response.error_code == 0, response
+        with trio.fail_after(20):
+            while broker.groups.describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(0.01)
+
+
+# ---- what is too much -------------------------------------------------------------------------------------------
+
+
+async def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(broker, monkeypatch):
+    def make_nothing(*arguments):
+        raise AssertionError("made for nothing")
+
+    monkeypatch.setattr(group_shard, "commit_records", make_nothing)
+    with pytest.raises(KafkaError) as refused:
+        await commit(broker, "g", [0] * 30_000)
+    assert refused.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert broker.groups.list_groups(set(), set()) == []
+
+
+async def test_a_commit_that_just_fits_is_not_refused_beforehand(broker):
+    response = await commit(broker, "g", range(14_000))
+    assert {partition.error_code for partition in response.topics[0].partitions} == {0}
+
+
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        [JoinGroupRequestProtocol(name=f"p-{number}", metadata=b"") for number in range(MAX_PROTOCOLS + 1)],
+        [JoinGroupRequestProtocol(name="p", metadata=bytes(MAX_PROTOCOLS_BYTES))],
+    ],
+    ids=["many", "large"],
+)
+@pytest.mark.parametrize("version", [3, 9])
+async def test_a_member_with_monstrous_protocols_is_refused_and_nothing_is_kept_of_it(broker, protocols, version):
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=protocols
+    )
+    response = await broker.groups.join_group(request, Asker("client", "/127.0.0.1", version), no_park)
+    assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert broker.groups.list_groups(set(), set()) == []
+
+
+@pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id"])
+@pytest.mark.parametrize(
+    ("length", "code"), [(MAX_ID_CHARACTERS, ErrorCode.NONE), (MAX_ID_CHARACTERS + 1, ErrorCode.INVALID_REQUEST)]
+)
+async def test_trap_57_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length, code):
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    setattr(request, field, "x" * length)
+    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    assert response.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("count", "code"), [(MAX_SUBSCRIBED_NAMES, ErrorCode.NONE), (MAX_SUBSCRIBED_NAMES + 1, ErrorCode.INVALID_REQUEST)]
+)
+async def test_trap_57_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(broker, count, code):
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[str(number) for number in range(count)],
+        topic_partitions=[],
+    )
+    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    assert response.error_code == code
+
+
+async def test_what_is_too_large_to_be_written_fills_no_log_and_forges_no_line(broker, caplog):
+    names = ["x" * 200 + str(number) for number in range(10_000)]
+    for number in range(50):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=f"g\n2026-01-01 ERROR it is {number}" + "y" * 30_000,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=names,
+            topic_partitions=[],
+        )
+        response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+        assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert "\n" not in record.getMessage()
+    assert len(record.getMessage()) < 1_000

@@ -1,0 +1,84 @@
+"""A group coordinator that answers as it was told: for the shapes of answers that are hard to bring about for real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from kafka_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+
+
+@attrs.define
+class ScriptedGroups:
+    """Has the methods of GroupCoordinator that handlers use. ``answer`` is what each returns, or raises if it is an
+    error; ``asked`` are the arguments of every call, but for ``park``.
+    """
+
+    answer: Any = None
+    asked: list[tuple[Any, ...]] = attrs.Factory(list)
+
+    def say(self, *arguments: Any) -> Any:
+        self.asked.append(arguments)
+        answer = self.answer(*arguments) if callable(self.answer) else self.answer
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    async def find(self, group_id):
+        return self.say(group_id)
+
+    async def join_group(self, request, asker, park):
+        return self.say(request, asker)
+
+    async def sync_group(self, request, asker, park):
+        return self.say(request, asker)
+
+    async def heartbeat(self, request, asker):
+        return self.say(request, asker)
+
+    async def leave_group(self, request, asker, park):
+        return self.say(request, asker)
+
+    async def consumer_group_heartbeat(self, request, asker, park):
+        return self.say(request, asker)
+
+    async def commit_offsets(self, request, asker, park):
+        return self.say(request, asker)
+
+    async def fetch_offsets(self, request, park):
+        return self.say(request)
+
+    async def delete_offsets(self, request, park):
+        return self.say(request)
+
+    async def delete_groups(self, group_ids, park):
+        return self.say(group_ids)
+
+    def list_groups(self, states, types):
+        return self.say(states, types)
+
+    def describe_group(self, group_id):
+        return self.say(group_id)
+
+    def describe_consumer_group(self, group_id):
+        return self.say(group_id)
+
+
+def classic_group(group_id: str) -> DescribedGroup:
+    """The description of a group with one member, as a coordinator gives it."""
+    member = DescribedGroupMember(
+        member_id="m", client_id="c", client_host="/127.0.0.1", member_metadata=b"s", member_assignment=b"a"
+    )
+    return DescribedGroup(
+        group_id=group_id, group_state="Stable", protocol_type="consumer", protocol_data="range", members=[member]
+    )
+
+
+def consumer_group(group_id: str) -> DescribedConsumerGroup:
+    """The description of a KIP-848 group without members."""
+    return DescribedConsumerGroup(
+        group_id=group_id, group_state="Empty", group_epoch=3, assignment_epoch=3, assignor_name="uniform", members=[]
+    )

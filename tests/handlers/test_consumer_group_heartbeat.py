@@ -1,0 +1,75 @@
+"""ConsumerGroupHeartbeat."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from tests.handlers.administering import make_admin_client
+from tests.handlers.scripted_groups import ScriptedGroups
+from trio_broker.coordinator.effects import Asker
+from trio_broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat, refused
+
+VERSIONS = range(2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_coordinator_hears_who_asks_and_in_which_version(version):
+    client = await make_admin_client()
+    client.groups = ScriptedGroups(ConsumerGroupHeartbeatResponse(member_id="m", member_epoch=1))
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
+    response = await client.ask(consumer_group_heartbeat, request, version)
+    assert (response.member_id, response.member_epoch, response.assignment) == ("m", 1, None)
+    assert client.groups.asked == [(request, Asker("test", "/127.0.0.1", version))]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_group_without_a_name_is_an_invalid_request(version):
+    client = await make_admin_client()
+    client.groups = ScriptedGroups()
+    request = ConsumerGroupHeartbeatRequest(group_id="", member_id="m", member_epoch=0)
+    with pytest.raises(KafkaError) as raised:
+        await client.ask(consumer_group_heartbeat, request, version)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+    response = refused(request, raised.value)
+    assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "the group's id is empty")
+
+
+async def test_trap_57_in_version_0_the_broker_makes_the_id(groups):
+    response = await groups.consume(0, "", 0)
+    assert response.error_code == ErrorCode.NONE
+    assert response.member_id
+    assert (await groups.consume(0, response.member_id, response.member_epoch)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("member_id", ["AAECAwQFBgcICQoLDA0ODw", "5b6f5f33-7c4e-4bd8-8f5c-2d8c2d1f0e4a"])
+async def test_trap_57_from_version_1_on_the_member_makes_it_as_it_likes(groups, member_id):
+    assert (await groups.consume(1, member_id, 0)).member_id == member_id
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_trap_57_an_assignment_names_topics_by_id_and_is_sent_when_it_changes(groups, version):
+    joined = await groups.consume(version, "m", 0)
+    [share] = joined.assignment.topic_partitions
+    assert (share.topic_id, share.partitions) == (groups.topic_id("t"), [0, 1, 2])
+    assert joined.heartbeat_interval_ms == 5_000
+    beat = await groups.consume(version, "m", joined.member_epoch)
+    assert (beat.error_code, beat.assignment) == (0, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_trap_57_the_epoch_of_the_one_who_leaves_is_minus_1(groups, version):
+    await groups.consume(version, "m", 0)
+    left = await groups.consume(version, "m", -1)
+    assert (left.error_code, left.member_epoch) == (0, -1)
+
+
+@pytest.mark.parametrize("names", [["t"], []])
+async def test_trap_57_an_empty_pattern_beside_names_is_none(groups, names):
+    response = await groups.consume(1, "m", 0, subscribed_topic_names=names, subscribed_topic_regex="")
+    assert response.error_code == ErrorCode.NONE

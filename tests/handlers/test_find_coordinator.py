@@ -1,0 +1,96 @@
+"""FindCoordinator."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.handlers.administering import make_admin_client
+from tests.handlers.dispatching import advertising
+from tests.handlers.scripted_groups import ScriptedGroups
+from trio_broker.handlers.find_coordinator import find_coordinator, refused
+from trio_broker.network.request_channel import ConnectionInfo
+
+SINGLE = range(4)
+BATCHED = range(4, 7)
+VERSIONS = range(7)
+GROUP, TRANSACTIONAL_ID, SHARE = 0, 1, 2
+
+
+def request(version, key="g", key_type=GROUP):
+    keys = {"key": key} if version in SINGLE else {"coordinator_keys": [key]}
+    return FindCoordinatorRequest(**keys, key_type=key_type)
+
+
+def only(response, version):
+    """The one answer, wherever the version has it."""
+    return response if version in SINGLE else response.coordinators[0]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_every_group_is_looked_after_by_this_node(wire, version):
+    answer = only(await wire.ask(request(version), version), version)
+    assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "broker.test", 9092)
+
+
+@pytest.mark.parametrize(("version", "message"), [(0, ""), (1, "NONE"), (3, "NONE"), (4, ""), (6, "")])
+async def test_the_message_beside_no_error_is_kafkas(wire, version, message):
+    assert only(await wire.ask(request(version), version), version).error_message == message
+
+
+@pytest.mark.parametrize("version", [0, 6])
+async def test_trap_26_the_address_is_that_of_the_listener(open_wire_client, version):
+    client = await open_wire_client(advertising({"PLAINTEXT": ("one", 1), "INSIDE": ("two", 2)}))
+    client.connection = ConnectionInfo(1, "INSIDE", "127.0.0.1", 50_000, "127.0.0.1", 9093)
+    answer = only(await client.ask(request(version), version), version)
+    assert (answer.host, answer.port) == ("two", 2)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_the_empty_group_has_a_coordinator_too(wire, version):
+    assert only(await wire.ask(request(version, ""), version), version).error_code == ErrorCode.NONE
+
+
+async def test_trap_28_the_first_question_creates_the_topic_of_the_offsets_with_fifty_partitions(wire):
+    await wire.ask(request(0), 0)
+    topic = wire.parts.controller.image.topics["__consumer_offsets"]
+    assert len(topic.partitions) == 50
+    assert topic.configs["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("version", BATCHED)
+async def test_many_keys_are_answered_each_in_their_order(wire, version):
+    keys = [f"g-{number}" for number in range(1200)]
+    response = await wire.ask(FindCoordinatorRequest(coordinator_keys=keys), version)
+    assert [answer.key for answer in response.coordinators] == keys
+    assert {answer.node_id for answer in response.coordinators} == {1}
+
+
+@pytest.mark.parametrize(("version", "key_type", "code"), [
+    *((version, TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for version in range(1, 7)),
+    *((version, SHARE, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
+    *((version, 77, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
+])  # fmt: skip
+async def test_trap_27_what_nobody_will_ever_look_after_is_refused_for_good(wire, version, key_type, code):
+    answer = only(await wire.ask(request(version, "key", key_type), version), version)
+    assert answer.error_code == code
+    assert not ErrorCode(answer.error_code).retriable
+    assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
+    assert answer.error_message
+
+
+async def test_a_coordinator_that_is_not_available_concerns_its_own_keys_alone():
+    client = await make_admin_client()
+    failure = KafkaError("not now", code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    client.groups = ScriptedGroups(lambda group_id: failure)
+    response = await client.ask(find_coordinator, FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4)
+    assert [(answer.key, answer.error_code) for answer in response.coordinators] == [("a", 15), ("b", 15)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_refusal_has_the_shape_of_the_version(version):
+    response = refused(request(version), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    answer = only(response, version)
+    assert (answer.error_code, answer.error_message, answer.node_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "no", -1)

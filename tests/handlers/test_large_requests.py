@@ -1,0 +1,81 @@
+"""Requests that name thousands of things do not keep the event loop to themselves."""
+
+from __future__ import annotations
+
+import pytest
+from trio.lowlevel import checkpoint
+
+from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from kafka_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from kafka_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse
+from kafka_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponseGroup, OffsetFetchResponseTopics
+from tests.handlers.administering import make_admin_client
+from tests.handlers.dispatching import ADVERTISED
+from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
+from trio_broker.coordinator import turn
+from trio_broker.handlers.consumer_group_describe import consumer_group_describe
+from trio_broker.handlers.describe_groups import describe_groups
+from trio_broker.handlers.find_coordinator import find_coordinator
+from trio_broker.handlers.offset_commit import offset_commit
+from trio_broker.handlers.offset_delete import offset_delete
+from trio_broker.handlers.offset_fetch import offset_fetch
+from trio_broker.handlers.parts import NodeInfo
+from trio_broker.handlers.turns import ITEMS_PER_TURN
+
+COUNT = 2000
+NAMES = [f"name-{number}" for number in range(COUNT)]
+
+FIND = FindCoordinatorRequest(coordinator_keys=NAMES)
+DESCRIBE = DescribeGroupsRequest(groups=NAMES)
+DESCRIBE_CONSUMERS = ConsumerGroupDescribeRequest(group_ids=NAMES, include_authorized_operations=False)
+COMMIT = OffsetCommitRequest(
+    group_id="g", member_id="", topics=[OffsetCommitRequestTopic(name=name, partitions=[]) for name in NAMES]
+)
+DELETE = OffsetDeleteRequest(
+    group_id="g", topics=[OffsetDeleteRequestTopic(name=name, partitions=[]) for name in NAMES]
+)
+FETCH = OffsetFetchRequest(group_id="g", topics=None)
+
+
+def much_committed(request):
+    return OffsetFetchResponseGroup(
+        group_id="g", topics=[OffsetFetchResponseTopics(name=name, partitions=[]) for name in NAMES]
+    )
+
+
+def nothing_deleted(request):
+    return OffsetDeleteResponse(topics=[])
+
+
+@pytest.mark.parametrize(
+    ("handler", "request_", "version", "answer"),
+    [
+        pytest.param(find_coordinator, FIND, 6, None, id="FindCoordinator"),
+        pytest.param(describe_groups, DESCRIBE, 6, classic_group, id="DescribeGroups"),
+        pytest.param(consumer_group_describe, DESCRIBE_CONSUMERS, 1, consumer_group, id="ConsumerGroupDescribe"),
+        pytest.param(offset_commit, COMMIT, 9, None, id="OffsetCommit"),
+        pytest.param(offset_delete, DELETE, 0, nothing_deleted, id="OffsetDelete"),
+        pytest.param(offset_fetch, FETCH, 7, much_committed, id="OffsetFetch"),
+    ],
+)
+async def test_others_have_the_loop_now_and_then(nursery, monkeypatch, handler, request_, version, answer):
+    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)  # else the machine decides how much a turn is
+    client = await make_admin_client()
+    client.node = NodeInfo(1, "cluster", None, ADVERTISED)
+    client.groups = ScriptedGroups(answer)
+    turns = 0
+
+    async def count_turns():
+        nonlocal turns
+        while True:
+            await checkpoint()
+            turns += 1
+
+    nursery.start_soon(count_turns)
+    await checkpoint()
+    before = turns
+    await client.ask(handler, request_, version)
+    nursery.cancel_scope.cancel()
+    assert turns - before >= COUNT // ITEMS_PER_TURN // 2

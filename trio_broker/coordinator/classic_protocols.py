@@ -1,0 +1,156 @@
+"""What members of a classic group bring with them: names of assignment strategies, each with bytes of the client's own.
+
+The broker picks the strategy and hands the bytes around. It reads them in one case only, for protocol type
+``consumer``, and then no more than it needs: which topics a member subscribes to, and which partitions it was given.
+Bytes that do not read are not an error, since they are the client's to define; they are just not known.
+
+Source: Kafka's ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json, whose versions all begin like
+version 0; ClassicGroup.selectProtocol.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kafka_wire.messages.join_group import JoinGroupRequestProtocol
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+"""The protocol type of consumers; Kafka Connect has ``connect``, the schema registry ``sr``, and so on."""
+
+MAX_PROTOCOLS: Final = 100
+"""Strategies that one member may list. Clients have a handful; each is counted with every member that comes or goes."""
+
+MAX_PROTOCOLS_BYTES: Final = 16 << 20
+"""What they may be together, names and bytes. No record could hold them anyway, but they would stay in memory."""
+
+MAX_SUBSCRIBED_TOPICS: Final = 20_000
+"""Topics in one subscription that are read: as many as there can be. More of them are as good as unknown."""
+
+MAX_READ_TOPICS: Final = 100_000
+"""The same for all the subscriptions of a group that differ: some 50 milliseconds."""
+
+Protocols = Mapping[str, bytes]
+"""The strategies a member supports, most wanted first, with its bytes for each."""
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+
+
+def protocols_of(listed: Iterable[JoinGroupRequestProtocol]) -> Protocols:
+    """The strategies of a request. One that is listed twice counts once, where it stands first."""
+    protocols: dict[str, bytes] = {}
+    for protocol in listed:
+        protocols.setdefault(protocol.name, protocol.metadata)
+    return protocols
+
+
+def are_too_much(listed: Sequence[JoinGroupRequestProtocol]) -> bool:
+    """Whether a member says more of its strategies than anybody should keep in memory for it."""
+    return (
+        len(listed) > MAX_PROTOCOLS
+        or sum(len(protocol.name) + len(protocol.metadata) for protocol in listed) > MAX_PROTOCOLS_BYTES
+    )
+
+
+def are_same(one: Protocols, other: Protocols) -> bool:
+    """Whether names, bytes and order are the same: a member that comes again with these has nothing new to say."""
+    return list(one.items()) == list(other.items())
+
+
+def choose_protocol(members: Iterable[Protocols]) -> str:
+    """The strategy that most members prefer among those that all of them support.
+
+    Every member has one vote, which goes to the first in its list that all support. At a tie the one that was voted
+    for first wins. There is at least one member, and at least one strategy that all support: joining sees to that.
+    """
+    lists = list(members)
+    candidates = set(lists[0]).intersection(*lists[1:])
+    assert candidates, f"no strategy is supported by all of {[list(protocols) for protocols in lists]}"
+    votes: dict[str, int] = {}
+    for protocols in lists:
+        vote = next(name for name in protocols if name in candidates)
+        votes[vote] = votes.get(vote, 0) + 1
+    return max(votes, key=votes.__getitem__)
+
+
+def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """The topics in a consumer's subscription, or None if the bytes are not one, or a monstrous one."""
+    try:
+        return _Reader(metadata).topics()
+    except ValueError:
+        return None
+
+
+def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics in all of ``subscriptions``, or None if one of them is none, or if they are too many to be read."""
+    topics: set[str] = set()
+    read = 0
+    for metadata in dict.fromkeys(subscriptions):
+        subscribed = subscribed_topics(metadata)
+        if subscribed is None or (read := read + len(subscribed)) > MAX_READ_TOPICS:
+            return None
+        topics.update(subscribed)
+    return frozenset(topics)
+
+
+def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
+    """The partitions in a consumer's assignment by topic, or None if the bytes are not one.
+
+    No bytes at all are an assignment too: of nothing.
+    """
+    if not assignment:
+        return {}
+    try:
+        return _Reader(assignment).partitions()
+    except ValueError:
+        return None
+
+
+class _Reader:
+    """Reads what all versions begin with; ValueError is the one error for everything that is wrong."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+        if self._int16() < 0:
+            raise ValueError("negative version")
+
+    def topics(self) -> tuple[str, ...]:
+        count = self._count()
+        if count > MAX_SUBSCRIBED_TOPICS:
+            raise ValueError(f"{count} topics")
+        return tuple(self._string() for _ in range(count))
+
+    def partitions(self) -> dict[str, tuple[int, ...]]:
+        return {self._string(): tuple(self._int32() for _ in range(self._count())) for _ in range(self._count())}
+
+    def _count(self) -> int:
+        """The length of an array. No element is smaller than two bytes, so a greater length is garbage."""
+        count = self._int32()
+        if not 0 <= count <= (len(self._data) - self._position) // 2:
+            raise ValueError(f"array of {count}")
+        return count
+
+    def _string(self) -> str:
+        length = self._int16()
+        if length < 0:
+            raise ValueError("no string")
+        return self._take(length).decode()
+
+    def _int16(self) -> int:
+        value: int = _INT16.unpack(self._take(2))[0]
+        return value
+
+    def _int32(self) -> int:
+        value: int = _INT32.unpack(self._take(4))[0]
+        return value
+
+    def _take(self, length: int) -> bytes:
+        end = self._position + length
+        if end > len(self._data):
+            raise ValueError("the bytes end early")
+        taken = self._data[self._position : end]
+        self._position = end
+        return taken

@@ -1,0 +1,549 @@
+"""One partition of ``__consumer_offsets``, and the groups and committed offsets that live on it.
+
+The runner of the state machines: it tells a group what happens, and does what the group says. Records go into the log
+before anything else: either all that an event changes is written, or the event is answered with why not. Everything
+happens between two checkpoints, so nothing can come between.
+
+Committed offsets without a group are a group all the same, of the simplest kind: its consumers assign partitions
+themselves, and it is described as an empty classic group.
+
+Source: Kafka's CoordinatorRuntime, GroupCoordinatorShard and GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka_wire.messages.describe_groups import DescribedGroup
+from kafka_wire.messages.heartbeat import HeartbeatRequest
+from kafka_wire.messages.join_group import JoinGroupRequest
+from kafka_wire.messages.leave_group import LeaveGroupRequest
+from kafka_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kafka_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from kafka_wire.messages.sync_group import SyncGroupRequest
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.groups import GroupMetadataKey, GroupRecord, encode_group_record
+from trio_broker.cluster.metadata_delta import DeletedTopic
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator import classic_answers, classic_protocols, migration
+from trio_broker.coordinator.classic_group import ClassicGroup
+from trio_broker.coordinator.committed_offsets import CommittedOffsets
+from trio_broker.coordinator.consumer_group import ConsumerGroup
+from trio_broker.coordinator.consumer_member import JOIN_EPOCH
+from trio_broker.coordinator.description import GroupDescription
+from trio_broker.coordinator.effects import Asker, Effects, GroupEvent, Moment
+from trio_broker.coordinator.group_loading import LoadedGroups
+from trio_broker.coordinator.group_log import GroupLog, coordinator_code
+from trio_broker.coordinator.offset_commits import (
+    commit_records,
+    delete_records,
+    fetched_offsets,
+    group_tombstones,
+    least_batch_bytes,
+    topic_tombstones,
+)
+from trio_broker.coordinator.offset_expiry import expired_offsets
+from trio_broker.coordinator.reply import Reply
+from trio_broker.coordinator.settings import GroupSettings
+from trio_broker.coordinator.timeline import Rebalance, Timeline
+from trio_broker.coordinator.turn import Turn
+
+log = logging.getLogger(__name__)
+
+Group = ClassicGroup | ConsumerGroup
+
+LOAD_ATTEMPTS = 3
+"""How often a shard is read before it stays closed: compaction may move segments under the first reading."""
+
+LOAD_RETRY_SECONDS = 1.0
+
+TOMBSTONES_PER_BATCH = 1000
+"""Offsets forgotten in one batch: about 100 KB, well below the smallest ``message.max.bytes`` anybody sets."""
+
+COMMIT_BY_EPOCH_SINCE_VERSION = 9
+"""From this version of OffsetCommit on a group that is not there has an error of its own (trap 55)."""
+
+
+class ShardState(enum.Enum):
+    LOADING = enum.auto()
+    ACTIVE = enum.auto()
+    CLOSED = enum.auto()
+
+
+@attrs.frozen
+class Surroundings:
+    """What a shard needs of the broker. ``ring_by`` sets a group's alarm; ``image`` is the cluster as it is.
+
+    ``rebalanced`` is told of each group that has finished a rebalance, ``complain`` of what clients can make go wrong
+    as often as they like: the kind, of which there are few, and the text.
+    """
+
+    settings: GroupSettings
+    moment: Callable[[], Moment]
+    image: MetadataImage
+    ring_by: Callable[[str, float | None], None]
+    complain: Callable[[str, str], None]
+    rebalanced: Callable[[str], None] = lambda group_id: None
+
+
+class GroupShard:
+    """The groups of one partition. ``commits`` and ``rebalances`` count since the start."""
+
+    def __init__(self, log: GroupLog, surroundings: Surroundings) -> None:
+        self.log = log
+        self.state = ShardState.LOADING
+        self.groups: dict[str, Group] = {}
+        self.offsets = CommittedOffsets()
+        self.commits = 0
+        self.rebalances = 0
+        self._timelines: dict[str, Timeline] = {}
+        self._settings = surroundings.settings
+        self._moment = surroundings.moment
+        self._image = surroundings.image
+        self._ring_by = surroundings.ring_by
+        self._rebalanced = surroundings.rebalanced
+        self._complain = surroundings.complain
+
+    # ---- opening and closing --------------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is ShardState.ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is ShardState.CLOSED
+
+    def require_active(self) -> None:
+        """Refuse while the shard cannot answer.
+
+        Raises:
+            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
+        """
+        if self.state is ShardState.ACTIVE and self.log.partition.failure is None:
+            return
+        if self.state is ShardState.LOADING:
+            text = f"{self.log.partition.topic_partition} is being loaded"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(f"{self.log.partition.topic_partition} is closed", code=ErrorCode.NOT_COORDINATOR)
+
+    async def load(self) -> None:
+        """Read everything back; the shard is active then, or closed if its log cannot be read."""
+        for attempt in range(1, LOAD_ATTEMPTS + 1):
+            try:
+                await self._load()
+            except Exception:
+                log.exception("%s cannot be loaded, attempt %d", self.log.partition.topic_partition, attempt)
+                await trio.sleep(LOAD_RETRY_SECONDS)
+            else:
+                return
+        self.close(ErrorCode.NOT_COORDINATOR)
+
+    async def _load(self) -> None:
+        loaded = LoadedGroups(self._settings)
+        async for part in self.log.slices():
+            for record in part.records:
+                try:
+                    loaded.fold(record)
+                except WireError as error:
+                    log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
+            await trio.lowlevel.checkpoint()
+        await self.log.ready_to_append()
+        if self.state is not ShardState.LOADING:
+            return  # closed meanwhile
+        self.groups, self.offsets = loaded.groups(self._moment()), loaded.offsets
+        self.state = ShardState.ACTIVE
+        for group in self.groups.values():
+            self._ring_by(group.group_id, group.next_deadline())
+
+    def close(self, code: ErrorCode) -> None:
+        """Give up: whoever waits is answered with ``code``, and nobody is answered any more."""
+        self.state = ShardState.CLOSED
+        for group in self.groups.values():
+            self._give_answers(group.abandon(code))
+            self._ring_by(group.group_id, None)
+        self.groups = {}
+
+    # ---- members --------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, asker: Asker, reply: Reply, new_member_id: str) -> None:
+        """A member of the classic protocol joins, or joins again."""
+        if classic_protocols.are_too_much(request.protocols):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            reply.give(classic_answers.join_refused(asker.version, code, request.member_id))
+            return
+        moment, group = self._moment(), self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            effects = group.classic_join(request, asker, reply, moment, self._image, new_member_id=new_member_id)
+            self._settle(group, effects, moment)
+            return
+        if group is None and request.member_id:
+            reply.give(classic_answers.join_refused(asker.version, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return
+        gone: list[GroupRecord] = []
+        if isinstance(group, ConsumerGroup):
+            gone = group.tombstones()
+        if not isinstance(group, ClassicGroup):
+            group = ClassicGroup(request.group_id, self._settings, moment)
+        effects = group.join(request, asker, reply, moment, new_member_id=new_member_id)
+        if not group.is_unused:
+            effects.records[:0] = gone
+        self._settle(group, effects, moment)
+
+    def sync(self, request: SyncGroupRequest, asker: Asker, reply: Reply) -> None:
+        """A member of the classic protocol asks for its assignment."""
+        moment, group = self._moment(), self.groups.get(request.group_id)
+        if group is None:
+            reply.give(classic_answers.sync_refused(ErrorCode.UNKNOWN_MEMBER_ID))
+        elif isinstance(group, ClassicGroup):
+            self._settle(group, group.sync(request, asker, reply, moment), moment)
+        else:
+            self._settle(group, group.classic_sync(request, asker, reply, moment, self._image), moment)
+
+    def heartbeat(self, request: HeartbeatRequest, asker: Asker) -> ErrorCode:
+        """A member of the classic protocol lives."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(request, asker, self._moment())
+        return group.classic_heartbeat(request, asker, self._moment())
+
+    def leave(self, request: LeaveGroupRequest, asker: Asker, reply: Reply) -> None:
+        """Members leave, or are removed by an administrator."""
+        moment, group = self._moment(), self.groups.get(request.group_id)
+        if group is None:
+            reply.give(classic_answers.leave_refused(request, asker.version, ErrorCode.UNKNOWN_MEMBER_ID))
+        elif isinstance(group, ClassicGroup):
+            self._settle(group, group.leave(request, asker, reply, moment), moment)
+        else:
+            self._settle(group, group.classic_leave(request, asker, reply, moment, self._image), moment)
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, reply: Reply, new_member_id: str
+    ) -> None:
+        """A member of the consumer protocol says what it has to say."""
+        moment, known = self._moment(), self.groups.get(request.group_id)
+        if isinstance(known, ClassicGroup):
+            self._upgrade(known, request, asker, reply, moment, new_member_id)
+            return
+        group = known or ConsumerGroup(request.group_id, self._settings)
+        effects = group.heartbeat(request, asker, reply, moment, self._image, new_member_id=new_member_id)
+        self._settle(group, effects, moment)
+
+    def _upgrade(
+        self,
+        classic: ClassicGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        asker: Asker,
+        reply: Reply,
+        moment: Moment,
+        new_member_id: str,
+    ) -> None:
+        """A member of the consumer protocol comes to a classic group, which becomes a consumer group if it may."""
+        try:
+            if request.member_epoch != JOIN_EPOCH or not migration.may_upgrade(classic):
+                raise migration.CannotUpgrade("it is a classic group")
+            group, records = migration.upgraded(classic, self._settings, moment, self._image)
+        except migration.CannotUpgrade as reason:
+            # What is wrong with the request itself is said first, as by any group that is not there.
+            group = ConsumerGroup(request.group_id, self._settings)
+            effects = group.heartbeat(request, asker, reply, moment, self._image, new_member_id=new_member_id)
+            if effects.records:
+                text = f"group {classic.group_id} is not a consumer group: {reason}"
+                reply.give(ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text))
+            else:
+                self._give_answers(effects)
+            return
+        effects = group.heartbeat(request, asker, reply, moment, self._image, new_member_id=new_member_id)
+        if not effects.records:
+            # It was refused, and a request that is refused converts nothing.
+            self._give_answers(effects)
+            return
+        effects.records[:0] = records
+        effects.extend(migration.upgrade_effects(group, moment))
+        self._settle(group, effects, moment)
+        if self.groups[group.group_id] is group:
+            self._give_answers(classic.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def ring(self, group_id: str) -> None:
+        """The alarm of a group: something may be due."""
+        moment, group = self._moment(), self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            self._settle(group, group.tick(moment), moment)
+        elif group is not None:
+            self._settle(group, group.tick(moment, self._image), moment)
+
+    def topics_changed(self) -> None:
+        """Topics came, went or grew."""
+        moment = self._moment()
+        for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.metadata_changed(self._image, moment)
+                self._ring_by(group.group_id, group.next_deadline())
+
+    # ---- doing what a group says ----------------------------------------------------------------------------------
+
+    def _settle(self, group: Group, effects: Effects, moment: Moment) -> None:
+        """Do what ``group`` says after an event; a group that is new, or takes the place of another, begins by it."""
+        becomes: Group = group
+        if isinstance(group, ConsumerGroup) and group.downgrade is not None:
+            downgraded = migration.downgraded(group, moment, self._image)
+            becomes = downgraded.group
+            effects.extend(downgraded.effects)
+        if effects.records:
+            try:
+                self._append(effects.records)
+            except KafkaError as error:
+                # Clients cause this as often as they like, by what is too large for a record.
+                self._complain(error.code.name, f"group {group.group_id!r:.200}: a change is not written: {error}")
+                self._undo(group, effects, coordinator_code(error.code), moment)
+                return
+            if isinstance(becomes, ConsumerGroup):
+                self._apply(becomes, effects.records)
+        if self._is_worth_keeping(becomes):
+            self.groups[group.group_id] = becomes
+        self._finish(becomes, effects)
+
+    def _undo(self, group: Group, effects: Effects, code: ErrorCode, moment: Moment) -> None:
+        """Do what is left to do when the log has refused."""
+        instead = group.write_failed(effects, code, moment)
+        if self.groups.get(group.group_id) is not group:
+            # It would have been new, or taken the place of another; now nobody would ever answer those who wait in it.
+            instead.extend(group.abandon(code))
+        self._finish(group, instead)
+
+    def _finish(self, group: Group, effects: Effects) -> None:
+        """Answer, tell, and set the alarm."""
+        self._give_answers(effects)
+        if self.groups.get(group.group_id) is not group:
+            return
+        if effects.events:
+            self._tell(group, effects.events)
+        if isinstance(group, ClassicGroup) and group.is_unused and not self.offsets.has_offsets(group.group_id):
+            self._drop(group)
+        else:
+            self._ring_by(group.group_id, group.next_deadline())
+
+    def _tell(self, group: Group, events: Sequence[GroupEvent]) -> None:
+        timeline = self._timelines.setdefault(group.group_id, Timeline())
+        if ended := timeline.tell(events, len(group.members)):
+            self.rebalances += ended
+            self._rebalanced(group.group_id)
+
+    def _drop(self, group: Group) -> None:
+        """Forget a group of which the log has nothing."""
+        del self.groups[group.group_id]
+        self._timelines.pop(group.group_id, None)
+        self._ring_by(group.group_id, None)
+
+    def _give_answers(self, effects: Effects) -> None:
+        required_offset = self.log.required_offset
+        for answer in effects.answers:
+            reply_to(answer.ticket).give(answer.response, required_offset)
+
+    def _is_worth_keeping(self, group: Group) -> bool:
+        return group.exists if isinstance(group, ConsumerGroup) else not group.is_unused
+
+    def _append(self, records: Iterable[GroupRecord]) -> None:
+        """Append all of ``records`` or none.
+
+        Raises:
+            KafkaError: none.
+        """
+        now_ms = self._moment().ms
+        try:
+            encoded = [NewRecord(now_ms, *encode_group_record(record)) for record in records]
+        except ValueError as error:
+            raise KafkaError(f"no record can hold this: {error}", code=ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        self.log.append(encoded)
+
+    def _apply(self, group: ConsumerGroup, records: Iterable[GroupRecord]) -> None:
+        for record in records:
+            # The tombstone of the classic group that it was is none of its own.
+            if not isinstance(record.key, GroupMetadataKey):
+                group.apply(record)
+
+    # ---- offsets --------------------------------------------------------------------------------------------------
+
+    def commit(self, request: OffsetCommitRequest, asker: Asker) -> OffsetCommitResponse:
+        """Remember positions, if the group lets the one who asks.
+
+        Raises:
+            KafkaError: nothing was remembered.
+        """
+        moment, group = self._moment(), self.groups.get(request.group_id)
+        code = commit_refusal(group, request, asker, moment)
+        if code:
+            raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
+        if (size := least_batch_bytes(request)) > self.log.max_batch_bytes:
+            # Said before the work is done: a hundred thousand partitions fit into a request, but not into a batch.
+            text = f"group {request.group_id!r:.200}: a commit of {size} bytes or more"
+            raise KafkaError(text, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+        commit = commit_records(request, self._settings, moment)
+        if commit.records:
+            self._append_commit(commit.records)
+            if group is None:
+                self.groups[request.group_id] = ClassicGroup(request.group_id, self._settings, moment)
+        return commit.response
+
+    def _append_commit(self, records: Sequence[NewRecord]) -> None:
+        try:
+            self.log.append(records)
+        except KafkaError as error:
+            too_large = error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+            code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE if too_large else coordinator_code(error.code)
+            raise KafkaError(str(error), code=code) from error
+        put = self.offsets.put
+        for record in records:
+            assert record.key is not None
+            put(record.key, record.value)
+        self.commits += len(records)
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """The positions of a group. No transaction is ever open, so all of them are stable."""
+        group = self.groups.get(request.group_id)
+        if group is not None and (code := group.validate_offset_fetch(request.member_id, request.member_epoch)):
+            return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=code)
+        return fetched_offsets(self.offsets, request)
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Forget positions, but for those of topics the group is subscribed to.
+
+        Raises:
+            KafkaError: ``GROUP_ID_NOT_FOUND``, ``NON_EMPTY_GROUP``; nothing was forgotten.
+        """
+        group = self._known(request.group_id)
+        if code := group.validate_offset_delete():
+            raise KafkaError(f"group {request.group_id!r} is in use", code=code)
+        deletion = delete_records(self.offsets, request, group)
+        self._forget(deletion.records)
+        return deletion.response
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Forget a group that has no members, and its offsets.
+
+        Raises:
+            KafkaError: it could not be written; nothing was forgotten, or not all of the offsets.
+        """
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if code := group.validate_delete_group():
+            return code
+        self._forget(group_tombstones(self.offsets, group_id))
+        self._remove(group)
+        return ErrorCode.NONE
+
+    def expire(self, group_id: str) -> bool:
+        """Forget offsets of a group that were kept long enough, a batch of them, and the group when nothing is left of
+        it; return whether there may be more to forget."""
+        group, moment = self.groups.get(group_id), self._moment()
+        if group is None:
+            return False
+        expired = expired_offsets(self.offsets, group_id, group, self._settings, moment)
+        try:
+            self._forget(expired[:TOMBSTONES_PER_BATCH])
+            is_deserted = group.is_deserted if isinstance(group, ClassicGroup) else group.is_empty
+            if is_deserted and not self.offsets.has_offsets(group_id):
+                self._remove(group)
+        except KafkaError as error:
+            log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
+            return False
+        return len(expired) > TOMBSTONES_PER_BATCH
+
+    async def forget_topics(self, topics: Collection[DeletedTopic]) -> None:
+        """Forget what was committed in topics that were deleted, and let others come between groups."""
+        turn = Turn()
+        for topic in topics:
+            for group_id in self.offsets.groups_with_topic(topic.name):
+                try:
+                    self._forget(topic_tombstones(self.offsets, group_id, topic.name, topic.topic_id))
+                except KafkaError as error:
+                    log.error(
+                        "group %.200r: offsets in %s, which is deleted, are kept: %s", group_id, topic.name, error
+                    )
+                await turn.pause()
+                if not self.is_active:
+                    return
+
+    def _forget(self, tombstones: Sequence[GroupRecord]) -> None:
+        for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH):
+            part = tombstones[start : start + TOMBSTONES_PER_BATCH]
+            self._append(part)
+            for record in part:
+                self.offsets.apply(record)
+
+    def _remove(self, group: Group) -> None:
+        self._append(group.tombstones())
+        self._drop(group)
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    def _known(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(f"group {group_id!r} not found", code=ErrorCode.GROUP_ID_NOT_FOUND)
+        return group
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """A classic group and its members.
+
+        Raises:
+            KafkaError: ``GROUP_ID_NOT_FOUND``.
+        """
+        group = self._known(group_id)
+        if isinstance(group, ClassicGroup):
+            return group.describe()
+        raise KafkaError(f"group {group_id!r} is not a classic group", code=ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        """A consumer group and its members; errors as ``describe``."""
+        group = self._known(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.describe(self._image)
+        raise KafkaError(f"group {group_id!r} is not a consumer group", code=ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def description(self, group_id: str) -> GroupDescription:
+        """Any group, for people; errors as ``describe``."""
+        group = self._known(group_id)
+        return group.description() if isinstance(group, ClassicGroup) else group.description(self._image)
+
+    def timeline(self, group_id: str) -> Sequence[Rebalance]:
+        """The recent rebalances of a group; errors as ``describe``."""
+        group, timeline = self._known(group_id), self._timelines.get(group_id)
+        return [] if timeline is None else timeline.rebalances(len(group.members))
+
+
+def commit_refusal(group: Group | None, request: OffsetCommitRequest, asker: Asker, moment: Moment) -> ErrorCode:
+    """Whether whoever asks may commit; anyone may without an epoch where there is no group."""
+    epoch = request.generation_id_or_member_epoch
+    if isinstance(group, ClassicGroup):
+        return group.validate_offset_commit(request.member_id, request.group_instance_id, epoch, asker.version, moment)
+    if group is not None:
+        partitions = (
+            (topic.topic_id, partition.partition_index) for topic in request.topics for partition in topic.partitions
+        )
+        return group.validate_offset_commit(
+            request.member_id, request.group_instance_id, epoch, asker.version, moment, partitions
+        )
+    if epoch < 0:
+        return ErrorCode.NONE
+    by_epoch = asker.version >= COMMIT_BY_EPOCH_SINCE_VERSION
+    return ErrorCode.GROUP_ID_NOT_FOUND if by_epoch else ErrorCode.ILLEGAL_GENERATION
+
+
+def reply_to(ticket: object) -> Reply:
+    """The reply that was handed to a group as its ticket."""
+    assert isinstance(ticket, Reply), f"no ticket of ours: {ticket}"
+    return ticket

@@ -1,0 +1,129 @@
+"""Regular expressions that members of consumer groups subscribe to, matched here against the names of all topics.
+
+The syntax is RE2's, as in Kafka, by the library google-re2: matching takes time linear in the name, whatever the
+expression is. A pattern has to match the whole name.
+
+Linear is not the same as quick: a short expression with large repetitions compiles to thousands of instructions, each
+of which may be looked at for each letter. And all topics against all patterns of a group are much work anyhow. So it is
+done in steps that bound the instructions looked at, between which others have their turn.
+
+Source: Kafka's TopicRegexResolver; the RE2 syntax page; KIP-848.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+
+MAX_PATTERN_LENGTH = 10_000
+"""Characters of one pattern: enough for an alternation of a hundred long names. Kafka has no limit."""
+
+MAX_PATTERN_MEMORY_BYTES = 1 << 20
+"""What one compiled pattern may take; RE2 refuses those that need more, and matches slower rather than grow."""
+
+COMPILED_PATTERNS = 64
+"""Patterns kept compiled, for all groups together: with the limit above, 64 MiB at the worst."""
+
+MAX_UNICODE_CLASSES = 100
+"""``\\pL`` and the like in one pattern: each is three characters to send and 80 microseconds to read."""
+
+MAX_PROGRAM_SIZE = 20_000
+"""Instructions of a compiled pattern; the alternation of a hundred long names takes 15,000. One match of a long name
+takes 40 milliseconds at the worst then."""
+
+COST_PER_STEP = 1_000_000
+"""How much is done before others have their turn: about a thousand names with common patterns, one with the worst. The
+unit is an instruction at a letter, which takes 15 nanoseconds at the worst and mostly far less."""
+
+COST_PER_MATCH = 1_000
+"""What a match costs beside the instructions, in the same unit."""
+
+NO_METADATA_VERSION = 0
+"""Written where Kafka writes the offset of the metadata: it makes a Kafka that reads the record look anew."""
+
+
+class InvalidPattern(Exception):
+    """The text is no regular expression that can be used; the message says why."""
+
+
+@attrs.frozen(weakref_slot=False)
+class ResolvedPattern:
+    """The topics a pattern stood for at ``timestamp_ms``."""
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+def check_pattern(pattern: str) -> None:
+    """Compile ``pattern``.
+
+    Raises:
+        InvalidPattern: it is too long, too large or malformed.
+    """
+    _compiled(pattern)
+
+
+@functools.lru_cache(maxsize=COMPILED_PATTERNS)
+def _compiled(pattern: str) -> Any:
+    # Imported late: a broker without such subscriptions needs neither the time nor the memory.
+    import re2
+
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise InvalidPattern(f"it has {len(pattern)} characters, at most {MAX_PATTERN_LENGTH} are allowed")
+    if (classes := pattern.count(r"\p") + pattern.count(r"\P")) > MAX_UNICODE_CLASSES:
+        raise InvalidPattern(f"it has {classes} Unicode classes, at most {MAX_UNICODE_CLASSES} are allowed")
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = MAX_PATTERN_MEMORY_BYTES
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as error:
+        raise InvalidPattern(_text(error)) from None
+    if compiled.programsize > MAX_PROGRAM_SIZE:
+        raise InvalidPattern(f"it takes {compiled.programsize} instructions, at most {MAX_PROGRAM_SIZE} are allowed")
+    return compiled
+
+
+def _text(error: Exception) -> str:
+    reason = error.args[0] if error.args else ""
+    return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+
+
+class PatternResolution:
+    """The search for the topics that patterns stand for, one step after another."""
+
+    def __init__(self, patterns: Iterable[str], topic_names: Sequence[str], started_at_ms: int) -> None:
+        self._started_at_ms = started_at_ms
+        self._topics: dict[str, set[str]] = {pattern: set() for pattern in patterns}
+        self._work = self._matches(topic_names)
+
+    def _matches(self, topic_names: Sequence[str]) -> Iterator[int]:
+        """Match one name after the other; yields what each may have cost."""
+        for pattern, topics in self._topics.items():
+            try:
+                matcher = _compiled(pattern)
+            except InvalidPattern:
+                # Members' patterns are checked; this one was written by a broker with other limits. It matches nothing.
+                continue
+            size: int = matcher.programsize
+            for name in topic_names:
+                if matcher.fullmatch(name) is not None:
+                    topics.add(name)
+                yield COST_PER_MATCH + size * len(name)
+
+    def step(self, cost: int = COST_PER_STEP) -> bool:
+        """Match more names, until that may have cost ``cost``, one at least; return whether that was all."""
+        return all(spent < cost for spent in itertools.accumulate(self._work))
+
+    def result(self) -> dict[str, ResolvedPattern]:
+        """The topics of each pattern, after the last step."""
+        return {
+            pattern: ResolvedPattern(frozenset(topics), NO_METADATA_VERSION, self._started_at_ms)
+            for pattern, topics in self._topics.items()
+        }

@@ -1,0 +1,63 @@
+"""ConsumerGroupDescribe: the state, the members and the assignments of KIP-848 groups.
+
+A classic group is GROUP_ID_NOT_FOUND here, upon which clients ask with DescribeGroups (trap 56).
+
+Source: Kafka's KafkaApis.handleConsumerGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from trio_broker.coordinator.turn import Turn
+from trio_broker.handlers.authorized_operations import group_operations
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+    return ConsumerGroupDescribeResponse(groups=[refused_group(group_id, error) for group_id in request.group_ids])
+
+
+def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error.code,
+        error_message=str(error),
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+@handles(ConsumerGroupDescribeRequest, refused=refused)
+async def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: Context
+) -> ConsumerGroupDescribeResponse:
+    """Describe each group, or say that it is not there."""
+    # A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
+    group_ids = list(dict.fromkeys(request.group_ids))
+    described: list[DescribedGroup] = []
+    turn = Turn()
+    for group_id in group_ids:
+        described.append(describe(group_id, context))
+        await turn.pause()
+    for group in described:
+        asked = request.include_authorized_operations and group.error_code == ErrorCode.NONE
+        group.authorized_operations = group_operations(asked=asked)
+    return ConsumerGroupDescribeResponse(groups=described)
+
+
+def describe(group_id: str, context: Context) -> DescribedGroup:
+    """One group, or why there is nothing to say of it."""
+    try:
+        return context.parts.groups.describe_consumer_group(group_id)
+    except KafkaError as error:
+        return refused_group(group_id, error)

@@ -1,0 +1,29 @@
+"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, lives, moves and leaves (trap 57).
+
+Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+
+
+@handles(ConsumerGroupHeartbeatRequest, refused=refused)
+async def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: Context
+) -> ConsumerGroupHeartbeatResponse:
+    """Keep a member alive, and tell it which partitions are its own when that changes."""
+    if not request.group_id:
+        raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
+    return await context.parts.groups.consumer_group_heartbeat(request, context.asker, context.park)

@@ -1,0 +1,25 @@
+"""DeleteGroups: groups without members go, and their offsets with them.
+
+Source: Kafka's KafkaApis.handleDeleteGroupsRequest; KIP-229.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
+    group_ids = dict.fromkeys(request.groups_names)
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in group_ids]
+    )
+
+
+@handles(DeleteGroupsRequest, refused=refused)
+async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+    """Delete the groups that may go, each named once, and say of each how it fared."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    return DeleteGroupsResponse(results=await context.parts.groups.delete_groups(group_ids, context.park))

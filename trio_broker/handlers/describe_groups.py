@@ -1,0 +1,63 @@
+"""DescribeGroups: the state and the members of classic groups.
+
+A group that is not there, or that speaks the other protocol, is in state ``Dead`` up to version 5, without an error;
+from 6 on it is GROUP_ID_NOT_FOUND (trap 56, KIP-1043).
+
+Source: Kafka's KafkaApis.handleDescribeGroupsRequest and GroupMetadataManager.describeGroups.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from trio_broker.coordinator.turn import Turn
+from trio_broker.handlers.authorized_operations import group_operations
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+ERROR_MESSAGE_SINCE_VERSION = 6
+
+DEAD = "Dead"
+
+
+def refused(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+    return DescribeGroupsResponse(groups=[refused_group(group_id, error) for group_id in request.groups])
+
+
+def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
+    """The description of a group that cannot be described, for any version."""
+    return DescribedGroup(
+        error_code=error.code, group_id=group_id, group_state="", protocol_type="", protocol_data="", members=[]
+    )
+
+
+@handles(DescribeGroupsRequest, refused=refused)
+async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    """Describe each group, or say that it is not there."""
+    # A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
+    group_ids = list(dict.fromkeys(request.groups))
+    described: list[DescribedGroup] = []
+    turn = Turn()
+    for group_id in group_ids:
+        described.append(describe(group_id, context))
+        await turn.pause()
+    for group in described:
+        asked = request.include_authorized_operations and group.error_code == ErrorCode.NONE
+        group.authorized_operations = group_operations(asked=asked)
+    return DescribeGroupsResponse(groups=described)
+
+
+def describe(group_id: str, context: Context) -> DescribedGroup:
+    """One group, as clients of this version expect it."""
+    try:
+        return context.parts.groups.describe_group(group_id)
+    except KafkaError as error:
+        group = refused_group(group_id, error)
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            group.group_state = DEAD
+        if context.version >= ERROR_MESSAGE_SINCE_VERSION:
+            group.error_message = str(error)
+        elif error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            group.error_code = ErrorCode.NONE
+        return group

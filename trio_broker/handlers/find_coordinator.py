@@ -1,0 +1,104 @@
+"""FindCoordinator: which broker looks after a group. Here it is always this one.
+
+Clients are told its address on the listener they came in by. ``__consumer_offsets`` is created by the first question;
+Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates behind it, here it is created first and answered at
+once.
+
+Nobody here looks after transactions or share groups, and nobody will after a retry, so those questions get fatal errors
+(trap 27).
+
+Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from trio_broker.coordinator.turn import Turn
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+BATCHED_SINCE_VERSION = 4
+"""From it on there are many keys, each answered on its own (KIP-699)."""
+
+NO_NODE = -1
+NO_HOST = ""
+NO_PORT = -1
+
+NO_ERROR_MESSAGE = "NONE"
+"""What Kafka says beside no error up to version 3; later it says nothing."""
+
+
+class KeyType(enum.IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTIONAL_ID = 1
+    SHARE_PARTITION = 2
+
+
+def refused(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(coordinators=[refused_key(key, error) for key in request.coordinator_keys])
+    return FindCoordinatorResponse(
+        error_code=error.code, error_message=str(error), node_id=NO_NODE, host=NO_HOST, port=NO_PORT
+    )
+
+
+def refused_key(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=NO_NODE, host=NO_HOST, port=NO_PORT, error_code=error.code, error_message=str(error)
+    )
+
+
+@handles(FindCoordinatorRequest, refused=refused)
+async def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """Name this node as the one that looks after every group."""
+    if context.version >= BATCHED_SINCE_VERSION:
+        return await find_each(request, context)
+    await require_coordinator(request.key_type, request.key, context)
+    node = context.parts.node
+    host, port = node.address_for(context.connection)
+    return FindCoordinatorResponse(error_message=NO_ERROR_MESSAGE, node_id=node.node_id, host=host, port=port)
+
+
+async def find_each(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """Answer many keys, each on its own."""
+    coordinators: list[Coordinator] = []
+    turn = Turn()
+    for key in request.coordinator_keys:
+        coordinators.append(await find_one(request.key_type, key, context))
+        await turn.pause()
+    return FindCoordinatorResponse(coordinators=coordinators)
+
+
+async def find_one(key_type: int, key: str, context: Context) -> Coordinator:
+    """The coordinator of one key, or why there is none."""
+    try:
+        await require_coordinator(key_type, key, context)
+    except KafkaError as error:
+        return refused_key(key, error)
+    node = context.parts.node
+    host, port = node.address_for(context.connection)
+    return Coordinator(key=key, node_id=node.node_id, host=host, port=port, error_message="")
+
+
+async def require_coordinator(key_type: int, key: str, context: Context) -> None:
+    """Make sure that ``key`` has a coordinator, which is then this node.
+
+    Raises:
+        KafkaError: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``, ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where
+            it is worth asking again.
+    """
+    match key_type:
+        case KeyType.GROUP:
+            await context.parts.groups.find(key)
+        case KeyType.TRANSACTIONAL_ID:
+            raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        case KeyType.SHARE_PARTITION:
+            raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
+        case _:
+            raise KafkaError(f"{key_type} is no type of coordinator", code=ErrorCode.INVALID_REQUEST)

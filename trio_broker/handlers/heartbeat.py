@@ -1,0 +1,26 @@
+"""Heartbeat: a member of a classic group says that it lives, and hears whether the group rebalances.
+
+The commonest request of a group, so there is nothing here but the way to the coordinator.
+
+Source: Kafka's KafkaApis.handleHeartbeatRequest and GroupCoordinatorService.heartbeat.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+
+def refused(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+    # While its group is still being loaded, a member is simply alive: sessions begin anew when that is done.
+    loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+
+
+@handles(HeartbeatRequest, refused=refused)
+async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    """Keep a member's session alive, and tell it of a rebalance."""
+    return await context.parts.groups.heartbeat(request, context.asker)

@@ -1,0 +1,38 @@
+"""JoinGroup: a member enters a classic group, or stays in it through a rebalance.
+
+The answer is held until the group is complete or its time is up, for minutes if its members want that; the handler slot
+is given back meanwhile. A first join without a member id is answered with one (trap 48).
+
+Source: Kafka's KafkaApis.handleJoinGroupRequest and JoinGroupResponse.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+NULL_PROTOCOL_SINCE_VERSION = 7
+"""From it on the protocol is null beside an error; before, it is the empty string (trap 49)."""
+
+NO_PROTOCOL = ""
+NO_LEADER = ""
+
+
+def refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error.code, protocol_name=NO_PROTOCOL, leader=NO_LEADER, member_id=request.member_id, members=[]
+    )
+
+
+@handles(JoinGroupRequest, refused=refused)
+async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+    """Let a member into its group, when all the others are there too."""
+    try:
+        response = await context.parts.groups.join_group(request, context.asker, context.park)
+    except KafkaError as error:
+        response = refused(request, error)
+    if response.error_code:
+        response.protocol_name = None if context.version >= NULL_PROTOCOL_SINCE_VERSION else NO_PROTOCOL
+    return response

@@ -1,0 +1,35 @@
+"""LeaveGroup: members leave a classic group at once, rather than by their session's end.
+
+Up to version 2 a request is about one member, whose error is the response's; from 3 on it is about many, each with an
+error of its own (trap 52).
+
+Source: Kafka's KafkaApis.handleLeaveGroupRequest, LeaveGroupRequest.normalizedData and LeaveGroupResponse.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+MEMBERS_SINCE_VERSION = 3
+
+
+def refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error.code)
+
+
+@handles(LeaveGroupRequest, refused=refused)
+async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+    """Let members go, and say of each how that fared."""
+    if context.version >= MEMBERS_SINCE_VERSION:
+        return await context.parts.groups.leave_group(request, context.asker, context.park)
+    request.members = [MemberIdentity(member_id=request.member_id)]
+    return of_one_member(await context.parts.groups.leave_group(request, context.asker, context.park))
+
+
+def of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    """The response to a client that asked for one member and knows one error code."""
+    codes = [response.error_code, *(member.error_code for member in response.members)]
+    return LeaveGroupResponse(error_code=next((code for code in codes if code), 0))

@@ -1,0 +1,107 @@
+"""OffsetCommit: a group remembers how far it has come.
+
+Topics go by name up to version 9 and by id from 10 on (trap 18); the coordinator is told both. What is not there is
+refused here, partition by partition, and never reaches the coordinator; a request with nothing else in it does not
+either, so that even a member that was fenced hears of the topics first, as in Kafka.
+
+The common request is one partition that is there: it goes on as it came, nothing is copied.
+
+Source: Kafka's KafkaApis.handleOffsetCommitRequest and OffsetCommitResponse.Builder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from trio.lowlevel import checkpoint
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.handlers.turns import slices
+
+BY_ID_SINCE_VERSION = 10
+
+
+def refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    return OffsetCommitResponse(topics=[failed(topic, topic.partitions, error.code) for topic in request.topics])
+
+
+def failed(
+    topic: OffsetCommitRequestTopic, partitions: Iterable[OffsetCommitRequestPartition], code: ErrorCode
+) -> OffsetCommitResponseTopic:
+    """The answer for partitions of ``topic`` that commit nothing."""
+    return OffsetCommitResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in partitions
+        ],
+    )
+
+
+@attrs.define
+class Sorted:
+    """The topics of a request, those that are there apart from what is not."""
+
+    by_id: bool
+    known: list[OffsetCommitRequestTopic] = attrs.Factory(list)
+    missing: list[OffsetCommitResponseTopic] = attrs.Factory(list)
+
+    def add(self, topic: OffsetCommitRequestTopic, image: MetadataImage) -> None:
+        """Give ``topic`` both its name and its id, and take out of it the partitions that it does not have."""
+        there = image.topics_by_id.get(topic.topic_id) if self.by_id else image.topics.get(topic.name)
+        if there is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self.missing.append(failed(topic, topic.partitions, code))
+            return
+        topic.name, topic.topic_id = there.name, there.topic_id
+        if absent := [each for each in topic.partitions if each.partition_index not in there.partitions]:
+            self.missing.append(failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [each for each in topic.partitions if each.partition_index in there.partitions]
+        if topic.partitions:
+            self.known.append(topic)
+
+
+@handles(OffsetCommitRequest, refused=refused)
+async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+    """Commit the offsets of the partitions that are there, and say of each how it fared."""
+    result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
+    image = context.parts.controller.image
+    for number, topics in enumerate(slices(request.topics)):
+        if number:
+            await checkpoint()
+        for topic in topics:
+            result.add(topic, image)
+    if not result.known:
+        return OffsetCommitResponse(topics=result.missing)
+    request.topics = result.known
+    try:
+        response = await context.parts.groups.commit_offsets(request, context.asker, context.park)
+    except KafkaError as error:
+        response = refused(request, error)
+    if result.missing:
+        merge(response, result.missing)
+    return response
+
+
+def merge(response: OffsetCommitResponse, missing: Iterable[OffsetCommitResponseTopic]) -> None:
+    """Add what was refused here, to the topic it belongs to where that is answered already."""
+    answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
+    for topic in missing:
+        if same := answered.get((topic.name, topic.topic_id)):
+            same.partitions += topic.partitions
+        else:
+            response.topics.append(topic)

@@ -1,0 +1,77 @@
+"""OffsetDelete: a group forgets how far it has come in some partitions.
+
+Source: Kafka's KafkaApis.handleOffsetDeleteRequest and OffsetDeleteResponse.Builder; KIP-496.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from trio.lowlevel import checkpoint
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.handlers.turns import slices
+
+
+def refused(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(error_code=error.code, topics=[])
+
+
+@handles(OffsetDeleteRequest, refused=refused)
+async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
+    """Delete the offsets of the partitions that are there, and say of each how it fared."""
+    missing: list[OffsetDeleteResponseTopic] = []
+    image = context.parts.controller.image
+    for number, topics in enumerate(slices(request.topics)):
+        if number:
+            await checkpoint()
+        missing += [refusal for topic in topics if (refusal := take_missing(topic, image)) is not None]
+    request.topics = [topic for topic in request.topics if topic.partitions]
+    response = await context.parts.groups.delete_offsets(request, context.park)
+    if response.error_code == ErrorCode.NONE:
+        merge(response, missing)
+    return response
+
+
+def take_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteResponseTopic | None:
+    """Take the partitions that are not there out of ``topic``, and return the answer for them."""
+    there = image.topics[topic.name].partitions if topic.name in image.topics else {}
+    absent = [partition for partition in topic.partitions if partition.partition_index not in there]
+    if not absent:
+        return None
+    topic.partitions = [partition for partition in topic.partitions if partition.partition_index in there]
+    return failed(topic.name, absent)
+
+
+def failed(name: str, partitions: Iterable[OffsetDeleteRequestPartition]) -> OffsetDeleteResponseTopic:
+    return OffsetDeleteResponseTopic(
+        name=name,
+        partitions=[
+            OffsetDeleteResponsePartition(
+                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for partition in partitions
+        ],
+    )
+
+
+def merge(response: OffsetDeleteResponse, missing: Iterable[OffsetDeleteResponseTopic]) -> None:
+    """Add what was refused here, to the topic it belongs to where that is answered already."""
+    answered = {topic.name: topic for topic in response.topics}
+    for topic in missing:
+        if same := answered.get(topic.name):
+            same.partitions += topic.partitions
+        else:
+            response.topics.append(topic)

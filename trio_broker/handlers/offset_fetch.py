@@ -1,0 +1,191 @@
+"""OffsetFetch: what a group has committed.
+
+One shape for the coordinator, three for clients (trap 54): up to version 7 one group in the fields of the request, from
+8 on many; topics by name, from 10 on by id (trap 18). In version 1 the response has no room for the group's error, so
+every partition bears it. An offset that was never committed is -1 without an error, even where there is no such topic;
+only an id can be unknown. ``require_stable`` changes nothing: without transactions no offset is ever about to change.
+
+Source: Kafka's KafkaApis.fetchOffsetsForGroup, fetchAllOffsetsForGroup, and OffsetFetchResponse.groupError.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from kafka_wire.primitives import NO_UUID
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.turn import Turn
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.handlers.turns import slices
+
+GROUP_ERROR_SINCE_VERSION = 2
+GROUPS_SINCE_VERSION = 8
+BY_ID_SINCE_VERSION = 10
+
+NO_OFFSET = -1
+NO_METADATA = ""
+
+
+def refused(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    """Every group bears the error; up to version 7 every partition does, since version 1 has no other room."""
+    return OffsetFetchResponse(
+        topics=[failed_old(topic, error.code) for topic in request.topics or ()],
+        error_code=error.code,
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+            for group in request.groups
+        ],
+    )
+
+
+def failed_old(topic: OffsetFetchRequestTopic, code: int) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+@handles(OffsetFetchRequest, refused=refused)
+async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """Give the committed offsets of the partitions asked for, or all that a group has."""
+    if context.version < GROUPS_SINCE_VERSION:
+        return await fetch_single(request, context)
+    turn = Turn()
+    groups = []
+    for group in distinct(request.groups):
+        groups.append(await fetch_group(group, context))
+        await turn.pause()
+    return OffsetFetchResponse(groups=groups)
+
+
+def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """``groups`` without those that ask once more for everything of the same group: a few bytes to ask, megabytes to
+    answer."""
+    everything_of = set()
+    result = []
+    for group in groups:
+        if group.topics is None:
+            if group.group_id in everything_of:
+                continue
+            everything_of.add(group.group_id)
+        result.append(group)
+    return result
+
+
+async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+    """What one group has committed, for clients that know many groups."""
+    image = context.parts.controller.image
+    by_id = context.version >= BY_ID_SINCE_VERSION
+    wants_all = group.topics is None
+    unknown = take_unknown(group, image) if by_id and not wants_all else []
+    response = await ask(group, context)
+    if response.error_code != ErrorCode.NONE:
+        response.topics = []
+    elif by_id and wants_all:
+        response.topics = with_ids(response.topics, image)
+    else:
+        response.topics += unknown
+    return response
+
+
+async def ask(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+    """What the coordinator says; a refusal is this group's, not that of the others in the request."""
+    try:
+        return await context.parts.groups.fetch_offsets(group, context.park)
+    except KafkaError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
+
+
+def take_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> list[OffsetFetchResponseTopics]:
+    """Give the topics of ``group`` their names; take out those whose id is unknown, and return the answers for them."""
+    known = []
+    unknown = []
+    for topic in group.topics or ():
+        if there := image.topics_by_id.get(topic.topic_id):
+            topic.name = there.name
+            known.append(topic)
+        else:
+            unknown.append(failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+    group.topics = known
+    return unknown
+
+
+def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> list[OffsetFetchResponseTopics]:
+    """``topics`` with their ids. Offsets outlive their topic for a while: one that has no id any more is left out."""
+    result = []
+    for topic in topics:
+        if topic.topic_id == NO_UUID and (there := image.topics.get(topic.name)):
+            topic.topic_id = there.topic_id
+        if topic.topic_id != NO_UUID:
+            result.append(topic)
+    return result
+
+
+async def fetch_single(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """What one group has committed, for clients that know no other shape."""
+    response = await ask(as_group(request), context)
+    if response.error_code != ErrorCode.NONE:
+        in_partitions = context.version < GROUP_ERROR_SINCE_VERSION
+        topics = [failed_old(topic, response.error_code) for topic in request.topics or ()] if in_partitions else []
+        return OffsetFetchResponse(topics=topics, error_code=response.error_code)
+    turn = Turn()
+    return OffsetFetchResponse(topics=[await old_shape(topic, turn) for topic in response.topics])
+
+
+def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """The group that a request up to version 7 is about."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+async def old_shape(topic: OffsetFetchResponseTopics, turn: Turn) -> OffsetFetchResponseTopic:
+    partitions: list[OffsetFetchResponsePartition] = []
+    for some in slices(topic.partitions):
+        partitions += [
+            OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
+            )
+            for partition in some
+        ]
+        await turn.pause()
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

@@ -1,0 +1,29 @@
+"""SyncGroup: the leader of a classic group hands in everybody's assignment, and each member takes its own.
+
+The answers of the others wait for the leader's request.
+
+Source: Kafka's KafkaApis.handleSyncGroupRequest.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+
+PROTOCOL_SINCE_VERSION = 5
+"""From it on a member has to say which protocol it thinks the group uses (KIP-559)."""
+
+
+def refused(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code, assignment=b"")
+
+
+@handles(SyncGroupRequest, refused=refused)
+async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+    """Answer with the member's assignment, when the leader has brought it."""
+    if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
+        raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return await context.parts.groups.sync_group(request, context.asker, context.park)
