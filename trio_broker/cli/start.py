@@ -1,8 +1,7 @@
-"""The ``trio-broker`` command: arguments → configuration → run.
+"""``trio-broker start``: arguments → configuration → run.
 
 Whatever is wrong before the broker serves (a bad key, a taken port, a data directory that is locked or not ours) ends
-the command with one line that says so and exit code 1. What a command needs is imported when it runs: ``trio-broker
-version`` should not pay for an HTTP server.
+the command with one line that says so.
 """
 
 from __future__ import annotations
@@ -13,23 +12,12 @@ from pathlib import Path
 
 import click
 
-from trio_broker import __version__
+from trio_broker.cli.failure import fail
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
-    """A broker that every Kafka client takes for Kafka."""
-
-
-@main.command()
-def version() -> None:
-    """Print the version."""
-    click.echo(f"trio-broker {__version__}")
-
-
-@main.command()
+@click.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file, as Kafka's.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the logs lie (log.dirs).")
@@ -87,25 +75,3 @@ def command_line_settings(
     if admin_port is not None:
         settings["admin.listener"] = f"127.0.0.1:{admin_port}"
     return settings
-
-
-@main.command("dump-log")
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--deep", is_flag=True, help="List every record of every batch.")
-@click.option("--records", is_flag=True, help="Print the keys and values of the records too; implies --deep.")
-def dump_log(paths: tuple[Path, ...], deep: bool, records: bool) -> None:
-    """Print what is in segments (.log), their indexes, producer snapshots and checkpoints, or in all of a directory."""
-    from trio_broker.storage.dump import dump
-
-    for path in paths:
-        try:
-            for line in dump(path, deep=deep, print_records=records):
-                click.echo(line)
-        except (OSError, ValueError) as error:
-            fail(str(error))
-
-
-def fail(reason: str) -> None:
-    """End the command with one clear line."""
-    click.echo(f"trio-broker: {reason}", err=True)
-    sys.exit(1)

@@ -1,0 +1,52 @@
+"""A command imports what it needs: no event loop for a list of topics, no client for a broker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"trio", "hypercorn", "starlette", "jinja2", "prometheus_client", "cattrs", "asyncio", "broker_admin"}
+
+PROGRAM = """
+import sys
+from trio_broker.cli import main
+try:
+    main({arguments!r})
+except SystemExit as end:
+    assert not end.code, end
+print("imported:", *sorted(sys.modules))
+"""
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """The modules that a command imports."""
+    completed = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(arguments=list(arguments))],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return set(completed.stdout.rpartition("imported:")[2].split())
+
+
+@pytest.mark.parametrize("command", [("topics", "list"), ("groups", "describe"), ("configs", "alter"), ("version",)])
+def test_a_command_for_any_kafka_imports_no_broker_and_no_event_loop(command: tuple[str, ...]):
+    modules = imported_by(*command, "--help")
+    assert modules & HEAVY == set()
+    assert {name for name in modules if name.startswith(("trio_broker.broker", "trio_broker.config"))} == set()
+
+
+def test_start_imports_no_client():
+    modules = imported_by("start", "--help")
+    assert {name for name in modules if name.startswith(("trio_broker.client", "kafka_wire"))} == set()
+
+
+def test_every_command_is_told_by_the_help():
+    completed = subprocess.run(
+        [sys.executable, "-m", "trio_broker", "--help"], capture_output=True, text=True, check=True, timeout=60
+    )
+    for name in ("start", "topics", "groups", "configs", "dump-log", "version"):
+        assert f"\n  {name} " in completed.stdout

@@ -1,0 +1,193 @@
+"""One connection: versions, correlation ids, and what a stranger may send."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafka_wire.apis import ApiKey
+from kafka_wire.codec import encode_bytes
+from kafka_wire.headers import response_header
+from kafka_wire.messages.api_versions import ApiVersionsRequest
+from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from tests.client.asking_scripted import IDENTITY, PATIENCE_SECONDS
+from tests.fakes.scripted_kafka import (
+    CLOSED,
+    SILENCE,
+    Misnumbered,
+    Raw,
+    ScriptedKafka,
+    api_versions,
+    served_up_to,
+)
+from trio_broker.client.address import parse_addresses
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, Connection
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed
+
+UNSUPPORTED_VERSION = 35
+GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])
+
+
+@contextmanager
+def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Iterator[Connection]:
+    with server:
+        [address] = parse_addresses(server.address)
+        connection = Connection.open(address, IDENTITY, Deadline(seconds))
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def ask(connection: Connection, version: int | None = None, seconds: float = PATIENCE_SECONDS) -> ListGroupsResponse:
+    return connection.ask(ListGroupsRequest(), Deadline(seconds), version)
+
+
+# Versions
+
+
+def test_the_newest_version_that_both_know_is_used():
+    server = ScriptedKafka({ListGroupsRequest: GROUPS}, served=served_up_to(ApiKey.LIST_GROUPS, 3))
+    with connected(server) as connection:
+        assert ask(connection).groups[0].group_id == "g"
+    assert server.versions(ListGroupsRequest) == [3]
+
+
+def test_ours_is_used_where_the_broker_knows_newer_ones():
+    server = ScriptedKafka({ListGroupsRequest: GROUPS}, served=served_up_to(ApiKey.LIST_GROUPS, 99))
+    with connected(server) as connection:
+        ask(connection)
+        assert server.versions(ListGroupsRequest) == [ListGroupsRequest.VERSIONS.high]
+        assert connection.version_for(ListGroupsRequest, at_most=2) == 2
+
+
+@pytest.mark.parametrize(("low", "high"), [(90, 99), (0, 2)])
+def test_without_a_common_version_the_error_tells_both_ranges(low: int, high: int):
+    server = ScriptedKafka(served=served_up_to(ApiKey.LIST_GROUPS, high, low))
+    with connected(server) as connection:
+        with pytest.raises(VersionNotServed, match=rf"ListGroups in versions {low}-{high}; versions 4-5 are needed"):
+            connection.version_for(ListGroupsRequest, at_least=4)
+        assert connection.serves(ListGroupsRequest) == (low == 0)
+
+
+def test_an_api_that_is_not_served_is_named():
+    server = ScriptedKafka()
+    del server.served[ApiKey.LIST_GROUPS]
+    with connected(server) as connection:
+        assert not connection.serves(ListGroupsRequest)
+        with pytest.raises(VersionNotServed, match=r"does not serve ListGroups$"):
+            ask(connection)
+
+
+@pytest.mark.parametrize(("told", "version"), [(served_up_to(ApiKey.API_VERSIONS, 2), 2), ({}, 0)])
+def test_an_older_broker_is_asked_again_in_the_version_that_it_tells(told: dict[int, tuple[int, int]], version: int):
+    """KIP-511; and brokers before it tell nothing beside the error."""
+    server = ScriptedKafka()
+    server.answers[ApiVersionsRequest] = [api_versions(told, UNSUPPORTED_VERSION), api_versions(server.served)]
+    with connected(server) as connection:
+        assert connection.served[ApiKey.LIST_GROUPS] == (0, 5)
+    assert server.versions(ApiVersionsRequest) == [ApiVersionsRequest.VERSIONS.high, version]
+
+
+def test_a_broker_that_refuses_every_version_is_not_asked_for_ever():
+    server = ScriptedKafka({ApiVersionsRequest: api_versions({}, UNSUPPORTED_VERSION)})
+    with pytest.raises(Refused, match="UNSUPPORTED_VERSION"), connected(server):
+        pass
+    assert len(server.asked) == 2
+
+
+def test_the_broker_is_told_who_asks():
+    with connected(server := ScriptedKafka()):
+        pass
+    [request] = server.requests(ApiVersionsRequest)
+    assert (request.client_software_name, request.client_software_version) == ("trio-broker", "1.0")
+
+
+# What goes wrong
+
+
+def test_an_answer_in_pieces_is_put_together():
+    body = response_header(ApiKey.LIST_GROUPS, 0, 2) + encode_bytes(GROUPS, 0)
+    framed = len(body).to_bytes(4, "big") + body
+    server = ScriptedKafka({ListGroupsRequest: Raw(tuple(bytes([byte]) for byte in framed))})
+    with connected(server) as connection:
+        assert ask(connection, 0).groups[0].group_id == "g"
+
+
+def test_nobody_listening_is_told_with_the_address():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    [address] = parse_addresses(f"127.0.0.1:{port}")
+    with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
+        Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+
+
+def test_a_host_name_that_cannot_be_one_is_told():
+    [address] = parse_addresses("a..b:1")
+    with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
+        Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+
+
+def test_no_connection_is_tried_when_the_time_is_over():
+    [address] = parse_addresses("127.0.0.1:1")
+    with pytest.raises(ConnectFailed, match="no answer"):
+        Connection.open(address, IDENTITY, Deadline(0))
+
+
+@pytest.mark.parametrize(
+    "first_bytes",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x15\x03\x03\x00\x02\x02\x28",
+        (MAX_RESPONSE_BYTES + 1).to_bytes(4, "big"),
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\3abc",
+    ],
+    ids=["http", "tls", "too large", "negative", "too small"],
+)
+def test_a_stranger_is_recognised_by_the_size(first_bytes: bytes):
+    server = ScriptedKafka({ApiVersionsRequest: Raw((first_bytes,))})
+    with pytest.raises(NotKafka, match="a listener that wants TLS"), connected(server):
+        pass
+
+
+@pytest.mark.parametrize("cut", [0, 2, 4, 7])
+def test_a_connection_that_ends_early_is_lost(cut: int):
+    body = response_header(ApiKey.LIST_GROUPS, 5, 2) + encode_bytes(GROUPS, 5)
+    server = ScriptedKafka({ListGroupsRequest: Raw(((len(body).to_bytes(4, "big") + body)[:cut],))})
+    with connected(server) as connection, pytest.raises(ConnectionLost, match=f"{server.address}.*ListGroups"):
+        ask(connection)
+    assert not connection.is_usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Misnumbered(GROUPS), "answered request 3, not 2"),
+        (Raw((b"\0\0\0\x08\0\0\0\2\0\0\0\0",)), "ListGroupsResponse v5"),
+        (Raw((b"\0\0\0\4\0\0\0\2",)), "ListGroups"),
+    ],
+    ids=["another request's", "cut body", "cut header"],
+)
+def test_garbage_ends_the_connection(answer: Any, reason: str):
+    server = ScriptedKafka({ListGroupsRequest: answer})
+    with connected(server) as connection, pytest.raises(NotKafka, match=reason):
+        ask(connection)
+    assert not connection.is_usable
+
+
+def test_a_connection_that_closes_on_the_first_request_is_lost():
+    with pytest.raises(ConnectionLost, match="ApiVersions"), connected(ScriptedKafka({ApiVersionsRequest: CLOSED})):
+        pass
+
+
+def test_silence_ends_with_the_deadline():
+    server = ScriptedKafka({ListGroupsRequest: SILENCE})
+    with connected(server) as connection, pytest.raises(TimedOut, match=r"did not answer ListGroups within 0\.05 s"):
+        ask(connection, seconds=0.05)
+    assert not connection.is_usable

@@ -1,0 +1,132 @@
+"""The examples of docs/commands.md, run one after the other against a new broker, print what the page shows.
+
+``…`` on the page stands for one word, or at the end of a line for its rest. Widths of columns follow their content, so
+only words are compared. What the examples do with kcat is done with confluent-kafka here, which is librdkafka as well.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from trio_broker.testing.process import BrokerProcess
+
+PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
+SECONDS = 60
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PRODUCE = re.compile(r"seq (\d+) \| kcat .*-P -t (\w+) -p (\d+)")
+CONSUME = re.compile(r"kcat .*-G (\w+) (\w+)")
+
+
+@attrs.frozen
+class Example:
+    """One line that somebody types, and what it prints."""
+
+    command: str
+    printed: list[str]
+
+
+def examples() -> list[Example]:
+    found: list[Example] = []
+    for block in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append(Example(line.removeprefix("$ "), []))
+            else:
+                found[-1].printed.append(line)
+    return found
+
+
+@attrs.define
+class Shell:
+    """Runs the examples against one broker."""
+
+    bootstrap_servers: str
+    consumer: Consumer | None = None
+
+    def run(self, command: str) -> list[str]:
+        """What a command prints, on both outputs."""
+        if found := PRODUCE.fullmatch(command):
+            return self.produce(int(found[1]), found[2], int(found[3]))
+        if found := CONSUME.fullmatch(command):
+            return self.consume(found[1], found[2])
+        if command == "kill kcat":
+            return self.leave()
+        words = shlex.split(command)
+        assert words[0] == "trio-broker", command
+        server = [] if "--bootstrap-server" in words else ["--bootstrap-server", self.bootstrap_servers]
+        completed = subprocess.run(
+            [sys.executable, "-m", "trio_broker", *words[1:], *server],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert (completed.returncode != 0) == ("trio-broker: " in completed.stdout), completed
+        return completed.stdout.splitlines()
+
+    def produce(self, count: int, topic: str, partition: int) -> list[str]:
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        for number in range(count):
+            producer.produce(topic, b"%d" % number, partition=partition)
+        assert producer.flush(SECONDS) == 0
+        return []
+
+    def consume(self, group: str, topic: str) -> list[str]:
+        settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+        self.consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, **settings})
+        self.consumer.subscribe([topic])
+        for _ in range(14):
+            assert self.consumer.poll(SECONDS) is not None, f"nothing came in {SECONDS} s"
+        self.consumer.commit(asynchronous=False)
+        return []
+
+    def leave(self) -> list[str]:
+        if self.consumer is not None:
+            self.consumer.close()
+            self.consumer = None
+        return []
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    overrides = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path / "data", overrides=overrides) as broker:
+        shell = Shell(broker.bootstrap_servers)
+        yield shell
+        shell.leave()
+
+
+def agrees(printed: str, shown: str) -> bool:
+    """Whether a line is as the page shows it, width of columns aside."""
+    pattern = r"\s+".join(re.escape(word).replace("…", r"\S+") for word in shown.split())
+    if pattern.endswith(r"\S+"):
+        pattern = pattern.removesuffix(r"\S+") + ".+"
+    return re.fullmatch(pattern, printed.strip()) is not None
+
+
+def test_the_page_shows_what_the_commands_print(shell: Shell) -> None:
+    for example in examples():
+        printed = shell.run(example.command)
+        told = f"$ {example.command}\n" + "\n".join(printed)
+        assert len(printed) == len(example.printed), told
+        for line, shown in zip(printed, example.printed, strict=True):
+            assert agrees(line, shown), f"{told}\nthe page shows: {shown}"
+
+
+def test_the_page_shows_every_command() -> None:
+    shown = {" ".join(example.command.split()[1:3]) for example in examples()}
+    lists = re.findall(r"^trio-broker (\w+) +(.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lists) == 3
+    assert {f"{group} {name}" for group, names in lists for name in names.split(" | ")} - shown == {"configs describe"}

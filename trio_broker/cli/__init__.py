@@ -1,0 +1,27 @@
+"""The ``trio-broker`` command: each of its commands lives in a module of its own, imported when it is called.
+
+``start``, ``dump-log`` and ``version`` are about this machine. ``topics``, ``groups`` and ``configs`` ask a cluster
+over the network, ours or any other Kafka, and so know nothing of the broker.
+
+Whatever goes wrong ends a command with one line on standard error and exit code 1; a wrong option with exit code 2.
+"""
+
+from __future__ import annotations
+
+import click
+
+from trio_broker.cli.lazy_group import LazyGroup
+
+COMMANDS = {
+    "start": "trio_broker.cli.start:start",
+    "topics": "trio_broker.cli.topics:topics",
+    "groups": "trio_broker.cli.groups:groups",
+    "configs": "trio_broker.cli.configs:configs",
+    "dump-log": "trio_broker.cli.dump_log:dump_log",
+    "version": "trio_broker.cli.version:version",
+}
+
+
+@click.group(cls=LazyGroup, lives_in=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """A broker that every Kafka client takes for Kafka, and commands for any Kafka."""

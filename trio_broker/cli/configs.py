@@ -1,0 +1,209 @@
+"""``trio-broker configs``: the settings of topics and brokers of any Kafka.
+
+A value that is secret is never sent by a broker, and shown as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final
+
+import click
+
+from trio_broker.cli.assignments import key_value
+from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.failure import Failures
+from trio_broker.cli.output import Row, print_facts, print_json, print_table
+from trio_broker.client.configs import (
+    CLUSTER_DEFAULT,
+    SOURCES,
+    ConfigChange,
+    ConfigEntry,
+    Operation,
+    Resource,
+    ResourceType,
+    alter_configs,
+    describe_configs,
+)
+from trio_broker.client.errors import ClientError
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.topics import list_topics
+
+SECRET: Final = "(secret)"
+
+CHANGE_VERBS: Final = {
+    Operation.SET: "set to",
+    Operation.DELETE: "reset",
+    Operation.APPEND: "appended",
+    Operation.SUBTRACT: "subtracted",
+}
+
+
+@click.group()
+def configs() -> None:
+    """List, describe and alter the settings of topics and brokers."""
+
+
+def names_resources(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say whose settings are meant."""
+    for decorate in (
+        click.option("--all-brokers", is_flag=True, help="The dynamic values that hold for every broker."),
+        click.option("--broker", "brokers", type=int, multiple=True, help="A broker's id; may be repeated."),
+        click.option("--topic", "topics", multiple=True, help="A topic's name; may be repeated."),
+    ):
+        command = decorate(command)
+    return command
+
+
+def chosen_resources(topics: Iterable[str], brokers: Iterable[int], all_brokers: bool) -> list[Resource]:
+    """Return what the options name.
+
+    Raises:
+        click.UsageError: they name nothing.
+    """
+    resources = [Resource(ResourceType.TOPIC, name) for name in topics]
+    resources += [Resource(ResourceType.BROKER, str(broker)) for broker in brokers]
+    if all_brokers:
+        resources.append(Resource(ResourceType.BROKER, CLUSTER_DEFAULT))
+    if not resources:
+        raise click.UsageError("name whose settings are meant: --topic, --broker or --all-brokers")
+    return list(dict.fromkeys(resources))
+
+
+# --- Looking ---
+
+
+@configs.command("list")
+@json_option
+@asks_cluster
+def list_command(client: KafkaClient, as_json: bool) -> None:
+    """List every setting of any topic or broker that somebody changed."""
+    resources = [Resource(ResourceType.BROKER, CLUSTER_DEFAULT)]
+    resources += [Resource(ResourceType.BROKER, str(node.node_id)) for node in client.attempt(client.brokers).nodes]
+    resources += [Resource(ResourceType.TOPIC, topic.name) for topic in list_topics(client)]
+    show(client, resources, only_changed=True, as_json=as_json)
+
+
+@configs.command("describe")
+@names_resources
+@click.option("--all", "all_entries", is_flag=True, help="Those that nobody changed, too.")
+@json_option
+@asks_cluster
+def describe_command(
+    client: KafkaClient,
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    all_brokers: bool,
+    all_entries: bool,
+    as_json: bool,
+) -> None:
+    """Show the changed settings of topics and brokers, or all of them."""
+    resources = chosen_resources(topics, brokers, all_brokers)
+    show(client, resources, only_changed=not all_entries, as_json=as_json)
+
+
+def show(client: KafkaClient, resources: Collection[Resource], *, only_changed: bool, as_json: bool) -> None:
+    """Print settings, a row for each."""
+    rows = [
+        row(resource, entry)
+        for resource, entries in describe_configs(client, resources).items()
+        for entry in entries
+        if entry.is_changed(resource) or not only_changed
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        people = [{**each, "name": each["name"] or "(all)", "value": shown_value(each)} for each in rows]
+        print_table({"TYPE": "type", "NAME": "name", "KEY": "key", "VALUE": "value", "SOURCE": "source"}, people)
+
+
+def row(resource: Resource, entry: ConfigEntry) -> dict[str, Any]:
+    """Return one setting as a row; the name of all brokers together is empty."""
+    return {
+        "type": resource.type.name.lower(),
+        "name": resource.name,
+        "key": entry.name,
+        "value": entry.value,
+        "source": SOURCES.get(entry.source, str(entry.source)),
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+    }
+
+
+def shown_value(entry: Row) -> str | None:
+    """Return a value for people; an empty one is not a missing one."""
+    if entry["sensitive"]:
+        return SECRET
+    return '""' if entry["value"] == "" else entry["value"]
+
+
+# --- Changing ---
+
+
+@configs.command("alter")
+@names_resources
+@click.option(
+    "--set", "assigned", type=key_value, multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated."
+)
+@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Let a key have its default again.")
+@click.option("--append", "appended", type=key_value, multiple=True, metavar="KEY=VALUE", help="Add to a list.")
+@click.option("--subtract", "subtracted", type=key_value, multiple=True, metavar="KEY=VALUE", help="Take from a list.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@json_option
+@asks_cluster
+def alter_command(
+    client: KafkaClient,
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...],
+    all_brokers: bool,
+    assigned: tuple[tuple[str, str], ...],
+    deleted: tuple[str, ...],
+    appended: tuple[tuple[str, str], ...],
+    subtracted: tuple[tuple[str, str], ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Change settings: all that are given for one topic or broker, or none of them."""
+    changes = [ConfigChange(key, Operation.SET, value) for key, value in assigned]
+    changes += [ConfigChange(key, Operation.DELETE, None) for key in deleted]
+    changes += [ConfigChange(key, Operation.APPEND, value) for key, value in appended]
+    changes += [ConfigChange(key, Operation.SUBTRACT, value) for key, value in subtracted]
+    if not changes:
+        raise click.UsageError("nothing to change: --set, --delete, --append or --subtract")
+    names = [change.name for change in changes]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise click.UsageError(f"{twice!r} is changed twice")
+    failures = Failures()
+    changed: list[Resource] = []
+    for resource in chosen_resources(topics, brokers, all_brokers):
+        try:
+            alter_configs(client, resource, changes, validate_only=dry_run)
+        except ClientError as error:
+            failures.add(error)
+            continue
+        changed.append(resource)
+    report(changed, changes, dry_run, as_json)
+    failures.exit()
+
+
+def report(changed: Iterable[Resource], changes: Collection[ConfigChange], dry_run: bool, as_json: bool) -> None:
+    """Print what was changed, or would be."""
+    rows: list[Row] = [
+        {
+            "type": resource.type.name.lower(),
+            "name": resource.name,
+            "key": change.name,
+            "operation": change.operation.name.lower(),
+            "value": change.value,
+            "dry_run": dry_run,
+        }
+        for resource in changed
+        for change in changes
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    for resource in changed:
+        for change in changes:
+            verb = ("would be " if dry_run else "") + CHANGE_VERBS[change.operation]
+            print_facts({f"{resource}, {change.name}": f"{verb} {change.value or ''}".rstrip()})

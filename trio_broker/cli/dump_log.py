@@ -1,0 +1,25 @@
+"""``trio-broker dump-log``: what is in the files of a data directory, without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from trio_broker.cli.failure import fail
+
+
+@click.command("dump-log")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--deep", is_flag=True, help="List every record of every batch.")
+@click.option("--records", is_flag=True, help="Print the keys and values of the records too; implies --deep.")
+def dump_log(paths: tuple[Path, ...], deep: bool, records: bool) -> None:
+    """Print what is in segments (.log), their indexes, producer snapshots and checkpoints, or in all of a directory."""
+    from trio_broker.storage.dump import dump
+
+    for path in paths:
+        try:
+            for line in dump(path, deep=deep, print_records=records):
+                click.echo(line)
+        except (OSError, ValueError) as error:
+            fail(str(error))

@@ -1,0 +1,51 @@
+"""Moments and durations as people write them: ISO 8601.
+
+Source: java.time.Duration and Utils.getDateTime, which Kafka's tools read them with.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Final
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+DURATION: Final = re.compile(
+    r"(?P<sign>[+-]?)P"
+    r"(?:(?P<days>[+-]?\d{1,18})D)?"
+    r"(?:T(?=[\d+-])"
+    r"(?:(?P<hours>[+-]?\d{1,18})H)?"
+    r"(?:(?P<minutes>[+-]?\d{1,18})M)?"
+    r"(?:(?P<seconds>[+-]?\d{1,18}(?:[.,]\d{0,9})?)S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+"""Days of 24 hours and smaller; months and years have no length. At most as many digits as an int64 takes."""
+
+UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+def parse_moment(text: str) -> int:
+    """Return the milliseconds since 1970 of a date, with or without a time; without a zone it is UTC.
+
+    Raises:
+        ValueError: the text is no ISO 8601 date.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // timedelta(milliseconds=1)
+
+
+def parse_duration(text: str) -> int:
+    """Return the milliseconds of a duration such as ``P7D``, ``PT90M`` or ``P1DT12H``.
+
+    Raises:
+        ValueError: the text is no ISO 8601 duration.
+    """
+    found = DURATION.fullmatch(text)
+    if found is None or not any(found[unit] for unit in UNIT_MS):
+        raise ValueError(f"{text!r} is not a duration; one is written PnDTnHnMnS, such as PT90M or P7D")
+    total = sum(Fraction((found[unit] or "0").replace(",", ".")) * scale for unit, scale in UNIT_MS.items())
+    return int(-total if found["sign"] == "-" else total)

@@ -1,0 +1,257 @@
+"""``trio-broker groups reset-offsets``: where a group goes on reading.
+
+Shows the new offsets, and sets them only with ``--execute``. A group that has members is left alone: they hold their
+own positions and would commit over the new ones. The broker refuses as well, should some come in between.
+
+Source: Kafka's ConsumerGroupCommand.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafka_wire.error_codes import ErrorCode
+from trio_broker.cli.assignments import TopicSelection
+from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.failure import fail
+from trio_broker.cli.group_options import (
+    DRY_RUN_NOTE,
+    check_scope,
+    execute_option,
+    exit_with,
+    outcome_name,
+    refuse_members,
+    topic_options,
+)
+from trio_broker.cli.moments import parse_duration, parse_moment
+from trio_broker.cli.output import note, print_json, print_table
+from trio_broker.cli.reset_plan import (
+    FromFile,
+    PlanError,
+    PlannedOffset,
+    ShiftBy,
+    Target,
+    ToCurrent,
+    ToEarliest,
+    ToLatest,
+    ToMoment,
+    ToOffset,
+    plan,
+    read_offsets,
+)
+from trio_broker.client.errors import Refused
+from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
+from trio_broker.client.groups import describe_group
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.offsets import LogRange, find_offsets, find_ranges
+from trio_broker.client.topics import describe_topics
+from trio_broker.topic_partition import TopicPartition
+
+
+@click.command("reset-offsets")
+@click.argument("group_id", metavar="GROUP")
+@topic_options
+@click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
+@click.option("--to-current", is_flag=True, help="To where it stands; with --export, a copy to keep.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="To one offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward by N offsets, backward if N is negative.")
+@click.option("--to-datetime", metavar="TIME", help="To a time, 2026-01-31T12:00:00 (UTC unless it has a zone).")
+@click.option("--by-duration", metavar="DURATION", help="To so long ago: PT90M, P7D, P1DT12H.")
+@click.option(
+    "--from-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="To the offsets of a file, with lines topic,partition,offset.",
+)
+@execute_option
+@click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file.")
+@json_option
+@asks_cluster
+def reset_offsets_command(
+    client: KafkaClient,
+    group_id: str,
+    selections: tuple[TopicSelection, ...],
+    all_topics: bool,
+    execute: bool,
+    export: bool,
+    as_json: bool,
+    **ways: Any,
+) -> None:
+    """Set where a group without members goes on reading. Shows what would be set; --execute sets it."""
+    target = chosen_target(group_id, ways)
+    if not isinstance(target, FromFile):
+        check_scope(selections, all_topics)
+    elif selections or all_topics:
+        raise click.UsageError("the file says which partitions are meant: leave out --topic and --all-topics")
+    check_group(client, group_id, execute)
+    committed = {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
+    partitions = chosen_partitions(client, selections, committed, target)
+    if not partitions:
+        fail(f"group {group_id!r} has no committed offsets to reset")
+    try:
+        planned = plan(
+            target, partitions, committed, ranges_of(client, partitions), found_by(client, target, partitions)
+        )
+    except PlanError as error:
+        fail(str(error))
+    outcomes: Mapping[TopicPartition, Outcome] = {}
+    if execute:
+        outcomes = commit_offsets(client, group_id, {each.partition: each.new for each in planned})
+    report_plan(group_id, planned, outcomes, execute=execute, export=export, as_json=as_json)
+    exit_with(outcomes)
+
+
+def chosen_target(group_id: str, ways: Mapping[str, Any]) -> Target:
+    """Return where the options ask the offsets to be put.
+
+    Raises:
+        click.UsageError: they ask for nothing, for two things, or for something that makes no sense.
+    """
+    given = {name: value for name, value in ways.items() if value is not None and value is not False}
+    names = ", ".join("--" + name.replace("_", "-") for name in ways)
+    if len(given) != 1:
+        raise click.UsageError(f"choose one way: {names}")
+    [(name, value)] = given.items()
+    try:
+        match name:
+            case "to_earliest":
+                return ToEarliest()
+            case "to_latest":
+                return ToLatest()
+            case "to_current":
+                return ToCurrent()
+            case "to_offset":
+                return ToOffset(value)
+            case "shift_by":
+                return ShiftBy(value)
+            case "to_datetime":
+                return to_moment(parse_moment(value))
+            case "by_duration":
+                return to_moment(time.time_ns() // 1_000_000 - parse_duration(value))
+            case _:
+                with value.open(encoding="utf-8", newline="") as lines:
+                    return FromFile(read_offsets(lines, group_id))
+    except (ValueError, PlanError) as error:
+        raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from None
+
+
+def to_moment(timestamp_ms: int) -> ToMoment:
+    """Return the target; no record is older than 1970, and below zero ListOffsets would be asked something else."""
+    return ToMoment(max(0, timestamp_ms))
+
+
+def check_group(client: KafkaClient, group_id: str, execute: bool) -> None:
+    """Let a group pass that has no members, and one that does not exist: it comes to be when its offsets are set.
+
+    Raises:
+        Refused: it has members.
+    """
+    try:
+        refuse_members(describe_group(client, group_id))
+    except Refused as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        note(f"group {group_id!r} does not exist yet{', and is created' if execute else ''}")
+
+
+def chosen_partitions(
+    client: KafkaClient,
+    selections: Collection[TopicSelection],
+    committed: Iterable[TopicPartition],
+    target: Target,
+) -> set[TopicPartition]:
+    """Return the partitions that are meant; whether those given by number exist is seen when they are asked.
+
+    Raises:
+        Refused: a topic does not exist.
+    """
+    if isinstance(target, FromFile):
+        return set(target.offsets)
+    if not selections:
+        return set(committed)
+    described = describe_topics(client, [each.topic for each in selections])
+    return {
+        TopicPartition(each.topic, index)
+        for each in selections
+        for index in (each.partitions or [partition.index for partition in described[each.topic].partitions])
+    }
+
+
+def ranges_of(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+    """Return where the logs begin and end.
+
+    Raises:
+        Refused: a partition does not exist, or cannot tell now.
+    """
+    ranges: dict[TopicPartition, LogRange] = {}
+    for partition, log in sorted(find_ranges(client, partitions).items(), key=lambda each: each[0]):
+        if isinstance(log, Refused):
+            raise log
+        ranges[partition] = log
+    return ranges
+
+
+def found_by(client: KafkaClient, target: Target, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the offsets of a moment, if the target is one.
+
+    Raises:
+        Refused: a partition cannot tell now.
+    """
+    if not isinstance(target, ToMoment):
+        return {}
+    offsets: dict[TopicPartition, int] = {}
+    for partition, found in find_offsets(client, partitions, target.timestamp_ms).items():
+        if isinstance(found, Refused):
+            raise found
+        offsets[partition] = found
+    return offsets
+
+
+def report_plan(
+    group_id: str,
+    planned: Collection[PlannedOffset],
+    outcomes: Mapping[TopicPartition, Outcome],
+    *,
+    execute: bool,
+    export: bool,
+    as_json: bool,
+) -> None:
+    """Print the plan, and in JSON how each partition fared."""
+    if export:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([each.partition.topic, each.partition.partition, each.new] for each in planned)
+        return
+    rows = [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "current_offset": each.current,
+            "new_offset": each.new,
+            "change": None if each.current is None else each.new - each.current,
+            "remark": each.remark or None,
+            "error": outcome_name(outcomes.get(each.partition)),
+        }
+        for each in planned
+    ]
+    if as_json:
+        print_json({"group": group_id, "dry_run": not execute, "partitions": rows})
+        return
+    columns = {
+        "TOPIC": "topic",
+        "PARTITION": "partition",
+        "CURRENT": "current_offset",
+        "NEW": "new_offset",
+        "CHANGE": "change",
+    }
+    if any(row["remark"] for row in rows):
+        columns["REMARK"] = "remark"
+    print_table(columns, rows)
+    done = sum(row["error"] is None for row in rows)
+    note(f"offsets set: {done}" if execute else DRY_RUN_NOTE)

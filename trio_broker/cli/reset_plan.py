@@ -1,0 +1,176 @@
+"""Where a reset puts a group's offsets: a pure function of where it stands and of where the logs begin and end.
+
+An offset that is asked for by number (``ToOffset``, ``ShiftBy``, ``FromFile``) is kept inside the log, as Kafka's tool
+does, and the plan says so.
+
+Source: Kafka's ConsumerGroupCommand and OffsetsUtils.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, TypeAlias
+
+import attrs
+
+from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange
+from trio_broker.topic_partition import TopicPartition
+
+FIELDS_WITHOUT_GROUP: Final = 3
+FIELDS_WITH_GROUP: Final = 4
+"""``topic,partition,offset``, and the same after a group, as Kafka's tool exports one group or several."""
+
+
+class PlanError(Exception):
+    """No plan can be made; the text says why."""
+
+
+@attrs.frozen
+class ToEarliest:
+    """The first offset that is still there."""
+
+
+@attrs.frozen
+class ToLatest:
+    """The end of the log."""
+
+
+@attrs.frozen
+class ToCurrent:
+    """Where the group stands already; the end of the log where it stands nowhere."""
+
+
+@attrs.frozen
+class ToOffset:
+    """One offset for every partition."""
+
+    offset: int
+
+
+@attrs.frozen
+class ShiftBy:
+    """So many offsets forward from where the group stands, or backward."""
+
+    count: int
+
+
+@attrs.frozen
+class ToMoment:
+    """The first record that is at least as young, in milliseconds since 1970; the end of the log where none is."""
+
+    timestamp_ms: int
+
+
+@attrs.frozen
+class FromFile:
+    """An offset for each partition."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToMoment | FromFile
+
+
+@attrs.frozen
+class PlannedOffset:
+    """Where a partition stands and where it is to stand; ``current`` is None where nothing is committed.
+
+    ``remark`` says what a person might not expect, and is empty otherwise.
+    """
+
+    partition: TopicPartition
+    current: int | None
+    new: int
+    remark: str
+
+
+def plan(
+    target: Target,
+    partitions: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    ranges: Mapping[TopicPartition, LogRange],
+    found: Mapping[TopicPartition, int],
+) -> list[PlannedOffset]:
+    """Return the new offset of every partition, in order.
+
+    ``ranges`` has the log of each of them; ``found``, for ``ToMoment``, the offset of the moment or ``UNKNOWN_OFFSET``.
+
+    Raises:
+        PlanError: a shift is asked for where nothing is committed, or the file lacks a partition.
+    """
+    return [
+        _planned(target, partition, committed.get(partition), ranges[partition], found.get(partition, UNKNOWN_OFFSET))
+        for partition in sorted(partitions)
+    ]
+
+
+def _planned(
+    target: Target, partition: TopicPartition, current: int | None, log: LogRange, found: int
+) -> PlannedOffset:
+    wanted, remark = _wanted(target, partition, current, log, found)
+    new = wanted
+    if isinstance(target, (ToOffset, ShiftBy, FromFile)):
+        new = max(log.earliest, min(wanted, log.latest))
+    if new > wanted:
+        remark = f"{wanted} is before the log begins"
+    elif new < wanted:
+        remark = f"{wanted} is after the log ends"
+    return PlannedOffset(partition, current, new, remark)
+
+
+def _wanted(
+    target: Target, partition: TopicPartition, current: int | None, log: LogRange, found: int
+) -> tuple[int, str]:
+    """Return the offset that the target asks for, and a remark."""
+    match target:
+        case ToEarliest():
+            return log.earliest, ""
+        case ToLatest():
+            return log.latest, ""
+        case ToCurrent():
+            return (log.latest, "nothing is committed; the end of the log") if current is None else (current, "")
+        case ToOffset(offset):
+            return offset, ""
+        case ShiftBy(count):
+            if current is None:
+                raise PlanError(f"{partition} cannot be shifted: nothing is committed for it")
+            return current + count, ""
+        case ToMoment():
+            return (log.latest, "no record is as young; the end of the log") if found == UNKNOWN_OFFSET else (found, "")
+        case FromFile(offsets):
+            if partition not in offsets:
+                raise PlanError(f"the file has no offset for {partition}")
+            return offsets[partition], ""
+
+
+def read_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, int]:
+    """Read ``topic,partition,offset`` or ``group,topic,partition,offset`` lines; those of other groups are left out.
+
+    Raises:
+        PlanError: a line is neither, or there is none for this group.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    reader = csv.reader(lines)
+    try:
+        for fields in reader:
+            if not any(field.strip() for field in fields):
+                continue
+            if len(fields) == FIELDS_WITH_GROUP and fields[0].strip() != group_id:
+                continue
+            partition, offset = _line(fields)
+            offsets[partition] = offset
+    except (ValueError, csv.Error) as error:
+        raise PlanError(f"line {reader.line_num}: {error}") from None
+    if not offsets:
+        raise PlanError(f"there is no line for group {group_id!r}")
+    return offsets
+
+
+def _line(fields: list[str]) -> tuple[TopicPartition, int]:
+    if len(fields) not in (FIELDS_WITHOUT_GROUP, FIELDS_WITH_GROUP):
+        raise ValueError(f"{','.join(fields)!r} is not of the form topic,partition,offset")
+    topic, partition, offset = (field.strip() for field in fields[-FIELDS_WITHOUT_GROUP:])
+    if not topic or not partition.isdecimal() or not offset.isdecimal():
+        raise ValueError(f"{','.join(fields)!r} is not of the form topic,partition,offset")
+    return TopicPartition(topic, int(partition)), int(offset)

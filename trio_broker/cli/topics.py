@@ -1,0 +1,300 @@
+"""``trio-broker topics``: list, describe, create, alter and delete topics of any Kafka.
+
+A deletion says what would go and asks first. Where nobody can answer, it needs ``--yes``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping
+
+import click
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.primitives import NO_UUID, uuid_text
+from trio_broker.cli.assignments import key_value
+from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.failure import Failures, fail
+from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
+from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.errors import ClientError, Refused
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.offsets import LogRange, find_ranges
+from trio_broker.client.topics import (
+    BROKER_DEFAULT,
+    TopicDescription,
+    add_partitions,
+    create_topic,
+    delete_topic,
+    describe_topics,
+    find_topics,
+    list_topics,
+)
+from trio_broker.topic_partition import TopicPartition
+
+PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)
+"""What the protocol can say."""
+
+Ranges = Mapping[TopicPartition, LogRange | Refused]
+
+
+@click.group()
+def topics() -> None:
+    """List, describe, create, alter and delete topics."""
+
+
+# --- Looking ---
+
+
+@topics.command("list")
+@click.option("--exclude-internal", is_flag=True, help="Leave out Kafka's own topics.")
+@json_option
+@asks_cluster
+def list_command(client: KafkaClient, exclude_internal: bool, as_json: bool) -> None:
+    """List topics."""
+    rows = [summary(topic) for topic in list_topics(client) if not (exclude_internal and topic.is_internal)]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            {
+                "TOPIC": "name",
+                "PARTITIONS": "partition_count",
+                "REPLICATION": "replication_factor",
+                "INTERNAL": "internal",
+            },
+            rows,
+        )
+
+
+@topics.command("describe")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...")
+@json_option
+@asks_cluster
+def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
+    """Show partitions with their offsets, and the settings that were changed, of all topics if none is named."""
+    failures = Failures()
+    described = chosen_topics(client, names, failures)
+    overrides = changed_configs(client, described)
+    ranges = find_ranges(client, all_partitions(described))
+    documents = [document(topic, overrides[topic.name], ranges) for topic in described]
+    if as_json:
+        print_json(documents)
+    else:
+        print_descriptions(documents)
+    failures.exit()
+
+
+def chosen_topics(client: KafkaClient, names: Collection[str], failures: Failures) -> list[TopicDescription]:
+    """Return the named topics that there are, telling of the others; all topics if none is named."""
+    if not names:
+        return list_topics(client)
+    chosen: list[TopicDescription] = []
+    for found in find_topics(client, names).values():
+        if isinstance(found, Refused):
+            failures.add(found)
+        else:
+            chosen.append(found)
+    return chosen
+
+
+def changed_configs(client: KafkaClient, described: Iterable[TopicDescription]) -> dict[str, dict[str, str | None]]:
+    """Return the settings of each topic that were set for it alone."""
+    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in described]
+    return {
+        resource.name: {entry.name: entry.value for entry in entries if entry.is_changed(resource)}
+        for resource, entries in describe_configs(client, resources).items()
+    }
+
+
+def all_partitions(described: Iterable[TopicDescription]) -> list[TopicPartition]:
+    """Return every partition of some topics."""
+    return [TopicPartition(topic.name, each.index) for topic in described for each in topic.partitions]
+
+
+def summary(topic: TopicDescription) -> Row:
+    """Return what a list tells of a topic."""
+    return {
+        "name": topic.name,
+        "topic_id": None if topic.topic_id == NO_UUID else uuid_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def document(topic: TopicDescription, configs: Mapping[str, str | None], ranges: Ranges) -> Row:
+    """Return all there is to tell of a topic."""
+    partitions: list[Row] = []
+    for each in topic.partitions:
+        log = ranges[TopicPartition(topic.name, each.index)]
+        partitions.append(
+            {
+                "partition": each.index,
+                "leader": each.leader_id if each.leader_id >= 0 else None,
+                "leader_epoch": each.leader_epoch if each.leader_epoch >= 0 else None,
+                "replicas": list(each.replicas),
+                "in_sync_replicas": list(each.in_sync_replicas),
+                "offline_replicas": list(each.offline_replicas),
+                "earliest_offset": None if isinstance(log, Refused) else log.earliest,
+                "latest_offset": None if isinstance(log, Refused) else log.latest,
+            }
+        )
+    return {**summary(topic), "configs": dict(configs), "partitions": partitions}
+
+
+def print_descriptions(documents: Iterable[Row]) -> None:
+    """Print for each topic a line of facts and a table of its partitions."""
+    columns = {
+        "PARTITION": "partition",
+        "LEADER": "leader",
+        "EPOCH": "leader_epoch",
+        "REPLICAS": "replicas",
+        "IN SYNC": "in_sync_replicas",
+        "OFFLINE": "offline_replicas",
+        "EARLIEST": "earliest_offset",
+        "LATEST": "latest_offset",
+    }
+    for number, topic in enumerate(documents):
+        if number:
+            click.echo()
+        configs = [f"{key}={value}" for key, value in topic["configs"].items()]
+        print_facts({"topic": topic["name"], "id": topic["topic_id"], "configs": configs})
+        print_table(columns, topic["partitions"])
+
+
+# --- Changing ---
+
+
+@topics.command("create")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--partitions", type=PARTITIONS, help="How many; the broker's num.partitions if not given.")
+@click.option("--replication-factor", type=click.IntRange(1, 0x7FFF), help="The broker's own if not given.")
+@click.option(
+    "--config", "configs", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@json_option
+@asks_cluster
+def create_command(
+    client: KafkaClient,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[tuple[str, str], ...],
+    if_not_exists: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Create topics."""
+    failures = Failures()
+    rows: list[Row] = []
+    for name in names:
+        outcome = "would be created" if dry_run else "created"
+        try:
+            create_topic(
+                client,
+                name,
+                partitions=partitions or BROKER_DEFAULT,
+                replication_factor=replication_factor or BROKER_DEFAULT,
+                configs=dict(configs),
+                validate_only=dry_run,
+            )
+        except ClientError as error:
+            outcome = "exists"
+            if not (if_not_exists and isinstance(error, Refused) and error.code == ErrorCode.TOPIC_ALREADY_EXISTS):
+                failures.add(error)
+                continue
+        rows.append({"name": name, "outcome": outcome})
+    report(rows, as_json)
+    failures.exit()
+
+
+@topics.command("alter")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--partitions", type=PARTITIONS, required=True, help="How many there shall be in all.")
+@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@json_option
+@asks_cluster
+def alter_command(client: KafkaClient, names: tuple[str, ...], partitions: int, dry_run: bool, as_json: bool) -> None:
+    """Add partitions. They cannot be taken away again, and records with a key go to another partition from then on."""
+    failures = Failures()
+    rows: list[Row] = []
+    for topic in chosen_topics(client, names, failures):
+        before = len(topic.partitions)
+        try:
+            add_partitions(client, topic.name, count=partitions, validate_only=dry_run)
+        except ClientError as error:
+            failures.add(error)
+            continue
+        verb = "would go" if dry_run else "went"
+        rows.append({"name": topic.name, "outcome": f"{verb} from {before} to {partitions} partitions"})
+    report(rows, as_json)
+    failures.exit()
+
+
+@topics.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@asks_cluster
+def delete_command(client: KafkaClient, names: tuple[str, ...], if_exists: bool, yes: bool, as_json: bool) -> None:
+    """Delete topics with all of their records, after asking. Nothing is deleted if a name is wrong."""
+    doomed = list(existing(client, names, if_exists))
+    if doomed and not yes:
+        confirm(client, doomed)
+    failures = Failures()
+    rows: list[Row] = []
+    for topic in doomed:
+        try:
+            delete_topic(client, topic.name)
+        except ClientError as error:
+            failures.add(error)
+            continue
+        rows.append({"name": topic.name, "outcome": "deleted"})
+    report(rows, as_json)
+    failures.exit()
+
+
+def existing(client: KafkaClient, names: Collection[str], if_exists: bool) -> Iterable[TopicDescription]:
+    """Return the topics that there are.
+
+    Raises:
+        Refused: one is missing, and that was not said to be all right.
+    """
+    if not if_exists:
+        return describe_topics(client, names).values()
+    found = find_topics(client, names).values()
+    return [each for each in found if isinstance(each, TopicDescription)]
+
+
+def confirm(client: KafkaClient, doomed: Collection[TopicDescription]) -> None:
+    """Say what would be deleted, and go on only if somebody agrees."""
+    ranges = find_ranges(client, all_partitions(doomed))
+    for topic in doomed:
+        logs = [ranges[partition] for partition in all_partitions([topic])]
+        known = [log for log in logs if isinstance(log, LogRange)]
+        offsets = sum(log.latest - log.earliest for log in known)
+        at_most = "up to " if len(known) == len(logs) else "more than "
+        note(f"topic {topic.name!r}: {len(logs)} partitions, {at_most}{offsets} records")
+    if not somebody_is_there():
+        fail("nothing was deleted: nobody is there to ask; --yes deletes without asking")
+    count = "this topic" if len(doomed) == 1 else f"these {len(doomed)} topics"
+    if not click.confirm(f"Delete {count} for good?", err=True):
+        fail("nothing was deleted")
+
+
+def somebody_is_there() -> bool:
+    """Whether a question would reach a person."""
+    return sys.stdin.isatty()
+
+
+def report(rows: Collection[Row], as_json: bool) -> None:
+    """Print what became of each topic."""
+    if as_json:
+        print_json(list(rows))
+    else:
+        for row in rows:
+            print_facts({row["name"]: row["outcome"]})

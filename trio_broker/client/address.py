@@ -1,0 +1,56 @@
+"""Where a broker listens, as people write it and as brokers tell it.
+
+Source: Kafka's ``bootstrap.servers``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+DEFAULT_PORT: Final = 9092
+PLAINTEXT: Final = "PLAINTEXT"
+"""The only security protocol spoken; it may stand before an address, as the broker prints its own."""
+
+
+@attrs.frozen
+class Address:
+    """A host and a port. Prints as it is written, an IPv6 address in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Read ``host:port,host:port…``.
+
+    Raises:
+        ValueError: an entry is not an address, or names a protocol other than PLAINTEXT, or there is no entry.
+    """
+    addresses = tuple(_parse_address(entry.strip()) for entry in text.split(",") if entry.strip())
+    if not addresses:
+        raise ValueError("no address is given; one is written host:port")
+    return addresses
+
+
+def _parse_address(entry: str) -> Address:
+    protocol, separator, rest = entry.rpartition("://")
+    if separator and protocol.upper() != PLAINTEXT:
+        raise ValueError(f"{entry!r} asks for {protocol}; only {PLAINTEXT} listeners can be asked")
+    host, port = _split(rest)
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ValueError(f"{entry!r} is not an address; one is written host:port")
+    return Address(host, int(port))
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return host and port as text; the port may be missing, and brackets keep the colons of IPv6 apart."""
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        return host, rest[1:] if rest.startswith(":") else rest or str(DEFAULT_PORT)
+    host, colon, port = text.partition(":")
+    return host, port if colon else str(DEFAULT_PORT)

@@ -1,0 +1,178 @@
+"""The settings of topics and brokers: where each value comes from, and changes to single ones.
+
+Source: Kafka's DescribeConfigs and IncrementalAlterConfigs APIs; KIP-339.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from kafka_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from trio_broker.client.connection import Connection
+from trio_broker.client.errors import check, only
+from trio_broker.client.kafka_client import KafkaClient
+
+
+class ResourceType(enum.IntEnum):
+    """What has settings."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class Operation(enum.IntEnum):
+    """What a change does to a value; the last two are for lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+SOURCES: Final[Mapping[int, str]] = {
+    1: "topic",
+    2: "broker, dynamic",
+    3: "cluster, dynamic",
+    4: "broker, static",
+    5: "default",
+    6: "broker logger",
+    7: "client metrics",
+    8: "group",
+}
+"""Where a value comes from, in words."""
+
+CHANGED_SOURCES: Final = {ResourceType.TOPIC: frozenset({1}), ResourceType.BROKER: frozenset({2, 3})}
+"""The sources of values that somebody set through the protocol."""
+
+CLUSTER_DEFAULT: Final = ""
+"""As the name of a broker: the dynamic values that hold for all of them."""
+
+
+@attrs.frozen(order=True)
+class Resource:
+    """A topic by its name, a broker by its id in decimal, or all brokers by ``CLUSTER_DEFAULT``."""
+
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        if self.type is ResourceType.BROKER and self.name == CLUSTER_DEFAULT:
+            return "all brokers"
+        return f"{self.type.name.lower()} {self.name!r}"
+
+
+@attrs.frozen
+class ConfigEntry:
+    """One setting; the value is None where it is secret, or null."""
+
+    name: str
+    value: str | None
+    source: int
+    is_read_only: bool
+    is_sensitive: bool
+
+    def is_changed(self, resource: Resource) -> bool:
+        """Whether the value was set for this resource itself, rather than inherited."""
+        if resource.type is ResourceType.BROKER and resource.name != CLUSTER_DEFAULT:
+            return self.source == 2
+        return self.source in CHANGED_SOURCES[resource.type]
+
+
+@attrs.frozen
+class ConfigChange:
+    """One change of one setting; ``value`` is None exactly for DELETE."""
+
+    name: str
+    operation: Operation
+    value: str | None
+
+
+def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> dict[Resource, list[ConfigEntry]]:
+    """Return every setting of each resource by name. A broker is asked for its own.
+
+    Raises:
+        Refused: a resource does not exist or may not be seen.
+    """
+    described: dict[Resource, list[ConfigEntry]] = {}
+    shared = [each for each in resources if not _must_answer_itself(each)]
+    if shared:
+        described |= client.attempt(lambda: _describe(client, client.any_broker(), shared))
+    for each in resources:
+        if _must_answer_itself(each):
+            described |= client.attempt(functools.partial(_describe_broker, client, each))
+    return {each: described[each] for each in resources}
+
+
+def alter_configs(
+    client: KafkaClient, resource: Resource, changes: Sequence[ConfigChange], *, validate_only: bool
+) -> None:
+    """Make all changes to one resource or none, or only check whether they could be made.
+
+    Raises:
+        Refused: a key or a value is not allowed, or the resource does not exist.
+    """
+    configs = [
+        AlterableConfig(name=change.name, config_operation=change.operation, value=change.value) for change in changes
+    ]
+    wanted = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+    repeatable = all(change.operation in (Operation.SET, Operation.DELETE) for change in changes)
+
+    def ask() -> None:
+        broker = client.node(int(resource.name)) if _must_answer_itself(resource) else client.controller()
+        request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=validate_only)
+        result = only(client.ask(broker, request).responses, str(resource))
+        check(str(resource), result.error_code, result.error_message)
+
+    client.attempt(ask, repeatable=repeatable or validate_only)
+
+
+def _must_answer_itself(resource: Resource) -> bool:
+    """Whether only this one broker knows the answer, because its static values are its own."""
+    return resource.type is ResourceType.BROKER and resource.name.isdecimal()
+
+
+def _describe_broker(client: KafkaClient, resource: Resource) -> dict[Resource, list[ConfigEntry]]:
+    return _describe(client, client.node(int(resource.name)), [resource])
+
+
+def _describe(
+    client: KafkaClient, broker: Connection, resources: Sequence[Resource]
+) -> dict[Resource, list[ConfigEntry]]:
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
+            for each in resources
+        ]
+    )
+    results = client.ask(broker, request).results
+    described: dict[Resource, list[ConfigEntry]] = {}
+    for each in resources:
+        about = [found for found in results if (found.resource_type, found.resource_name) == (each.type, each.name)]
+        result = only(about, str(each))
+        check(str(each), result.error_code, result.error_message)
+        described[each] = sorted(map(_entry, result.configs), key=lambda entry: entry.name)
+    return described
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=config.config_source,
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+    )

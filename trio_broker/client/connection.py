@@ -1,0 +1,266 @@
+"""One connection to one broker: versions are agreed on first, then one request at a time.
+
+The first request is ApiVersions in the newest version we know. A broker that does not know that version answers in
+version 0 and tells its own range for this one API, so the second attempt cannot fail (KIP-511). Afterwards each
+request goes out in the newest version that both sides know.
+
+Nothing that comes from the other side is believed: a size out of bounds, another correlation id, bytes that do not
+decode, all end the connection with ``NotKafka``. Memory for an answer is taken as its bytes come, not as announced.
+
+Source: KIP-35, KIP-511; Kafka's NetworkClient.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import attrs
+
+from kafka_wire.apis import ApiKey, api_name
+from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import WireError
+from kafka_wire.framing import SIZE_PREFIX
+from kafka_wire.headers import RequestHeader, read_response_header, request_header
+from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.schema import NEWEST, Request, VersionRange
+from trio_broker.client.address import Address
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NotKafka,
+    TimedOut,
+    VersionNotServed,
+    check,
+)
+
+ResponseT = TypeVar("ResponseT")
+
+MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
+"""What Kafka takes as a request by default; the description of a hundred thousand partitions is a tenth of it. The
+first four bytes of an HTTP or TLS answer, read as a size, are above it."""
+
+MIN_RESPONSE_BYTES: Final = 4
+"""A correlation id."""
+
+CONNECT_SECONDS: Final = 10.0
+"""The longest wait for one address to take a connection, as ``socket.connection.setup.timeout.ms``; an address that
+swallows packets must not use up the time of the others."""
+
+RECEIVE_BYTES: Final = 256 * 1024
+"""How much is read at once."""
+
+SOFTWARE_NAME: Final = "trio-broker"
+"""What the broker's statistics call us; letters, digits, dots and dashes (KIP-511)."""
+
+
+@attrs.frozen
+class Identity:
+    """Who asks: the client id of every request, and the version of the software."""
+
+    client_id: str
+    software_version: str
+
+
+class Connection:
+    """A connected socket on which the versions are agreed; not usable after any error.
+
+    ``served`` has the versions of every API that the broker named.
+    """
+
+    def __init__(self, address: Address, sock: socket.socket, identity: Identity) -> None:
+        self.address = address
+        self.served: Mapping[int, VersionRange] = {}
+        self._socket = sock
+        self._identity = identity
+        self._correlation_id = 0
+        self.is_usable = True
+
+    @classmethod
+    def open(cls, address: Address, identity: Identity, deadline: Deadline) -> Connection:
+        """Connect and agree on versions.
+
+        Raises:
+            ConnectFailed: there is no such host, or nobody takes the connection.
+            ConnectionLost, NotKafka, TimedOut, Refused: the first answer did not come, or is none of Kafka's.
+        """
+        connection = cls(address, _connect(address, deadline), identity)
+        try:
+            connection._agree_on_versions(deadline)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close the socket; calling again does nothing."""
+        self.is_usable = False
+        self._socket.close()
+
+    # --- Versions ---
+
+    def _agree_on_versions(self, deadline: Deadline) -> None:
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=self._identity.software_version
+        )
+        response = self._api_versions(request, ApiVersionsRequest.VERSIONS.high, deadline)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            ranges = _ranges(response)
+            highest = ranges.get(ApiKey.API_VERSIONS, VersionRange(0, 0)).high
+            response = self._api_versions(request, min(highest, ApiVersionsRequest.VERSIONS.high), deadline)
+        check(f"{self.address}: ApiVersions", response.error_code)
+        self.served = _ranges(response)
+
+    def _api_versions(self, request: ApiVersionsRequest, version: int, deadline: Deadline) -> ApiVersionsResponse:
+        """Ask once; an answer that begins with UNSUPPORTED_VERSION is read as the version 0 that it is."""
+        frame, position = self._exchange(ApiKey.API_VERSIONS, version, request, deadline)
+        code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+        return self._decoded(ApiVersionsResponse, ApiKey.API_VERSIONS, version, frame, position)
+
+    def version_for(self, kind: type[Request[Any]], *, at_least: int = 0, at_most: int = NEWEST) -> int:
+        """Return the newest version of a request that both sides know, between the two bounds.
+
+        Raises:
+            VersionNotServed: there is none.
+        """
+        ours = VersionRange(max(kind.VERSIONS.low, at_least), min(kind.VERSIONS.high, at_most))
+        served = self.served.get(kind.API_KEY, VersionRange(0, -1))
+        version = min(ours.high, served.high)
+        if version < max(ours.low, served.low):
+            raise VersionNotServed(
+                f"{self.address} serves {api_name(kind.API_KEY)} in versions {served}; versions {ours} are needed"
+                if served
+                else f"{self.address} does not serve {api_name(kind.API_KEY)}"
+            )
+        return version
+
+    def serves(self, kind: type[Request[Any]]) -> bool:
+        """Whether there is a version of a request that both sides know."""
+        served = self.served.get(kind.API_KEY, VersionRange(0, -1))
+        return max(kind.VERSIONS.low, served.low) <= min(kind.VERSIONS.high, served.high)
+
+    # --- Asking ---
+
+    def ask(self, request: Request[ResponseT], deadline: Deadline, version: int | None = None) -> ResponseT:
+        """Send a request, in the newest common version unless one is given, and return its response.
+
+        Raises:
+            VersionNotServed: there is no common version; nothing was sent.
+            ClientError: a value does not fit into the request; nothing was sent.
+            ConnectionLost: the connection ended before the answer was here.
+            NotKafka: what came is not the answer.
+            TimedOut: the deadline came first.
+        """
+        if version is None:
+            version = self.version_for(type(request))
+        frame, position = self._exchange(request.API_KEY, version, request, deadline)
+        return self._decoded(type(request).RESPONSE, request.API_KEY, version, frame, position)
+
+    def _exchange(self, api_key: int, version: int, request: Any, deadline: Deadline) -> tuple[memoryview, int]:
+        """Send a request and return the frame of its answer, and where the body begins."""
+        assert self.is_usable, f"the connection to {self.address} was used after an error"
+        self._correlation_id += 1
+        header = request_header(RequestHeader(api_key, version, self._correlation_id, self._identity.client_id))
+        try:
+            body = header + encode_bytes(request, version)
+        except ValueError as error:
+            raise ClientError(f"{api_name(api_key)} cannot be asked so: {error}") from None
+        try:
+            self._send(SIZE_PREFIX.pack(len(body)) + body, deadline)
+            frame = self._receive_frame(deadline)
+        except TimeoutError:
+            self.close()
+            waited = f"within {deadline.timeout_seconds:g} s"
+            raise TimedOut(f"{self.address} did not answer {api_name(api_key)} {waited}") from None
+        except OSError as error:
+            self.close()
+            raise ConnectionLost(
+                f"the connection to {self.address} ended while it was asked for {api_name(api_key)}: {_reason(error)}"
+            ) from None
+        except WireError as error:
+            self.close()
+            raise self._not_kafka(api_key, error) from None
+        return frame, self._body_position(api_key, version, frame)
+
+    def _body_position(self, api_key: int, version: int, frame: memoryview) -> int:
+        """Return where the body of an answer begins, once it is known to be the answer to the last request."""
+        try:
+            correlation_id, position = read_response_header(api_key, version, frame)
+        except (WireError, IndexError) as error:
+            self.close()
+            raise self._not_kafka(api_key, error) from None
+        if correlation_id != self._correlation_id:
+            self.close()
+            raise self._not_kafka(api_key, f"it answered request {correlation_id}, not {self._correlation_id}")
+        return position
+
+    def _decoded(
+        self, kind: type[ResponseT], api_key: int, version: int, frame: memoryview, position: int
+    ) -> ResponseT:
+        try:
+            return decode(kind, version, frame, position)[0]
+        except WireError as error:
+            self.close()
+            raise self._not_kafka(api_key, error) from None
+
+    def _not_kafka(self, api_key: int, why: object) -> NotKafka:
+        hint = "" if self.served else " (no Kafka broker, or a listener that wants TLS)"
+        return NotKafka(
+            f"{self.address} answered {api_name(api_key)} with something else than Kafka's bytes{hint}: {why}"
+        )
+
+    # --- Bytes ---
+
+    def _send(self, data: bytes, deadline: Deadline) -> None:
+        self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
+        self._socket.sendall(data)
+
+    def _receive_frame(self, deadline: Deadline) -> memoryview:
+        (size,) = SIZE_PREFIX.unpack(self._receive_exactly(SIZE_PREFIX.size, deadline))
+        if not MIN_RESPONSE_BYTES <= size <= MAX_RESPONSE_BYTES:
+            raise WireError(f"a frame of {size} bytes; allowed are {MIN_RESPONSE_BYTES} to {MAX_RESPONSE_BYTES}")
+        return memoryview(self._receive_exactly(size, deadline))
+
+    def _receive_exactly(self, count: int, deadline: Deadline) -> bytes:
+        received = bytearray()
+        while len(received) < count:
+            self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
+            data = self._socket.recv(min(count - len(received), RECEIVE_BYTES))
+            if not data:
+                raise ConnectionError("the broker closed it")
+            received += data
+        return bytes(received)
+
+
+def _connect(address: Address, deadline: Deadline) -> socket.socket:
+    seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
+    try:
+        sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except TimeoutError:
+        raise ConnectFailed(f"cannot connect to {address}: no answer within {seconds:.3g} s") from None
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise ConnectFailed(f"cannot connect to {address}: {_reason(error)}") from None
+    return sock
+
+
+def _socket_seconds(remaining: float) -> float:
+    """Return a timeout that sockets take; zero would mean not to wait at all rather than that the time is over."""
+    if remaining <= 0:
+        raise TimeoutError
+    return remaining
+
+
+def _reason(error: Exception) -> str:
+    """Return the system's words without its number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
+    return {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}

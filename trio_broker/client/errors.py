@@ -1,0 +1,95 @@
+"""Why a cluster could not be asked, or what it refused.
+
+The text of each error is one line for a person: what was asked of whom, and what came instead.
+
+Source: Kafka's Errors enum for the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from kafka_wire.error_codes import ErrorCode
+
+T = TypeVar("T")
+
+EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader now",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the group's coordinator is still loading it",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "no broker coordinates the group now",
+    ErrorCode.NOT_COORDINATOR: "the broker that was asked does not coordinate the group",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members, so only they may commit",
+    ErrorCode.ILLEGAL_GENERATION: "the group has members, so only they may commit",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group has members, and they rebalance",
+    ErrorCode.STALE_MEMBER_EPOCH: "the group has members, so only they may commit",
+    ErrorCode.NON_EMPTY_GROUP: "the group has members",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members are subscribed to the topic",
+}
+"""What is told where a broker sends a code and no words, which it does for groups and offsets."""
+
+
+class ClientError(Exception):
+    """A question to the cluster failed; the text says which and why."""
+
+
+class ConnectFailed(ClientError):
+    """No connection could be made, so nothing was sent."""
+
+
+class ConnectionLost(ClientError):
+    """The connection ended after something was sent; whether it was done is unknown."""
+
+
+class NotKafka(ClientError):
+    """What came back are not Kafka's bytes."""
+
+
+class TimedOut(ClientError):
+    """The time that the whole command has is over."""
+
+
+class VersionNotServed(ClientError):
+    """The broker serves no version of the API that we speak."""
+
+
+class Refused(ClientError):
+    """The broker understood and answered with an error code; ``subject`` is what it is about, such as a topic."""
+
+    def __init__(self, subject: str, code: int, message: str | None = None) -> None:
+        self.subject = subject
+        self.code = code
+        reason = message or EXPLANATIONS.get(code, "")  # type: ignore[call-overload]
+        super().__init__(": ".join(part for part in (subject, self.name, reason) if part))
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the code."""
+        return error_name(self.code)
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error code, or a text with the number when it is unknown."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def only(results: Sequence[T], subject: str) -> T:
+    """Return the one result of an answer about one thing.
+
+    Raises:
+        NotKafka: there are none, or several.
+    """
+    if len(results) != 1:
+        raise NotKafka(f"{subject}: the answer has {len(results)} results instead of one")
+    return results[0]
+
+
+def check(subject: str, code: int, message: str | None = None) -> None:
+    """Raise ``Refused`` unless the code is success."""
+    if code != ErrorCode.NONE:
+        raise Refused(subject, code, message)
