@@ -114,7 +114,7 @@ async def test_a_reading_counts_what_clients_did(client, view):
 
 async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(client, view):
     await client.create_topic("orders")
-    text = view.prometheus_renderer()().decode()
+    text = (await view.prometheus_renderer())().decode()
     assert 'durability="page-cache"' in text
     assert view.broker.parts.node.cluster_id in text
 
@@ -123,9 +123,9 @@ async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(c
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
     series = 'trio_broker_partition_log_end_offset{partition="0",topic="orders"} 2.0'
-    assert series not in view.prometheus_renderer()().decode()
+    assert series not in (await view.prometheus_renderer())().decode()
     await view.change_config({"metrics.per.partition": "true"}, changed_by="a test")
-    assert series in view.prometheus_renderer()().decode()
+    assert series in (await view.prometheus_renderer())().decode()
 
 
 # --- what it changes ---

@@ -27,8 +27,10 @@ from trio_broker.config import keys
 from trio_broker.config.broker_config import ConfigScope, ValueChange
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.errors import ConfigError
+from trio_broker.group_view import GroupView
 from trio_broker.metrics.history import History, Sample, Sampler, WorkerSample
-from trio_broker.metrics.reading import PartitionReading, Reading, WorkerReading
+from trio_broker.metrics.reading import CompactionReading, PartitionReading, Reading, WorkerReading
+from trio_broker.replication.log_cleaner import LogCleanerStatistics
 from trio_broker.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ class LiveBrokerView:
         self._made_by: dict[trio.lowlevel.Task, list[ConfigChange]] = {}
         self._listeners: list[Callable[[BrokerEvent], None]] = []
         self.samples = History(self.read())
-        self.samples.subscribe(lambda sample: self._tell(history_sample(sample)))
+        self.groups_view = GroupView(broker.parts.groups, broker.clock.now_ms)
+        self.samples.subscribe(self._sampled)
         broker.config.subscribe_all(self._config_changed)
 
     async def run(self) -> None:
@@ -154,10 +157,24 @@ class LiveBrokerView:
     def journal(self) -> Sequence[ConfigChange]:
         return list(self._journal)
 
-    def prometheus_renderer(self) -> Callable[[], bytes]:
+    async def groups(self) -> view.GroupSurvey:
+        return await self.groups_view.groups()
+
+    def group(self, group_id: str) -> view.GroupInfo | None:
+        return self.groups_view.group(group_id)
+
+    async def group_offsets(self, group_id: str) -> view.GroupOffsets | None:
+        return await self.groups_view.group_offsets(group_id)
+
+    def group_timeline(self, group_id: str) -> Sequence[view.RebalanceInfo] | None:
+        return self.groups_view.group_timeline(group_id)
+
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
         from trio_broker.metrics.prometheus import MetricsSnapshot, render
 
+        per_partition = self.broker.config.get(keys.METRICS_PER_PARTITION)
+        groups = await self.groups_view.reading(with_partitions=per_partition)
         node = self.node()
         partitions = list(self.broker.parts.replicas.partitions())
         snapshot = MetricsSnapshot(
@@ -171,9 +188,9 @@ class LiveBrokerView:
             log_size_bytes=sum(partition.log.size_bytes for partition in partitions),
             reading=self.samples.latest_reading,
             sample=self.samples.latest_sample,
-            partitions=(
-                tuple(map(partition_reading, partitions)) if self.broker.config.get(keys.METRICS_PER_PARTITION) else ()
-            ),
+            groups=groups,
+            partitions=tuple(map(partition_reading, partitions)) if per_partition else (),
+            compaction=compaction_reading(self.broker.parts.replicas.upkeep.log_cleaner.statistics()),
         )
         return partial(render, snapshot)
 
@@ -218,6 +235,11 @@ class LiveBrokerView:
     def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def _sampled(self, sample: Sample) -> None:
+        self._tell(history_sample(sample))
+        if (rebalanced := self.groups_view.take_rebalanced()) is not None:
+            self._tell(rebalanced)
 
     def _tell(self, event: BrokerEvent) -> None:
         for listener in tuple(self._listeners):
@@ -270,6 +292,16 @@ class LiveBrokerView:
 def alteration(name: str, value: str | None) -> decisions.ConfigAlteration:
     operation = decisions.ConfigOperation.DELETE if value is None else decisions.ConfigOperation.SET
     return decisions.ConfigAlteration(name, operation, value)
+
+
+def compaction_reading(statistics: LogCleanerStatistics) -> CompactionReading:
+    return CompactionReading(
+        rounds=statistics.rounds,
+        bytes_read=statistics.bytes_read,
+        bytes_written=statistics.bytes_written,
+        max_dirty_ratio=statistics.max_dirty_ratio,
+        uncleanable_partitions=len(statistics.uncleanable),
+    )
 
 
 def partition_reading(partition: Partition) -> PartitionReading:

@@ -45,6 +45,9 @@ LINGER_SECONDS = 1.0
 GRACEFUL_SECONDS = 1.0
 """What requests under way are given when the server is told to stop."""
 
+MAX_REQUEST_HEAD_BYTES = 128 * 1024
+"""A group's id may be 32 KB long, and three times that in an address, where each byte may take three characters."""
+
 MAX_REQUEST_BODY_BYTES = 1 << 20
 """Hypercorn's bound for WSGI apps, which ours is not; the app has its own, smaller one."""
 
@@ -113,6 +116,7 @@ def hypercorn_config() -> Config:
     config.errorlog.addFilter(PROTOCOL_ERROR_FILTER)  # the same one each time, so that it is there once
     config.accesslog = None
     config.include_server_header = False
+    config.h11_max_incomplete_size = MAX_REQUEST_HEAD_BYTES
     return config
 
 

@@ -1,7 +1,7 @@
 """``/metrics``: the broker's numbers in Prometheus's text format.
 
-The broker takes the numbers on its event loop, which is quick; turning them into text is not (some 13 µs a series),
-so that happens in a worker thread, one at a time.
+The broker takes the numbers on its event loop, in slices where there are many; turning them into text takes longer
+(some 13 µs a series), so that happens in a worker thread, one at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 async def get_metrics(request: Request) -> Response:
     """All metrics, in the text format that Prometheus scrapes."""
     parts = parts_of(request)
-    text = await trio.to_thread.run_sync(parts.view.prometheus_renderer(), limiter=parts.rendering)
+    render = await parts.view.prometheus_renderer()
+    text = await trio.to_thread.run_sync(render, limiter=parts.rendering)
     return Response(text, headers={"content-type": PROMETHEUS_CONTENT_TYPE})
 
 

@@ -15,6 +15,10 @@ RENDERING_THREADS = 1
 """Scrapes that come at once are rendered one after another: they are not worth a second thread's share of the GIL."""
 
 
+LAG_READERS = 1
+"""Groups whose lag is read at once: each may read from disk for many partitions, which brokers have better uses for."""
+
+
 @attrs.define
 class AdminParts:
     """The broker's view and this app's own few counters."""
@@ -23,6 +27,7 @@ class AdminParts:
     stopping: trio.Event
     open_streams: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
+    reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
 
     @property
     def has_room_for_a_stream(self) -> bool:

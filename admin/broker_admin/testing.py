@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import attrs
 import trio
 
+from broker_admin.fake_groups import FakeGroup, fake_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.view import (
     AllowedRange,
@@ -29,6 +30,10 @@ from broker_admin.view import (
     ConfigRefusal,
     ConfigSource,
     ConfigSynonym,
+    GroupInfo,
+    GroupOffsets,
+    GroupsRebalanced,
+    GroupSurvey,
     HistorySample,
     Listener,
     NodeInfo,
@@ -36,6 +41,7 @@ from broker_admin.view import (
     PoolStatistics,
     QueueStatistics,
     Readiness,
+    RebalanceInfo,
     ThreadStatistics,
     TopicInfo,
     UpdateMode,
@@ -105,6 +111,7 @@ class FakeBrokerView:
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
     topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
+    group_list: dict[str, FakeGroup] = attrs.field(factory=lambda: fake_groups(START_MS))
 
     def node(self) -> NodeInfo:
         return NodeInfo(
@@ -201,11 +208,31 @@ class FakeBrokerView:
     def history(self) -> Sequence[HistorySample]:
         return list(self.samples)
 
+    async def groups(self) -> GroupSurvey:
+        await trio.lowlevel.checkpoint()
+        summaries = (group.summary() for _, group in sorted(self.group_list.items()))
+        return GroupSurvey(self.now_ms, True, tuple(summaries))
+
+    def group(self, group_id: str) -> GroupInfo | None:
+        return self.group_list[group_id].info if group_id in self.group_list else None
+
+    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+        await trio.lowlevel.checkpoint()
+        return self.group_list[group_id].offsets() if group_id in self.group_list else None
+
+    def group_timeline(self, group_id: str) -> Sequence[RebalanceInfo] | None:
+        return list(self.group_list[group_id].rebalances) if group_id in self.group_list else None
+
+    def rebalanced(self, *group_ids: str) -> None:
+        """Tell all who subscribed that these groups have rebalanced."""
+        self.tell(GroupsRebalanced(self.now_ms, group_ids))
+
     def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def prometheus_renderer(self) -> Callable[[], bytes]:
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
+        await trio.lowlevel.checkpoint()
         return lambda: self.metrics_text
 
     def tell(self, event: BrokerEvent) -> None:
@@ -278,6 +305,7 @@ async def serve_fake_broker(port: int) -> None:
     view.tick(70)
     await view.change_config({"queued.max.requests": "1000"}, changed_by="kafka client rdkafka from 10.0.0.7")
     view.tick(40)
+    view.group_list = fake_groups(view.now_ms)
     async with trio.open_nursery() as nursery:
         address: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", port)
         logging.getLogger(__name__).info("serving a fake broker at %s", address.url)

@@ -243,6 +243,10 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     assert set(document["paths"]) == {
         "/api/v1/config",
         "/api/v1/events",
+        "/api/v1/groups",
+        "/api/v1/groups/{group_id}",
+        "/api/v1/groups/{group_id}/offsets",
+        "/api/v1/groups/{group_id}/timeline",
         "/api/v1/history",
         "/api/v1/journal",
         "/api/v1/node",
@@ -256,4 +260,12 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     schemas = document["components"]["schemas"]
     assert schemas["ConfigEntry"]["properties"]["value"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
     assert schemas["TopicInfo"]["properties"]["partitions"]["items"] == {"$ref": "#/components/schemas/PartitionInfo"}
+    assert schemas["GroupList"]["properties"]["groups"]["items"] == {"$ref": "#/components/schemas/GroupSummary"}
+    offsets = document["paths"]["/api/v1/groups/{group_id}/offsets"]["get"]
+    assert [(each["name"], each["in"]) for each in offsets["parameters"]] == [
+        ("group_id", "path"),
+        ("group_id", "query"),
+        ("offset", "query"),
+        ("limit", "query"),
+    ]
     assert all(path_operation["summary"] for path in document["paths"].values() for path_operation in path.values())

@@ -102,6 +102,13 @@ async def test_a_change_made_anywhere_is_sent_at_once(
         assert trio.current_time() == before
 
 
+async def test_groups_that_rebalanced_are_told_by_their_ids(view: FakeBrokerView) -> None:
+    async with open_stream(create_app(view)) as stream:
+        view.rebalanced("checkout", "a/\n\nb")
+        name, event = await stream.event()
+        assert (name, event["group_ids"], event["further_groups"]) == ("groups", ["checkout", "a/\n\nb"], 0)
+
+
 async def test_a_secret_is_not_streamed(view: FakeBrokerView) -> None:
     async with open_stream(create_app(view)) as stream:
         await view.change_config({"password": "new secret"}, changed_by="test")

@@ -6,9 +6,12 @@ import re
 
 import pytest
 
-from broker_admin.routes.page import ASSETS, bytes_text, duration_text, number_text, render_page
+from broker_admin.group_list import GroupQuery, select_groups
+from broker_admin.routes import page as page_module
+from broker_admin.routes.page import ASSETS
 from broker_admin.testing import FakeBrokerView
-from broker_admin.view import TopicInfo
+from broker_admin.texts import bytes_text, duration_text, number_text
+from broker_admin.view import GroupSurvey, TopicInfo
 
 BASE_URL = "http://127.0.0.1:9644"
 
@@ -18,6 +21,13 @@ def view() -> FakeBrokerView:
     fake = FakeBrokerView()
     fake.tick(90)
     return fake
+
+
+def render_page(view: FakeBrokerView, base_url: str) -> str:
+    """The overview over ``view``, whatever groups it has."""
+    groups = tuple(group.summary() for group in view.group_list.values())
+    group_list = select_groups(GroupSurvey(view.now_ms, True, groups), GroupQuery())
+    return page_module.render_page(view, base_url, group_list)
 
 
 def test_the_page_says_who_the_broker_is(view: FakeBrokerView) -> None:
@@ -67,7 +77,7 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView
     assert all(source.startswith(("/", "#")) for source in sources)
 
 
-@pytest.mark.parametrize("name", ["page.js", "page.css"])
+@pytest.mark.parametrize("name", ["page.js", "live.js", "groups.js", "page.css"])
 def test_assets_name_no_other_host(name: str) -> None:
     text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")
     assert "://" not in text

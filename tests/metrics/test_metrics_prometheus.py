@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
 from trio_broker.metrics.history import History
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
-from trio_broker.metrics.reading import PartitionReading, Reading, WorkerReading
+from trio_broker.metrics.reading import (
+    CompactionReading,
+    GroupCount,
+    GroupLagReading,
+    GroupReading,
+    PartitionReading,
+    Reading,
+    WorkerReading,
+)
+
+NO_GROUPS = GroupReading()
 
 
 def reading(at: float, *, bytes_in: int, busy_seconds: float) -> Reading:
@@ -29,7 +40,7 @@ def reading(at: float, *, bytes_in: int, busy_seconds: float) -> Reading:
     )
 
 
-def snapshot(partitions: tuple[PartitionReading, ...] = ()) -> MetricsSnapshot:
+def snapshot(partitions: tuple[PartitionReading, ...] = (), groups: GroupReading = NO_GROUPS) -> MetricsSnapshot:
     """A broker that was half busy for the last second."""
     history = History(reading(0, bytes_in=0, busy_seconds=0))
     history.add(reading(1, bytes_in=1000, busy_seconds=0.5))
@@ -44,6 +55,7 @@ def snapshot(partitions: tuple[PartitionReading, ...] = ()) -> MetricsSnapshot:
         log_size_bytes=4096,
         reading=history.latest_reading,
         sample=history.latest_sample,
+        groups=groups,
         partitions=partitions,
     )
 
@@ -54,6 +66,18 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
         (sample.name, tuple(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
         for sample in family.samples
+    }
+
+
+def test_compaction_tells_what_it_did_and_what_it_leaves_alone() -> None:
+    told = attrs.evolve(snapshot(), compaction=CompactionReading(3, 1000, 100, 0.25, 1))
+    values = values_of(render(told))
+    assert {name: value for (name, _), value in values.items() if "log_cleaner" in name} == {
+        "trio_broker_log_cleaner_rounds_total": 3,
+        "trio_broker_log_cleaner_bytes_read_total": 1000,
+        "trio_broker_log_cleaner_bytes_written_total": 100,
+        "trio_broker_log_cleaner_max_dirty_ratio": 0.25,
+        "trio_broker_log_cleaner_uncleanable_partitions": 1,
     }
 
 
@@ -114,3 +138,48 @@ def test_partitions_are_told_only_when_asked_for() -> None:
 def test_two_brokers_in_one_process_do_not_meet() -> None:
     first, second = render(snapshot()), render(snapshot())
     assert values_of(first).keys() == values_of(second).keys()
+
+
+GROUPS = GroupReading(
+    groups=(GroupCount("consumer", "Stable", 3), GroupCount("classic", "Empty", 2)),
+    members=7,
+    committed_offsets=40,
+    loading_partitions=1,
+    offset_commits=9000,
+    rebalances=12,
+)
+
+
+def test_groups_are_counted_by_type_and_state() -> None:
+    values = values_of(render(snapshot(groups=GROUPS)))
+    expected = {
+        ("trio_broker_groups", ("Stable", "consumer")): 3.0,
+        ("trio_broker_groups", ("Empty", "classic")): 2.0,
+        ("trio_broker_group_members", ()): 7.0,
+        ("trio_broker_group_committed_offsets", ()): 40.0,
+        ("trio_broker_group_loading_partitions", ()): 1.0,
+        ("trio_broker_group_offset_commits_total", ()): 9000.0,
+        ("trio_broker_group_rebalances_total", ()): 12.0,
+    }
+    assert {key: values.get(key) for key in expected} == expected
+    assert not [name for name, _ in values if "group_lag" in name]
+
+
+def test_lag_is_told_by_group_and_partition_as_far_as_it_is_known() -> None:
+    lags = (
+        GroupLagReading("g", "t", 0, 40, 1.5),
+        GroupLagReading("g", "t", 1, 3, None),
+        GroupLagReading("g", "t", 2, None, None),
+    )
+    values = values_of(render(snapshot(groups=attrs.evolve(GROUPS, lags=lags))))
+    assert {key: value for key, value in values.items() if "group_lag" in key[0]} == {
+        ("trio_broker_group_lag_records", ("g", "0", "t")): 40.0,
+        ("trio_broker_group_lag_seconds", ("g", "0", "t")): 1.5,
+        ("trio_broker_group_lag_records", ("g", "1", "t")): 3.0,
+    }
+
+
+def test_group_ids_with_quotes_and_line_ends_stay_one_label() -> None:
+    hostile = 'a"b\nc\\d} 1 <x> \u202e'
+    values = values_of(render(snapshot(groups=GroupReading(lags=(GroupLagReading(hostile, "t", 0, 40, None),)))))
+    assert values[("trio_broker_group_lag_records", (hostile, "0", "t"))] == 40.0

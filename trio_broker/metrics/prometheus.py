@@ -5,8 +5,9 @@ text in any thread, which is not. Nothing is counted twice for Prometheus's sake
 and the same sample that the admin page shows. Totals are counters (Prometheus makes rates of them itself); ratios are
 those of the last second, and the busy seconds are there for whoever wants another interval.
 
-Series per partition are written only when the snapshot holds partitions: a thousand of them are a thousand lines on
-every scrape. Each rendering has its own registry, so that several brokers may live in one process.
+Series per partition, and of each group's lag in each, are written only when the snapshot holds them: a thousand of them
+are a thousand lines on every scrape. Each rendering has its own registry, so that several brokers may live in one
+process.
 
 Importing this module imports prometheus_client, which takes longer than a broker's start-up may: import it lazily.
 """
@@ -21,7 +22,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from trio_broker.metrics.history import Sample, WorkerSample
-from trio_broker.metrics.reading import PartitionReading, Reading, WorkerReading
+from trio_broker.metrics.reading import (
+    CompactionReading,
+    GroupLagReading,
+    GroupReading,
+    PartitionReading,
+    Reading,
+    WorkerReading,
+)
 
 PREFIX = "trio_broker"
 
@@ -40,7 +48,9 @@ class MetricsSnapshot:
     log_size_bytes: int
     reading: Reading
     sample: Sample
+    groups: GroupReading
     partitions: tuple[PartitionReading, ...] = ()
+    compaction: CompactionReading | None = None
 
 
 def render(snapshot: MetricsSnapshot) -> bytes:
@@ -71,8 +81,13 @@ class SnapshotCollector(Collector):
             self.snapshot.sample.io_workers, self.snapshot.sample.io_idle_ratio,
         )  # fmt: skip
         yield from event_loop_metrics(self.snapshot.reading, self.snapshot.sample)
+        yield from group_metrics(self.snapshot.groups)
+        if self.snapshot.compaction is not None:
+            yield from compaction_metrics(self.snapshot.compaction)
         if self.snapshot.partitions:
             yield from partition_metrics(self.snapshot.partitions)
+        if self.snapshot.groups.lags:
+            yield from group_lag_metrics(self.snapshot.groups.lags)
 
 
 def gauge(name: str, documentation: str, value: float) -> Metric:
@@ -140,6 +155,50 @@ def event_loop_metrics(reading: Reading, sample: Sample) -> Iterator[Metric]:
     """The loop that all of them share."""
     yield gauge("event_loop_busy_ratio", "Busy share of the event loop's last second", sample.event_loop_busy_ratio)
     yield counter("event_loop_busy_seconds", "Seconds the event loop did not wait", reading.event_loop_busy_seconds)
+
+
+def group_metrics(groups: GroupReading) -> Iterator[Metric]:
+    """The groups that this broker coordinates."""
+    by_kind = GaugeMetricFamily(f"{PREFIX}_groups", "Groups, by type and state", labels=["type", "state"])
+    for count in sorted(groups.groups, key=lambda count: (count.type, count.state)):
+        by_kind.add_metric([count.type, count.state], count.count)
+    yield by_kind
+    yield gauge("group_members", "Members of all groups", groups.members)
+    yield gauge("group_committed_offsets", "Committed offsets that are kept", groups.committed_offsets)
+    yield gauge(
+        "group_loading_partitions", "Partitions of __consumer_offsets that are being loaded", groups.loading_partitions
+    )
+    yield counter("group_offset_commits", "Offsets committed", groups.offset_commits)
+    yield counter("group_rebalances", "Rebalances finished", groups.rebalances)
+
+
+def group_lag_metrics(lags: Sequence[GroupLagReading]) -> Iterator[Metric]:
+    """The lag of each group in each partition: only when asked for."""
+    labels = ["group", "topic", "partition"]
+    records = GaugeMetricFamily(f"{PREFIX}_group_lag_records", "Records not consumed yet", labels=labels)
+    seconds = GaugeMetricFamily(
+        f"{PREFIX}_group_lag_seconds", "Seconds since the first record not consumed yet was appended", labels=labels
+    )
+    for lag in lags:
+        values = [lag.group_id, lag.topic, str(lag.partition)]
+        if lag.lag_records is not None:
+            records.add_metric(values, lag.lag_records)
+        if lag.lag_seconds is not None:
+            seconds.add_metric(values, lag.lag_seconds)
+    yield from (records, seconds)
+
+
+def compaction_metrics(compaction: CompactionReading) -> Iterator[Metric]:
+    """What the log cleaner does, and how many partitions want a human's look."""
+    yield counter("log_cleaner_rounds", "Rounds of compaction, each over one partition", compaction.rounds)
+    yield counter("log_cleaner_bytes_read", "Bytes that compaction has read", compaction.bytes_read)
+    yield counter("log_cleaner_bytes_written", "Bytes that compaction has written", compaction.bytes_written)
+    yield gauge("log_cleaner_max_dirty_ratio", "Dirty share of the dirtiest partition", compaction.max_dirty_ratio)
+    yield gauge(
+        "log_cleaner_uncleanable_partitions",
+        "Partitions that compaction leaves alone because it failed there",
+        compaction.uncleanable_partitions,
+    )
 
 
 def partition_metrics(partitions: Sequence[PartitionReading]) -> Iterator[Metric]:

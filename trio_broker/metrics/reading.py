@@ -40,6 +40,53 @@ class PartitionReading:
     size_bytes: int
 
 
+@attrs.frozen
+class GroupCount:
+    """How many groups of one type (``classic``, ``consumer``) are in one state."""
+
+    type: str
+    state: str
+    count: int
+
+
+@attrs.frozen
+class GroupLagReading:
+    """How far one group is behind in one partition, for the series that are written only when asked for."""
+
+    group_id: str
+    topic: str
+    partition: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen(kw_only=True)
+class GroupReading:
+    """The groups that this broker coordinates. ``offset_commits`` and ``rebalances`` are totals, the others levels.
+
+    ``loading_partitions`` are those of ``__consumer_offsets`` whose groups cannot be asked yet.
+    """
+
+    groups: tuple[GroupCount, ...] = ()
+    members: int = 0
+    committed_offsets: int = 0
+    loading_partitions: int = 0
+    offset_commits: int = 0
+    rebalances: int = 0
+    lags: tuple[GroupLagReading, ...] = ()
+
+
+@attrs.frozen
+class CompactionReading:
+    """What compaction has done, and what it leaves alone. ``max_dirty_ratio`` is that of the dirtiest partition."""
+
+    rounds: int
+    bytes_read: int
+    bytes_written: int
+    max_dirty_ratio: float
+    uncleanable_partitions: int
+
+
 @attrs.frozen(kw_only=True)
 class Reading:
     """The whole broker at ``taken_at`` (monotonic seconds) and ``taken_at_ms`` (wall clock).

@@ -1,8 +1,9 @@
 """``/api/v1/events``: a server-sent event stream of samples and config changes.
 
-``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, a comment line when
-nothing else came for a while so that proxies and peers see a living connection. The data are JSON, the same objects
-as in ``/api/v1/history`` and ``/api/v1/journal``.
+``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, ``event: groups`` at
+most once a second with the ids of groups that rebalanced, a comment line when nothing else came for a while so that
+proxies and peers see a living connection. The data are JSON, the same objects as in ``/api/v1/history`` and
+``/api/v1/journal``, and ``GroupsRebalanced``.
 
 A stream holds a small queue. A reader that falls so far behind that it is full is sent away rather than served stale
 numbers: it connects again and reads the history. The number of streams is bounded; they end when the server stops.
@@ -25,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.errors import error_response
 from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, parts_of
-from broker_admin.view import BrokerEvent, HistorySample
+from broker_admin.view import BrokerEvent, GroupsRebalanced, HistorySample
 
 HEARTBEAT_SECONDS = 10.0
 """Shorter than the idle timeouts of proxies people put in front of such servers, commonly 30 to 60 seconds."""
@@ -38,7 +39,7 @@ RECONNECT_MS = 2000
 
 
 async def get_events(request: Request) -> Response | EventStream:
-    """Samples, one a second, and config changes as they are made, as server-sent events."""
+    """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
     parts = parts_of(request)
     if parts.has_room_for_a_stream:
         return EventStream(parts)
@@ -100,6 +101,8 @@ class EventStream:
         """``event`` as it goes over the wire."""
         if isinstance(event, HistorySample):
             name = "sample"
+        elif isinstance(event, GroupsRebalanced):
+            name = "groups"
         else:
             name = "config"
             (event,) = mask_changes([event], sensitive_keys(self.parts.view.config_entries()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -15,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin import metrics_page, view
+from broker_admin import group_list, metrics_page, view
 from broker_admin.encoding import json_response
-from broker_admin.routes import config, events, health, readings
+from broker_admin.routes import config, events, groups, health, readings
 
 PLAIN_SCHEMAS: Mapping[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -35,6 +36,11 @@ DESCRIBED_CLASSES: tuple[type, ...] = (
     view.ThreadStatistics,
     view.TopicInfo,
     view.HistorySample,
+    group_list.GroupList,
+    view.GroupInfo,
+    view.GroupOffsets,
+    view.RebalanceInfo,
+    view.GroupsRebalanced,
 )
 """What appears at the top of an answer; the classes inside them are found by following their attributes."""
 
@@ -71,10 +77,12 @@ def schema_of_class(described: type, found: dict[str, Any]) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def operation_of(endpoint: Callable[..., Any], method: str) -> dict[str, Any]:
+def operation_of(route: Route, method: str) -> dict[str, Any]:
     """One method of one address, described by its function's docstring."""
-    summary = (inspect.getdoc(endpoint) or "").partition("\n")[0]
+    summary = (inspect.getdoc(methods_of(route)[method]) or "").partition("\n")[0]
     operation: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "the answer"}}}
+    if parameters := parameters_of(route.path):
+        operation["parameters"] = parameters
     if method == "patch":
         value = {"type": ["string", "number", "boolean", "null"]}
         body = {"schema": {"type": "object", "additionalProperties": value}}
@@ -84,6 +92,19 @@ def operation_of(endpoint: Callable[..., Any], method: str) -> dict[str, Any]:
         operation["requestBody"] = {"required": True, "content": {"application/json": body}}
         operation["responses"]["422"] = {"description": "refused; nothing was changed: error, refusals"}
     return operation
+
+
+def parameters_of(path: str) -> list[dict[str, Any]]:
+    """What goes into an address's path and query."""
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", path)
+    ]
+    in_query = [
+        {"name": name, "in": "query", "required": False, "schema": schema}
+        for name, schema in groups.QUERY_PARAMETERS.get(path, {}).items()
+    ]
+    return in_path + in_query
 
 
 def methods_of(route: Route) -> dict[str, Callable[..., Any]]:
@@ -99,13 +120,20 @@ def openapi_document() -> dict[str, Any]:
     schemas: dict[str, Any] = {}
     for described in DESCRIBED_CLASSES:
         schema_of(described, schemas)
-    paths: dict[str, dict[str, Any]] = {}
-    for route in (*config.ROUTES, *readings.ROUTES, *events.ROUTES, *health.ROUTES, *metrics_page.ROUTES):
-        paths[route.path] = {method: operation_of(endpoint, method) for method, endpoint in methods_of(route).items()}
+    routes = (
+        *config.ROUTES,
+        *readings.ROUTES,
+        *groups.ROUTES,
+        *events.ROUTES,
+        *health.ROUTES,
+        *metrics_page.ROUTES,
+    )
     return {
         "openapi": "3.1.0",
         "info": {"title": "trio-broker admin API", "version": "1"},
-        "paths": paths,
+        "paths": {
+            route.path: {method: operation_of(route, method) for method in methods_of(route)} for route in routes
+        },
         "components": {"schemas": schemas},
     }
 

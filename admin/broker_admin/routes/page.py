@@ -1,24 +1,38 @@
-"""The page, rendered here with Jinja2, and its few assets, served from memory.
+"""The overview, rendered here with Jinja2, and the few assets of all pages, served from memory.
 
-The page is whole without its script: readings as of now, the journal, the topics. The script adds what moves. What
-both need to know (the node, the knobs, the curl command) is put into the page once, as data attributes.
+The page is whole without its script: readings as of now, the journal, the topics, the groups. The script adds what
+moves. What both need to know (the node, the knobs, the curl command) is put into the page once, as data attributes.
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import jinja2
+import trio
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from broker_admin.encoding import mask_changes, sensitive_keys
+from broker_admin.group_list import GroupList, GroupOrder, GroupQuery, select_groups
 from broker_admin.knobs import knob_states
 from broker_admin.parts import parts_of
+from broker_admin.texts import (
+    bytes_text,
+    clock_text,
+    duration_text,
+    member_tail,
+    number_text,
+    partitions_text,
+    short_duration_text,
+    shown_text,
+    time_text,
+)
 from broker_admin.view import BrokerView, ConfigChange, TopicInfo
 
 UI_DIRECTORY = Path(__file__).parent.parent / "ui"
@@ -29,39 +43,17 @@ SHOWN_TOPICS = 200
 SHOWN_CHANGES = 12
 """Lines of the journal on the page; the API has the rest."""
 
+SHOWN_GROUPS = 10
+"""Rows of the table of groups: those that are furthest behind. The page of groups has the others."""
+
+LINKED_CHARACTERS = 1000
+"""Ids of groups up to this length are links. A page full of ids of 32 KB, each written as 96 KB, would be slow."""
+
 MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
-
-def bytes_text(count: float) -> str:
-    """A size as people read it: ``1.4 GiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def number_text(number: int) -> str:
-    """A count with thin spaces between the thousands."""
-    return f"{number:,}".replace(",", "\u202f")
-
-
-def duration_text(seconds: float) -> str:
-    """An uptime by its two largest units: ``3 d 4 h``."""
-    whole = int(seconds)
-    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
-    while len(parts) > 1 and parts[0][0] == 0:
-        del parts[0]
-    return " ".join(f"{amount} {unit}" for amount, unit in parts[:2])
-
-
-def time_text(at_ms: int) -> str:
-    """A moment in UTC, to the second; the script shows it in the reader's own zone."""
-    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def partition_records(topic: TopicInfo) -> int:
@@ -87,29 +79,52 @@ def page_environment() -> jinja2.Environment:
         number_text=number_text,
         duration_text=duration_text,
         time_text=time_text,
+        clock_text=clock_text,
+        member_tail=member_tail,
+        short_duration_text=short_duration_text,
+        shown_text=shown_text,
+        partitions_text=partitions_text,
+        quoted=lambda text: quote(text, safe=""),
         partition_records=partition_records,
         topic_bytes=topic_bytes,
     )
+    environment.globals["linked_characters"] = LINKED_CHARACTERS
     return environment
 
 
 TEMPLATES = page_environment()
 
 
-def render_page(view: BrokerView, base_url: str) -> str:
-    """The page as the broker stands now; ``base_url`` is how the caller reached us, for the commands shown."""
+def frame(view: BrokerView, request: Request) -> dict[str, Any]:
+    """What every page's frame says."""
+    return frame_at(view, str(request.base_url).rstrip("/"))
+
+
+def frame_at(view: BrokerView, base_url: str) -> dict[str, Any]:
+    """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown."""
+    return {"node": view.node(), "readiness": view.readiness(), "base_url": base_url, "assets": ASSETS}
+
+
+def render_page(view: BrokerView, base_url: str, group_list: GroupList) -> str:
+    """The overview as the broker stands now, with a few groups."""
     topics = view.topics()
     return TEMPLATES.get_template("page.html").render(
-        node=view.node(),
-        readiness=view.readiness(),
+        **frame_at(view, base_url),
+        here="overview",
+        script="page.js",
         threads=view.threads(),
         knobs=knob_states(view.config_entries()),
         changes=shown_changes(view),
         topics=topics[:SHOWN_TOPICS],
         topic_count=len(topics),
-        base_url=base_url,
-        assets=ASSETS,
+        group_list=group_list,
     )
+
+
+async def furthest_behind(view: BrokerView) -> GroupList:
+    """The groups that somebody should look at first."""
+    query = GroupQuery(order=GroupOrder.LAG_SECONDS, limit=SHOWN_GROUPS)
+    return await trio.to_thread.run_sync(select_groups, await view.groups(), query)
 
 
 def shown_changes(view: BrokerView) -> list[ConfigChange]:
@@ -137,13 +152,21 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 
 async def get_page(request: Request) -> Response:
     """The admin page."""
-    return HTMLResponse(render_page(parts_of(request).view, str(request.base_url).rstrip("/")))
+    view = parts_of(request).view
+    group_list = await furthest_behind(view)
+    return HTMLResponse(render_page(view, str(request.base_url).rstrip("/"), group_list))
 
 
 async def get_topic_rows(request: Request) -> Response:
     """The rows of the topic table, for the page to put in place."""
     topics = parts_of(request).view.topics()[:SHOWN_TOPICS]
     return HTMLResponse(TEMPLATES.get_template("topics.html").render(topics=topics))
+
+
+async def get_group_rows(request: Request) -> Response:
+    """The rows of the overview's table of groups, for the page to put in place."""
+    group_list = await furthest_behind(parts_of(request).view)
+    return HTMLResponse(TEMPLATES.get_template("group_rows.html").render(group_list=group_list))
 
 
 async def get_journal_rows(request: Request) -> Response:
@@ -167,6 +190,7 @@ async def get_asset(request: Request) -> Response:
 ROUTES = [
     Route("/", get_page),
     Route("/rows/topics", get_topic_rows),
+    Route("/rows/groups", get_group_rows),
     Route("/rows/journal", get_journal_rows),
     Route("/static/{name}", get_asset),
 ]

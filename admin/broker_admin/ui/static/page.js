@@ -1,10 +1,9 @@
 // @ts-check
 /**
- * What moves on the admin page: charts drawn as SVG from the broker's own history, the knobs, the tables.
+ * What moves on the overview: charts drawn as SVG from the broker's own history, the knobs, the tables.
  *
- * Samples come from GET /api/v1/history once and from the event stream /api/v1/events after that. When the stream is
- * lost the history is read every two seconds until it is back. Every action is one HTTP call, and the page shows it.
- * `/?still` draws once and opens no stream, for pictures and for print.
+ * Samples come from GET /api/v1/history once and from the event stream /api/v1/events after that (see live.js). Every
+ * action is one HTTP call, and the page shows it.
  *
  * @typedef {{sampled_at_ms: number, bytes_in_per_second: number, bytes_out_per_second: number,
  *   requests_per_second: number, network_idle_ratio: number, network_idle_ratios: number[], io_idle_ratio: number,
@@ -17,10 +16,11 @@
  *   tick: (value: number) => string, knob?: string, bound?: (sample: Sample) => number, read: (sample: Sample) => string}} Chart
  */
 
+import { get, isLive, isStill, keepUpToDate, loadRows, quietly, showConnections } from "./live.js";
+
 const WINDOW_MS = 300_000; // what a chart shows
 const GAP_MS = 3_500; // samples further apart than this are not joined: nobody knows what was between
-const POLL_MS = 2_000; // how often the history is read while there is no stream
-const TOPICS_MS = 5_000; // how often the topic table is read
+const TABLES_MS = 5_000; // how often the tables of topics and groups are read
 const MARGIN = { top: 14, right: 4, bottom: 18, left: 38 };
 const SLIDER_REACH = 2000; // of a number without an upper limit, as in knobs.py
 const LABEL_WIDTH = 90; // pixels that a change written over a chart may take
@@ -32,7 +32,6 @@ let samples = [];
 let changes = [];
 /** @type {number | null} the moment under the pointer, the same in all charts */
 let cursorMs = null;
-let live = false;
 
 /** @param {number} value */
 const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
@@ -270,15 +269,7 @@ function render() {
     // `read` returns our own markup around numbers, never text from the broker.
     if (reading) reading.innerHTML = chart.read(sample);
   }
-  const connections = document.querySelector('[data-reading="connections"]');
-  if (connections) connections.textContent = String(sample.connections);
-}
-
-/** @param {string} address @returns {Promise<any>} */
-async function get(address) {
-  const answer = await fetch(address, { headers: { accept: "application/json" } });
-  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
-  return answer.json();
+  showConnections(sample.connections);
 }
 
 async function loadReadings() {
@@ -286,23 +277,6 @@ async function loadReadings() {
   samples = history.samples;
   changes = journal.changes;
   render();
-}
-
-/** Replace a table's rows by those the server renders. @param {string} what */
-async function loadRows(what) {
-  const body = document.querySelector(`[data-${what}]`);
-  const answer = await fetch(`/rows/${what}`);
-  if (!body || !answer.ok) return;
-  body.innerHTML = await answer.text();
-  showLocalTimes();
-}
-
-function showLocalTimes() {
-  for (const time of document.querySelectorAll("time[data-at-ms]")) {
-    const at = new Date(Number(/** @type {HTMLElement} */ (time).dataset.atMs));
-    time.setAttribute("title", at.toISOString());
-    time.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-  }
 }
 
 /** One knob: slider, number, button, the call they make, and what came of it. */
@@ -420,43 +394,12 @@ async function loadConfig() {
   for (const knob of knobs) if (configs[knob.key]) knob.show(configs[knob.key]);
 }
 
-/** @param {"live" | "lost" | "static"} state @param {string} text */
-function showLink(state, text) {
-  live = state === "live";
-  const link = /** @type {HTMLElement} */ (document.querySelector("[data-link]"));
-  link.dataset.link = state;
-  /** @type {HTMLElement} */ (link.querySelector("[data-link-text]")).textContent = text;
+async function loadTables() {
+  await Promise.all([loadRows("topics"), loadRows("groups")]);
 }
-
-/** Errors of reading in the background: the link light tells, and the next round tries again. @param {() => Promise<unknown>} work */
-const quietly = (work) => work().catch(() => undefined);
 
 async function loadAll() {
-  await Promise.all([loadReadings(), loadConfig(), loadRows("journal"), loadRows("topics")]);
-}
-
-function connect() {
-  const stream = new EventSource("/api/v1/events");
-  stream.addEventListener("open", () => {
-    showLink("live", "live");
-    quietly(loadAll);
-  });
-  stream.addEventListener("sample", (event) => {
-    samples.push(JSON.parse(event.data));
-    samples = samples.slice(-WINDOW_MS / 1000);
-    render();
-  });
-  stream.addEventListener("config", (event) => {
-    changes.push(JSON.parse(event.data));
-    render();
-    quietly(loadConfig);
-    quietly(() => loadRows("journal"));
-  });
-  stream.addEventListener("error", () => {
-    showLink("lost", "reconnecting");
-    // The browser tries again by itself, unless the server refused the stream.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, 2 * POLL_MS);
-  });
+  await Promise.all([loadReadings(), loadConfig(), loadRows("journal"), loadTables()]);
 }
 
 /** @param {PointerEvent} event */
@@ -486,19 +429,18 @@ for (const opened of explanations) {
 }
 new ResizeObserver(render).observe(document.body);
 
-function showUptime() {
-  const place = /** @type {HTMLElement} */ (document.querySelector("[data-uptime]"));
-  const seconds = Math.floor(Number(place.dataset.uptime) + performance.now() / 1000);
-  const parts = [[Math.floor(seconds / 86400), "d"], [Math.floor(seconds / 3600) % 24, "h"], [Math.floor(seconds / 60) % 60, "min"], [seconds % 60, "s"]];
-  while (parts.length > 1 && parts[0][0] === 0) parts.shift();
-  place.textContent = parts.slice(0, 2).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
-}
-
-showLocalTimes();
 quietly(loadAll);
-if (!new URLSearchParams(location.search).has("still")) {
-  connect();
-  setInterval(showUptime, 1000);
-  setInterval(() => !live && quietly(loadAll), POLL_MS);
-  setInterval(() => live && !document.hidden && quietly(() => loadRows("topics")), TOPICS_MS);
-}
+keepUpToDate(loadAll, {
+  sample: (sample) => {
+    samples.push(sample);
+    samples = samples.slice(-WINDOW_MS / 1000);
+    render();
+  },
+  config: (change) => {
+    changes.push(change);
+    render();
+    quietly(loadConfig);
+    quietly(() => loadRows("journal"));
+  },
+});
+if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(loadTables), TABLES_MS);

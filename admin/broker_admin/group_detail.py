@@ -1,0 +1,110 @@
+"""What the page of one group shows: its parts put together, and cut to what a page can hold.
+
+Pure functions over values of the view. A group may have thousands of members on thousands of partitions; the page shows
+those that somebody would look for, and the HTTP API has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from broker_admin.group_list import descending
+from broker_admin.timeline_picture import RebalanceEntry, TimelinePicture, rebalance_entry, timeline_picture
+from broker_admin.view import GroupInfo, GroupOffsets, MemberInfo, PartitionOffsets, RebalanceInfo
+
+SHOWN_MEMBERS = 250
+"""Rows of the table of members."""
+
+SHOWN_PARTITIONS = 500
+"""Rows of the table of partitions."""
+
+SHOWN_TOPICS = 10
+"""Topics named for one member."""
+
+
+SHOWN_REBALANCES = 25
+"""Entries of the timeline, with up to four names for each kind of cause."""
+
+
+@attrs.frozen
+class MemberRow:
+    """A member with what it owns and how far behind it is there."""
+
+    member: MemberInfo
+    assigned: tuple[tuple[str, tuple[int, ...]], ...]
+    further_topics: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen
+class PartitionRow:
+    """A partition, and the member that reads it."""
+
+    partition: PartitionOffsets
+    owner: MemberInfo | None
+
+
+@attrs.frozen
+class GroupDetail:
+    """Everything the page of one group shows."""
+
+    group: GroupInfo
+    offsets: GroupOffsets
+    members: tuple[MemberRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    entries: tuple[RebalanceEntry, ...]
+    picture: TimelinePicture | None
+
+
+def group_detail(
+    group: GroupInfo, offsets: GroupOffsets, rebalances: Sequence[RebalanceInfo], now_ms: int
+) -> GroupDetail:
+    """The page's parts; ``entries`` are newest first."""
+    owned: dict[str | None, list[PartitionOffsets]] = {}
+    for partition in offsets.partitions:
+        owned.setdefault(partition.member_id, []).append(partition)
+    entries = [rebalance_entry(rebalance) for rebalance in rebalances[-SHOWN_REBALANCES:]]
+    return GroupDetail(
+        group=group,
+        offsets=offsets,
+        members=tuple(member_row(member, owned.get(member.member_id, ())) for member in group.members[:SHOWN_MEMBERS]),
+        partitions=partition_rows(offsets.partitions, {member.member_id: member for member in group.members}),
+        entries=tuple(reversed(entries)),
+        picture=timeline_picture(entries, now_ms),
+    )
+
+
+def member_row(member: MemberInfo, partitions: Sequence[PartitionOffsets]) -> MemberRow:
+    assigned = sorted((member.assignment or {}).items())
+    return MemberRow(
+        member=member,
+        assigned=tuple(assigned[:SHOWN_TOPICS]),
+        further_topics=max(0, len(assigned) - SHOWN_TOPICS),
+        lag_records=sum_known(partition.lag_records for partition in partitions),
+        lag_seconds=max_known(partition.lag_seconds for partition in partitions),
+    )
+
+
+def partition_rows(
+    partitions: Sequence[PartitionOffsets], members: Mapping[str, MemberInfo]
+) -> tuple[PartitionRow, ...]:
+    """The partitions by topic and number; where they are too many, those that are furthest behind."""
+    shown = partitions
+    if len(partitions) > SHOWN_PARTITIONS:
+        shown = sorted(partitions, key=lambda each: (descending(each.lag_seconds), descending(each.lag_records)))
+        shown = sorted(shown[:SHOWN_PARTITIONS], key=lambda each: (each.topic, each.partition))
+    return tuple(PartitionRow(each, members.get(each.member_id or "")) for each in shown)
+
+
+def sum_known(values: Iterable[int | None]) -> int | None:
+    """The sum of those that are known, None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def max_known(values: Iterable[float | None]) -> float | None:
+    """The largest of those that are known, None if none is."""
+    return max((value for value in values if value is not None), default=None)

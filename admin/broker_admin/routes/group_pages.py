@@ -1,0 +1,121 @@
+"""The pages about groups: ``/groups``, a list that is searched and ordered by its address, and one page for each group.
+
+A group's id goes into the query (``/groups/detail?group_id=…``), where it may hold anything. The pages are put together
+and rendered in a worker thread; a page of a large group takes some tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import attrs
+import trio
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from broker_admin.group_detail import group_detail
+from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
+from broker_admin.parts import parts_of
+from broker_admin.routes.groups import BadQuery, group_query
+from broker_admin.routes.page import TEMPLATES, frame
+from broker_admin.view import BrokerView, GroupInfo, GroupOffsets, GroupSurvey, GroupType, RebalanceInfo
+
+STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
+"""The states of both kinds of groups, for the choice on the page."""
+
+ORDERS: Mapping[GroupOrder, str] = {
+    GroupOrder.LAG_SECONDS: "furthest behind in time",
+    GroupOrder.LAG_RECORDS: "furthest behind in records",
+    GroupOrder.LAST_REBALANCE: "latest rebalance",
+    GroupOrder.MEMBER_COUNT: "most members",
+    GroupOrder.GROUP_ID: "id",
+}
+
+
+async def get_groups_page(request: Request) -> Response:
+    """The list of groups."""
+    try:
+        query = group_query(request.query_params, GroupOrder.LAG_SECONDS)
+    except BadQuery as error:
+        return PlainTextResponse(f"Bad Request: {error}\n", 400)
+    parts = parts_of(request)
+    survey = await parts.view.groups()
+    context = frame(parts.view, request) | {"query": query, "parameters": request.query_params}
+    return HTMLResponse(
+        await trio.to_thread.run_sync(partial(render_groups, context, survey, query), limiter=parts.rendering)
+    )
+
+
+def render_groups(context: dict[str, Any], survey: GroupSurvey, query: GroupQuery) -> str:
+    """The page of the list; runs in a worker thread."""
+    group_list = select_groups(survey, query)
+    parameters = context["parameters"]
+    behind = query.offset + query.limit
+    return TEMPLATES.get_template("groups.html").render(
+        **context,
+        here="groups",
+        script="groups.js",
+        group_list=group_list,
+        states=STATES,
+        types=[each.value for each in GroupType],
+        orders=ORDERS,
+        api_address=address("/api/v1/groups", parameters, order=query.order.value),
+        earlier=address("/groups", parameters, offset=max(0, query.offset - query.limit)) if query.offset else None,
+        further=address("/groups", parameters, offset=behind) if behind < group_list.matching else None,
+    )
+
+
+def address(path: str, parameters: QueryParams, **changed: str | int) -> str:
+    """``path`` with the query that is in force, but for what is ``changed``; empty parameters fall away."""
+    kept = [(name, value) for name, value in parameters.multi_items() if value and name not in changed]
+    return f"{path}?{urlencode([*kept, *changed.items()])}"
+
+
+async def get_group_page(request: Request) -> Response:
+    """The page of one group."""
+    parts = parts_of(request)
+    group_id = request.query_params.get("group_id", "")
+    context = frame(parts.view, request)
+    async with parts.reading_lag:
+        offsets = await parts.view.group_offsets(group_id)
+    # Read only now: whatever was waited for above, members and timeline are of the same moment.
+    group, rebalances = parts.view.group(group_id), parts.view.group_timeline(group_id)
+    if offsets is None or group is None or rebalances is None:
+        page = TEMPLATES.get_template("no_group.html").render(
+            **context, here="groups", script="groups.js", group_id=group_id
+        )
+        return HTMLResponse(page, 404)
+    render = partial(render_group, context, group, offsets, tuple(rebalances), now_ms(parts.view))
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+def now_ms(view: BrokerView) -> int:
+    """The broker's own time, by which its rebalances are dated."""
+    node = view.node()
+    return node.started_at_ms + int(node.uptime_seconds * 1000)
+
+
+def render_group(
+    context: dict[str, Any],
+    group: GroupInfo,
+    offsets: GroupOffsets,
+    rebalances: tuple[RebalanceInfo, ...],
+    at_ms: int,
+) -> str:
+    """The page of one group; runs in a worker thread."""
+    detail = group_detail(group, offsets, rebalances, at_ms)
+    return TEMPLATES.get_template("group.html").render(
+        **context,
+        **{field.name: getattr(detail, field.name) for field in attrs.fields(type(detail))},
+        here="groups",
+        script="groups.js",
+        api_address=f"/api/v1/groups/{quote(group.group_id, safe='')}",
+    )
+
+
+ROUTES = [Route("/groups", get_groups_page), Route("/groups/detail", get_group_page)]

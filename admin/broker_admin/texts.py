@@ -1,0 +1,89 @@
+"""Numbers, times and foreign text, as people read them; the filters of the page's templates.
+
+Ids of groups and members, client ids and reasons are whatever a client sent: markup, control characters, letters that
+run from right to left, 32 KB of them. Jinja2 escapes the markup; ``shown_text`` does the rest.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+SHOWN_CHARACTERS = 64
+"""As much of a client's text as a table shows: a client id, or a member id with its UUID, and then some."""
+
+MEMBER_TAIL = 12
+"""Characters of a UUID's last group."""
+
+
+def bytes_text(count: float) -> str:
+    """A size as people read it: ``1.4 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def number_text(number: int) -> str:
+    """A count with thin spaces between the thousands."""
+    return f"{number:,}".replace(",", "\u202f")
+
+
+def duration_text(seconds: float) -> str:
+    """An uptime by its two largest units: ``3 d 4 h``."""
+    whole = int(seconds)
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s")]
+    while len(parts) > 1 and parts[0][0] == 0:
+        del parts[0]
+    return " ".join(f"{amount} {unit}" for amount, unit in parts[:2])
+
+
+def short_duration_text(seconds: float) -> str:
+    """A duration that may be short: ``0 s``, ``43 ms``, ``4.2 s``, then as ``duration_text``."""
+    if 0 < seconds < 1:
+        return f"{max(1, seconds * 1000):.0f} ms"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_text(seconds)
+
+
+def time_text(at_ms: int) -> str:
+    """A moment in UTC, to the second; the script shows it in the reader's own zone."""
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock_text(at_ms: int) -> str:
+    """A moment's time of day in UTC, for an axis."""
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%H:%M:%S")
+
+
+def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:
+    """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen.
+
+    What cannot be seen, or would turn the letters around it, is written as its escape, so that nobody takes
+    ``a\\u{0}b`` for ``ab``.
+    """
+    cut = text[:length]
+    shown = "".join(map(shown_character, cut)) if not cut.isprintable() else cut
+    return f"{shown}…" if len(text) > length else shown
+
+
+def shown_character(character: str) -> str:
+    return character if character.isprintable() else f"\\u{{{ord(character):x}}}"
+
+
+def partitions_text(partitions: Sequence[int]) -> str:
+    """Partitions as ranges: ``0–2, 5``."""
+    ranges: list[list[int]] = []
+    for partition in sorted(partitions):
+        if ranges and ranges[-1][1] == partition - 1:
+            ranges[-1][1] = partition
+        else:
+            ranges.append([partition, partition])
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in ranges)
+
+
+def member_tail(member_id: str, client_id: str) -> str:
+    """A member id beside its client id: where it only adds a UUID to that, the end of it, which tells members apart."""
+    if len(member_id) > len(client_id) + MEMBER_TAIL and member_id.startswith(f"{client_id}-"):
+        return f"…{member_id[-MEMBER_TAIL:]}"
+    return member_id

@@ -1,0 +1,235 @@
+"""Claims about the pages of groups as the server renders them, whatever clients call themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import attrs
+import httpx
+import pytest
+
+from broker_admin.app import create_app
+from broker_admin.fake_groups import FakeGroup, fake_cause, fake_group, fake_member, fake_partition, fake_rebalance
+from broker_admin.group_detail import SHOWN_MEMBERS
+from broker_admin.testing import FakeBrokerView
+from broker_admin.view import CauseKind
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "{{ 7 * 7 }}{% raw %}",
+    "</title></script><b>",
+    "javascript:alert(1)",
+    "&lt;already&amp;escaped",
+    "\x00\x1b]0;owned\x07\r\n\x7f",
+    "\u202ereversed\u2066\u200b\ufeff",
+    "ｆｕｌｌ日本語🐟" + "\u0301" * 50,
+    "x" * 32_767,
+    "<b>" * 10_000,
+)
+"""What free text from clients may be."""
+
+
+class Inspector(HTMLParser):
+    """What a browser would find on a page that could do harm, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.harm: list[str] = []
+        self.links: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attributes:
+            if name == "style" or name.startswith("on"):
+                self.harm.append(f"{tag} {name}={(value or '')[:40]}")
+            if name in ("href", "src", "action"):
+                self.links.append(value or "")
+
+    def handle_data(self, text: str) -> None:
+        self.text.append(text)
+
+
+def inspect(page: str) -> Inspector:
+    inspector = Inspector()
+    inspector.feed(page)
+    inspector.close()
+    return inspector
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    return FakeBrokerView()
+
+
+@pytest.fixture
+async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+def hostile_group(text: str) -> FakeGroup:
+    """A group in which everything that a client may choose is ``text``."""
+    member = attrs.evolve(
+        fake_member("c", 1, {text: (0, 1)}),
+        member_id=text,
+        group_instance_id=text,
+        client_id=text,
+        client_host=text,
+    )
+    group = fake_group(text, [member], protocol_type=text, protocol=text, state="Stable")
+    group.partitions = [fake_partition(text, 0, member, 10, 3, 1.0)]
+    group.rebalances = [
+        fake_rebalance(0, 5, 1, 1, *(fake_cause(kind, 0, member, text) for kind in CauseKind)) for _ in range(50)
+    ]
+    return group
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:16]))
+async def test_whatever_clients_call_themselves_is_shown_as_text(
+    client: httpx.AsyncClient, view: FakeBrokerView, text: str
+) -> None:
+    calm = (
+        inspect((await client.get("/groups")).text).tags
+        | inspect((await client.get("/groups/detail?group_id=checkout")).text).tags
+    )
+    view.group_list = {text: hostile_group(text)}
+    addresses = ["/groups", "/rows/groups", "/"]
+    if len(text) < 1000:
+        addresses += [f"/groups/detail?group_id={quote(text, safe='')}", f"/groups?search={quote(text, safe='')}"]
+    for address in addresses:
+        answer = await client.get(address)
+        assert answer.status_code == 200
+        found = inspect(answer.text)
+        assert found.harm == []
+        assert all(link.startswith(("/", "#")) for link in found.links)
+        if address not in ("/", "/rows/groups"):
+            assert found.tags <= calm | {"q", "code"}
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200b]", visible_part(answer.text))
+
+
+def visible_part(page: str) -> str:
+    """The page without the search field, which gives back what was typed."""
+    return re.sub(r'<input type="search".*?>', "", page, flags=re.DOTALL)
+
+
+async def test_a_page_of_the_longest_ids_stays_small(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    """A hundred groups whose names are 32 KB each are 3 MB of names, and three times that in links."""
+    texts = [f"{number}{'<' * 32_000}" for number in range(100)]
+    view.group_list = {text: hostile_group(text) for text in texts}
+    for address in ("/groups", "/rows/groups"):
+        page = (await client.get(address)).text
+        assert len(page) < 500_000
+        assert "32001 characters" in page
+        assert "detail?group_id" not in page
+    view.group_list = {"short": hostile_group(texts[0])}
+    page = (await client.get("/groups/detail?group_id=short")).text
+    assert len(page) < 1_000_000
+
+
+async def test_each_group_is_a_link_to_its_page_whatever_its_id(
+    client: httpx.AsyncClient, view: FakeBrokerView
+) -> None:
+    ids = ["a/b", "..", "100%", "q?&group_id=x", "two words", "", "\x00", "日本語"]
+    view.group_list = {group_id: fake_group(group_id, generation=77) for group_id in ids}
+    links = [link for link in inspect((await client.get("/groups")).text).links if "detail" in link]
+    assert len(links) == len(ids)
+    for link in links:
+        answer = await client.get(link)
+        assert answer.status_code == 200
+        assert "<dd>77</dd>" in answer.text
+
+
+async def test_the_list_shows_state_lag_and_members(client: httpx.AsyncClient) -> None:
+    text = " ".join(" ".join(inspect((await client.get("/groups?order=group_id")).text).text).split())
+    assert "checkout 41 ms 3 Stable 3 3 classic cooperative-sticky" in text
+    assert "clicks/to warehouse 21 min 0 s 36 169 Stable 2 6 consumer uniform" in text
+    assert "connect-sinks – – Stable 2 0 classic connect sessioned" in text
+
+
+async def test_the_list_is_searched_by_its_address_and_pages_keep_the_search(
+    client: httpx.AsyncClient, view: FakeBrokerView
+) -> None:
+    view.group_list = {f"g&{number:03}": fake_group(f"g&{number:03}") for number in range(250)}
+    page = (await client.get("/groups?search=g%26&order=group_id&offset=100")).text
+    assert 'value="g&amp;"' in page
+    assert "101–200 of 250" in page
+    links = [link for link in inspect(page).links if link.startswith("/groups?")]
+    assert links == [
+        "/groups?search=g%26&order=group_id&offset=0",
+        "/groups?search=g%26&order=group_id&offset=200",
+    ]
+    assert "201–250" in (await client.get(links[1])).text
+
+
+async def test_a_groups_page_shows_members_partitions_and_why_it_rebalanced(client: httpx.AsyncClient) -> None:
+    text = " ".join(" ".join(inspect((await client.get("/groups/detail?group_id=checkout")).text).text).split())
+    assert "GET /api/v1/groups/checkout" in text
+    assert "took 10 s generation 6 2 members member timed out checkout-b from 10.0.0.12" in text
+    assert "no heartbeat for 45000 ms" in text
+    assert "2 × member joined again checkout-a" in text
+    assert "orders 2 0 s 0 52 194 52 194 checkout-c 10.0.0.13" in text
+
+
+async def test_newest_rebalances_come_first_and_one_under_way_says_so(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/groups/detail?group_id=checkout")).text
+    assert page.index("<span>generation 7</span>") < page.index("<span>generation 4</span>")
+    under_way = (await client.get("/groups/detail?group_id=fraud-scores")).text
+    assert "<b>under way</b>" in under_way
+    assert "6 members so far" in under_way
+
+
+async def test_a_group_of_thousands_shows_some_and_says_how_many_more(
+    client: httpx.AsyncClient, view: FakeBrokerView
+) -> None:
+    members = [fake_member("c", number, {"t": (number,)}) for number in range(5000)]
+    group = fake_group("large", members)
+    group.partitions = [fake_partition("t", number, members[number], 10, 0, 0.0) for number in range(5000)]
+    view.group_list = {"large": group}
+    page = (await client.get("/groups/detail?group_id=large")).text
+    assert f"and 4\u202f{5000 - SHOWN_MEMBERS - 4000} more members" in page
+    assert "The 500 that are furthest behind, of 5\u202f000" in page
+    assert len(page) < 600_000
+
+
+async def test_a_group_that_is_gone_is_told_in_words(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/groups/detail", params={"group_id": "<b>gone"})
+    assert answer.status_code == 404
+    assert "There is no such group now" in answer.text
+    assert "<b>gone" not in answer.text
+
+
+async def test_a_broker_without_groups_says_how_to_get_one(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.group_list = {}
+    assert "No groups yet" in (await client.get("/groups")).text
+    assert "No groups yet" in (await client.get("/")).text
+
+
+async def test_a_search_without_result_says_how_many_there_are(client: httpx.AsyncClient) -> None:
+    assert "there are 5" in (await client.get("/groups?search=nowhere")).text
+
+
+async def test_the_overview_shows_those_furthest_behind(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    view.group_list = {f"g{number:02}": fake_group(f"g{number:02}") for number in range(30)}
+    view.group_list["g20"].partitions = [fake_partition("t", 0, None, 10, 3, 60.0)]
+    page = (await client.get("/")).text
+    assert page.index(">g20<") < page.index(">g00<")
+    assert "The 10 that are furthest behind, of 30" in page
+
+
+@pytest.mark.parametrize("address", ["/groups", "/groups/detail?group_id=checkout", "/groups/detail?group_id=nobody"])
+async def test_nothing_is_inline_and_nothing_comes_from_elsewhere_on_pages_of_groups(
+    client: httpx.AsyncClient, address: str
+) -> None:
+    answer = await client.get(address)
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", answer.text)
+    assert not re.search(r"<script(?![^>]*\bsrc=)", answer.text)
+    assert all(link.startswith(("/", "#")) for link in inspect(answer.text).links)
+    assert "default-src 'self'" in answer.headers["content-security-policy"]

@@ -1,0 +1,437 @@
+"""Claims about the groups of the HTTP API, and about what its lists, lines and pictures are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import attrs
+import httpx
+import pytest
+import trio
+
+from broker_admin.app import create_app
+from broker_admin.fake_groups import fake_cause, fake_group, fake_member, fake_partition, fake_rebalance
+from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_detail
+from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
+from broker_admin.server import AdminAddress, serve_admin
+from broker_admin.testing import FakeBrokerView
+from broker_admin.texts import member_tail, partitions_text, short_duration_text, shown_text
+from broker_admin.timeline_picture import rebalance_entry, timeline_picture
+from broker_admin.view import CauseKind, GroupOffsets
+
+HOSTILE_IDS = [
+    "a/b",
+    "a/timeline",
+    "timeline",
+    "../../etc",
+    "100%",
+    "a%2Fb",
+    "q?x=1&group_id=other",
+    "#top",
+    "two words",
+    "a+b",
+    "-",
+    "\x00\x1b[31m\r\n",
+    "<script>alert(1)</script>",
+    "\u202eevil",
+    "日本語 🐟",
+    "é" * 10_000,
+]
+"""Ids that clients may choose, each of which breaks some way of putting it into an address.
+
+The last is as long as the address that httpx can still send.
+"""
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    return FakeBrokerView()
+
+
+@pytest.fixture
+async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+def add_groups(view: FakeBrokerView, count: int) -> None:
+    """As many groups as a large cluster has, without members."""
+    view.group_list = {f"group-{number:04}": fake_group(f"group-{number:04}") for number in range(count)}
+
+
+# --- the list ---
+
+
+async def test_the_list_tells_state_members_and_lag_of_each_group(client: httpx.AsyncClient) -> None:
+    body = (await client.get("/api/v1/groups")).json()
+    assert (body["total"], body["matching"], body["offset"], body["is_complete"]) == (5, 5, 0, True)
+    assert [group["group_id"] for group in body["groups"]] == [
+        "checkout",
+        "clicks/to warehouse",
+        "connect-sinks",
+        "fraud-scores",
+        "nightly-report",
+    ]
+    assert body["groups"][1] == {
+        "group_id": "clicks/to warehouse",
+        "type": "consumer",
+        "state": "Stable",
+        "protocol_type": "consumer",
+        "protocol": "uniform",
+        "generation": 12,
+        "member_count": 2,
+        "partition_count": 6,
+        "lag_records": 36_169,
+        "lag_seconds": 1_260.0,
+        "last_rebalance_at_ms": 1_779_998_500_000,
+    }
+
+
+async def test_a_group_without_offsets_has_no_lag_rather_than_none_at_all(client: httpx.AsyncClient) -> None:
+    body = (await client.get("/api/v1/groups?search=connect")).json()
+    [group] = body["groups"]
+    assert (group["partition_count"], group["lag_records"], group["lag_seconds"]) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("search=CLICK", ["clicks/to warehouse"]),
+        ("search=/", ["clicks/to warehouse"]),
+        ("state=empty", ["nightly-report"]),
+        ("state=Empty&state=PreparingRebalance", ["fraud-scores", "nightly-report"]),
+        ("type=consumer", ["clicks/to warehouse"]),
+        ("type=classic&state=Stable", ["checkout", "connect-sinks"]),
+        ("search=nowhere", []),
+        ("order=lag_records&limit=2", ["clicks/to warehouse", "fraud-scores"]),
+        (
+            "order=lag_seconds",
+            ["nightly-report", "clicks/to warehouse", "fraud-scores", "checkout", "connect-sinks"],
+        ),
+        ("order=member_count&limit=1", ["fraud-scores"]),
+        ("order=last_rebalance_at_ms&limit=2", ["fraud-scores", "checkout"]),
+        ("offset=3&limit=1", ["fraud-scores"]),
+        ("offset=99", []),
+        ("search=&state=&type=&order=", None),
+    ],
+)
+async def test_the_list_can_be_searched_ordered_and_cut(
+    client: httpx.AsyncClient, query: str, expected: list[str] | None
+) -> None:
+    answer = await client.get(f"/api/v1/groups?{query}")
+    ids = [group["group_id"] for group in answer.json()["groups"]]
+    assert ids == expected or (expected is None and len(ids) == 5)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "order=colour",
+        "type=share",
+        "limit=0",
+        "limit=1001",
+        "limit=ten",
+        "limit=٣",
+        "offset=-1",
+        "offset=1e3",
+        "offset=99999999999999999999",
+        f"search={'x' * 1001}",
+    ],
+)
+async def test_a_query_that_means_nothing_is_refused_with_what_would(client: httpx.AsyncClient, query: str) -> None:
+    answer = await client.get(f"/api/v1/groups?{query}")
+    assert answer.status_code == 400
+    assert query.partition("=")[0] in answer.json()["error"]
+    assert (await client.get(f"/groups?{query}")).status_code == 400
+
+
+async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    add_groups(view, 3000)
+    first = (await client.get("/api/v1/groups")).json()
+    assert (first["total"], len(first["groups"])) == (3000, 100)
+    last = (await client.get("/api/v1/groups?offset=2950")).json()
+    assert [group["group_id"] for group in last["groups"]][-1] == "group-2999"
+    assert len(last["groups"]) == 50
+
+
+async def test_equal_lags_stay_in_the_order_of_their_ids(view: FakeBrokerView) -> None:
+    add_groups(view, 300)
+    selected = select_groups(await view.groups(), GroupQuery(order=GroupOrder.LAG_SECONDS, limit=1000))
+    ids = [group.group_id for group in selected.groups]
+    assert ids == sorted(ids)
+
+
+# --- one group ---
+
+
+async def test_a_group_is_told_with_members_and_their_assignments(client: httpx.AsyncClient) -> None:
+    body = (await client.get("/api/v1/groups/checkout")).json()
+    assert (body["state"], body["type"], body["protocol_type"], body["protocol"], body["generation"]) == (
+        "Stable",
+        "classic",
+        "consumer",
+        "cooperative-sticky",
+        7,
+    )
+    assert body["member_count"] == 3
+    assert body["leader"] == body["members"][0]["member_id"]
+    assert body["members"][2] == {
+        "member_id": "checkout-c-0000000d-5f1c-4d0e-9b7a-0242ac120002",
+        "group_instance_id": "checkout-c",
+        "client_id": "checkout-c",
+        "client_host": "/10.0.0.13",
+        "subscribed_topics": ["orders"],
+        "assignment": {"orders": [2]},
+        "epoch": None,
+    }
+
+
+async def test_members_of_a_large_group_come_in_parts(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    members = [fake_member("c", number, {}) for number in range(1200)]
+    view.group_list = {"large": fake_group("large", members)}
+    body = (await client.get("/api/v1/groups/large")).json()
+    assert (body["member_count"], len(body["members"])) == (1200, 1000)
+    rest = (await client.get("/api/v1/groups/large?offset=1000&limit=500")).json()
+    assert [member["member_id"] for member in rest["members"]] == [member.member_id for member in members[1000:]]
+    assert (await client.get("/api/v1/groups/large?limit=-1")).status_code == 400
+
+
+async def test_offsets_are_told_by_partition_with_their_sum_and_maximum(client: httpx.AsyncClient) -> None:
+    body = (await client.get("/api/v1/groups/checkout/offsets")).json()
+    assert (body["lag_records"], body["lag_seconds"], body["partition_count"]) == (3, 0.041, 3)
+    assert body["partitions"][1] == {
+        "topic": "orders",
+        "partition": 1,
+        "member_id": "checkout-b-0000000c-5f1c-4d0e-9b7a-0242ac120002",
+        "committed_offset": 52_094,
+        "log_end_offset": 52_097,
+        "lag_records": 3,
+        "lag_seconds": 0.041,
+    }
+
+
+async def test_the_timeline_tells_who_did_it_why_and_how_long_it_took(client: httpx.AsyncClient) -> None:
+    rebalances = (await client.get("/api/v1/groups/checkout/timeline")).json()["rebalances"]
+    assert [rebalance["generation"] for rebalance in rebalances] == [4, 5, 6, 7]
+    assert (rebalances[2]["duration_ms"], rebalances[2]["member_count"]) == (10_240, 2)
+    assert rebalances[2]["causes"] == [
+        {
+            "kind": "member timed out",
+            "at_ms": 1_779_999_100_000,
+            "member_id": "checkout-b-0000000c-5f1c-4d0e-9b7a-0242ac120002",
+            "group_instance_id": None,
+            "client_id": "checkout-b",
+            "client_host": "/10.0.0.12",
+            "reason": "no heartbeat for 45000 ms",
+        }
+    ]
+
+
+async def test_a_rebalance_under_way_has_no_end_yet(client: httpx.AsyncClient) -> None:
+    [rebalance] = (await client.get("/api/v1/groups/fraud-scores/timeline")).json()["rebalances"]
+    assert (rebalance["ended_at_ms"], rebalance["duration_ms"]) == (None, None)
+
+
+@pytest.mark.parametrize("what", ["", "/offsets", "/timeline"])
+async def test_a_group_that_is_not_there_is_404(client: httpx.AsyncClient, what: str) -> None:
+    answer = await client.get(f"/api/v1/groups/nobody{what}")
+    assert (answer.status_code, "no such group" in answer.json()["error"]) == (404, True)
+    assert (await client.get("/api/v1/groups/checkout/nonsense")).status_code == 404
+    assert (await client.delete(f"/api/v1/groups/checkout{what}")).status_code == 405
+
+
+# --- ids ---
+
+
+@pytest.mark.parametrize("group_id", HOSTILE_IDS, ids=lambda group_id: repr(group_id[:12]))
+async def test_any_id_can_be_put_into_a_path(client: httpx.AsyncClient, view: FakeBrokerView, group_id: str) -> None:
+    view.group_list[group_id] = fake_group(group_id, generation=77)
+    path = f"/api/v1/groups/{quote(group_id, safe='')}"
+    body = (await client.get(path)).json()
+    assert (body["group_id"], body["generation"]) == (group_id, 77)
+    assert (await client.get(f"{path}/offsets")).json()["group_id"] == group_id
+    assert (await client.get(f"{path}/timeline")).json() == {"rebalances": []}
+
+
+@pytest.mark.parametrize("group_id", ["", ".", "..", *HOSTILE_IDS], ids=lambda group_id: repr(group_id[:12]))
+async def test_what_no_path_can_carry_goes_into_the_query(
+    client: httpx.AsyncClient, view: FakeBrokerView, group_id: str
+) -> None:
+    view.group_list[group_id] = fake_group(group_id, generation=77)
+    for address in ("/api/v1/groups/-", "/api/v1/groups/-/offsets"):
+        answer = await client.get(address, params={"group_id": group_id})
+        assert answer.json()["group_id"] == group_id
+
+
+async def test_the_longest_ids_reach_us_through_a_real_connection(view: FakeBrokerView) -> None:
+    """Percent-encoded, an id of 32 KB is an address of 96 KB."""
+    longest = "ü" * 16_383
+    view.group_list[longest] = fake_group(longest, generation=77)
+    async with trio.open_nursery() as nursery:
+        address: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", 0)
+        body = await get_by_hand(address, f"/api/v1/groups/{quote(longest, safe='')}")
+        assert json.loads(body)["generation"] == 77
+        body = await get_by_hand(address, "/api/v1/groups/clicks%2Fto%20warehouse/timeline")
+        assert len(json.loads(body)["rebalances"]) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def get_by_hand(address: AdminAddress, target: str) -> bytes:
+    """The body of an answer, asked for without a client that would have an opinion about the target."""
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(f"GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        answer = b"".join([piece async for piece in stream])
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    return body
+
+
+async def test_json_carries_hostile_ids_whole_and_in_ascii(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    member = attrs.evolve(fake_member("c", 1, {}), client_id="\x00\u2028</script>\u202e")
+    view.group_list = {"g": fake_group("g", [member])}
+    answer = await client.get("/api/v1/groups/g")
+    assert answer.content.isascii()
+    assert json.loads(answer.content)["members"][0]["client_id"] == member.client_id
+
+
+# --- one at a time ---
+
+
+@attrs.define
+class SlowDisk(FakeBrokerView):
+    """A broker that has to look at the disk for every group's lag."""
+
+    readers: int = 0
+    most_readers: int = 0
+
+    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+        self.readers += 1
+        self.most_readers = max(self.readers, self.most_readers)
+        await trio.sleep(1)
+        self.readers -= 1
+        return await super().group_offsets(group_id)
+
+
+async def test_lag_is_read_from_disk_for_one_group_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
+    view = SlowDisk()
+    transport = httpx.ASGITransport(create_app(view))
+    async with (
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        trio.open_nursery() as nursery,
+    ):
+        for _ in range(3):
+            nursery.start_soon(client.get, "/api/v1/groups/checkout/offsets")
+            nursery.start_soon(client.get, "/groups/detail?group_id=checkout")
+    assert view.most_readers == 1
+
+
+async def test_the_list_never_asks_for_a_single_groups_offsets(view: FakeBrokerView) -> None:
+    view = SlowDisk()
+    transport = httpx.ASGITransport(create_app(view))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        for address in ("/api/v1/groups", "/groups", "/", "/rows/groups"):
+            assert (await client.get(address)).status_code == 200
+    assert view.most_readers == 0
+
+
+# --- what the page is made of ---
+
+
+def test_causes_are_told_by_kind_and_the_worst_gives_the_tone() -> None:
+    members = [fake_member("c", number, {}) for number in range(200)]
+    rebalance = fake_rebalance(
+        0, 100, 2, 199,
+        *(fake_cause(CauseKind.MEMBER_REJOINED, 50, member) for member in members[1:]),
+        fake_cause(CauseKind.MEMBER_TIMED_OUT, 0, members[0]),
+    )  # fmt: skip
+    entry = rebalance_entry(rebalance)
+    assert entry.tone == "bad"
+    assert [(line.kind, line.count, len(line.shown)) for line in entry.lines] == [
+        (CauseKind.MEMBER_TIMED_OUT, 1, 1),
+        (CauseKind.MEMBER_REJOINED, 199, 4),
+    ]
+
+
+def test_the_picture_holds_every_rebalance_within_its_bounds() -> None:
+    entries = [rebalance_entry(fake_rebalance(at_ms, 40, 1, 1)) for at_ms in (0, 1, 3_600_000, 86_400_000)]
+    entries.append(rebalance_entry(fake_rebalance(86_400_500, None, 2, 1)))
+    picture = timeline_picture(entries, 86_402_000)
+    assert picture is not None
+    assert all(0 <= stem.left <= 100 and 0 <= stem.top <= 100 for stem in picture.stems)
+    assert [stem.left for stem in picture.stems] == sorted(stem.left for stem in picture.stems)
+    assert picture.longest == "1.5 s"
+
+
+@pytest.mark.parametrize("now_ms", [-5, 0, 10])
+def test_the_picture_of_one_rebalance_survives_a_clock_that_was_set_back(now_ms: int) -> None:
+    for duration_ms in (None, 0, -3, 40):
+        picture = timeline_picture([rebalance_entry(fake_rebalance(0, duration_ms, 1, 1))], now_ms)
+        assert picture is not None
+        assert all(0 <= stem.left <= 100 and 0 <= stem.top <= 100 for stem in picture.stems)
+
+
+def test_without_rebalances_there_is_no_picture() -> None:
+    assert timeline_picture([], 0) is None
+
+
+def test_a_page_shows_the_partitions_that_are_furthest_behind_when_there_are_too_many() -> None:
+    group = fake_group("g", [fake_member("c", number, {}) for number in range(SHOWN_MEMBERS + 50)])
+    group.partitions = [fake_partition("t", index, None, 10_000, index, float(index)) for index in range(2000)]
+    detail = group_detail(group.info, group.offsets(), [], 0)
+    assert [row.partition.partition for row in detail.partitions] == list(range(2000 - SHOWN_PARTITIONS, 2000))
+    assert len(detail.members) == SHOWN_MEMBERS
+
+
+def test_a_members_lag_is_that_of_its_partitions() -> None:
+    first, second = fake_member("a", 1, {"t": (0, 1)}), fake_member("b", 2, {})
+    group = fake_group("g", [first, second])
+    group.partitions = [
+        fake_partition("t", 0, first, 100, 7, 2.0),
+        fake_partition("t", 1, first, 100, 5, None),
+        fake_partition("t", 2, None, 100, 90, 9.0),
+    ]
+    rows = group_detail(group.info, group.offsets(), [], 0).members
+    assert [(row.lag_records, row.lag_seconds) for row in rows] == [(12, 2.0), (None, None)]
+
+
+# --- texts ---
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain-id", "plain-id"),
+        ("a\x00b\x1b[31m", "a\\u{0}b\\u{1b}[31m"),
+        ("line\nbreak", "line\\u{a}break"),
+        ("\u202eevil\u2066", "\\u{202e}evil\\u{2066}"),
+        ("\x7f\x85\xa0", "\\u{7f}\\u{85}\\u{a0}"),
+        ("日本語", "日本語"),
+        ("x" * 70, "x" * 64 + "…"),
+        ("", ""),
+    ],
+)
+def test_foreign_text_is_shown_in_one_line_of_what_can_be_seen(text: str, shown: str) -> None:
+    assert shown_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("partitions", "text"), [((), ""), ((3,), "3"), ((2, 0, 1, 5), "0–2, 5"), ((7, 8, 10, 11), "7–8, 10–11")]
+)
+def test_partitions_are_told_as_ranges(partitions: tuple[int, ...], text: str) -> None:
+    assert partitions_text(partitions) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (0.0004, "1 ms"), (0.041, "41 ms"), (4.24, "4.2 s"), (61, "1 min 1 s")]
+)
+def test_short_durations_keep_their_milliseconds(seconds: float, text: str) -> None:
+    assert short_duration_text(seconds) == text
+
+
+def test_a_member_id_beside_its_client_id_is_told_by_its_end() -> None:
+    assert member_tail("rdkafka-6ba7b810-9dad-11d1-80b4-00c04fd430c8", "rdkafka") == "…00c04fd430c8"
+    assert member_tail("rdkafka", "rdkafka") == "rdkafka"
+    assert member_tail("something-else", "rdkafka") == "something-else"

@@ -1,0 +1,202 @@
+"""The groups of a running broker, as the admin app is told of them."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+import trio
+
+from broker_admin import view as values
+from broker_admin.app import create_app
+from tests.coordinator.coordinating import Coordinated, coordinated
+from tests.replication.real_logs import batch
+from tests.running_broker import running
+from trio_broker.broker_view import LiveBrokerView
+from trio_broker.coordinator.effects import GroupEventKind
+from trio_broker.group_view import SURVEY_SECONDS, TOLD_GROUPS, GroupView
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    async with coordinated(tmp_path, log_durability="page-cache") as opened:
+        await opened.create_topic("t", 2)
+        await opened.groups.find("g")
+        yield opened
+
+
+@pytest.fixture
+def view(broker) -> GroupView:
+    return GroupView(broker.groups, broker.clock.now_ms)
+
+
+async def append(broker, *records: bytes) -> None:
+    partition = broker.parts.replicas.topic("t").partitions[0]
+    await broker.parts.replicas.append(partition, batch(*records, timestamp=broker.clock.now_ms()), produce_version=9)
+
+
+# --- one group ---
+
+
+async def test_a_group_is_told_with_its_members(broker, view):
+    joined = await broker.settle("g")
+    group = view.group("g")
+    assert (group.group_id, group.type, group.state, group.protocol_type, group.protocol, group.generation) == (
+        "g",
+        values.GroupType.CLASSIC,
+        "Stable",
+        "consumer",
+        "range",
+        1,
+    )
+    [member] = group.members
+    assert group.member_count == 1
+    assert member.member_id == group.leader == joined.member_id
+    assert (member.client_id, member.client_host, member.epoch) == ("client", "/127.0.0.1", None)
+
+
+async def test_offsets_are_told_with_lag_in_records_and_seconds(broker, view):
+    await append(broker, b"a", b"b", b"c")
+    broker.advance(90)
+    await broker.commit("g", 1)
+    offsets = await view.group_offsets("g")
+    assert (offsets.lag_records, offsets.lag_seconds, offsets.partition_count) == (2, 90.0, 1)
+    assert offsets.partitions == (values.PartitionOffsets("t", 0, None, 1, 3, 2, 90.0),)
+
+
+async def test_a_group_that_has_committed_nothing_has_no_lag(broker, view):
+    await broker.settle("g")
+    offsets = await view.group_offsets("g")
+    assert (offsets.lag_records, offsets.lag_seconds, offsets.partitions) == (None, None, ())
+
+
+async def test_the_timeline_tells_who_came_and_who_went(broker, view):
+    joined = await broker.settle("g")
+    broker.advance(60)
+    await broker.leave(joined, "g")
+    timeline = view.group_timeline("g")
+    kinds = [[cause.kind for cause in rebalance.causes] for rebalance in timeline]
+    assert kinds == [[values.CauseKind.MEMBER_JOINED], [values.CauseKind.MEMBER_LEFT]]
+    cause = timeline[1].causes[0]
+    assert (cause.member_id, cause.client_id, cause.client_host) == (joined.member_id, "client", "/127.0.0.1")
+    assert cause.at_ms == broker.clock.now_ms()
+    assert all(rebalance.duration_ms is not None and rebalance.duration_ms >= 0 for rebalance in timeline)
+
+
+async def test_a_group_that_is_not_there_is_none(broker, view):
+    assert view.group("nobody") is None
+    assert await view.group_offsets("nobody") is None
+    assert view.group_timeline("nobody") is None
+
+
+def test_every_cause_of_a_rebalance_has_its_words() -> None:
+    bounds = {GroupEventKind.REBALANCE_STARTED, GroupEventKind.REBALANCE_COMPLETED}
+    causes = {kind.name: kind.value for kind in GroupEventKind if kind not in bounds}
+    assert causes == {kind.name: kind.value for kind in values.CauseKind}
+
+
+# --- all groups ---
+
+
+async def test_all_groups_are_told_by_id_with_their_lag(broker, view):
+    await append(broker, b"a", b"b")
+    broker.advance(10)
+    await broker.commit("behind", 0)
+    await broker.settle("without offsets")
+    survey = await view.groups()
+    assert survey.is_complete
+    told = [(group.group_id, group.member_count, group.lag_records, group.lag_seconds) for group in survey.groups]
+    assert told == [("behind", 0, 2, 10.0), ("without offsets", 1, None, None)]
+
+
+async def test_a_survey_is_good_for_a_while(broker, view, mock_clock):
+    await broker.commit("first", 0)
+    before = await view.groups()
+    await broker.commit("second", 0)
+    assert await view.groups() is before
+    mock_clock.jump(SURVEY_SECONDS + 0.01)
+    assert [group.group_id for group in (await view.groups()).groups] == ["first", "second"]
+
+
+async def test_a_survey_that_took_long_is_good_for_longer(broker, view, mock_clock, monkeypatch):
+    take_survey, taken = broker.groups.survey, []
+
+    async def slow_survey(**options):
+        taken.append(trio.current_time())
+        mock_clock.jump(1)
+        return await take_survey(**options)
+
+    monkeypatch.setattr(broker.groups, "survey", slow_survey)
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(view.groups)
+    mock_clock.jump(8.9)
+    await view.groups()
+    assert taken == [0]
+    mock_clock.jump(0.2)
+    await view.groups()
+    assert len(taken) == 2
+
+
+# --- metrics ---
+
+
+async def test_metrics_count_groups_members_commits_and_rebalances(broker, view):
+    joined = await broker.settle("g")
+    await broker.commit("g", 0, member=joined)
+    await broker.commit("simple", 0)
+    await broker.commit("simple", 1)
+    reading = await view.reading(with_partitions=False)
+    assert {(count.type, count.state): count.count for count in reading.groups} == {
+        ("classic", "Stable"): 1,
+        ("classic", "Empty"): 1,
+    }
+    assert (reading.members, reading.committed_offsets, reading.offset_commits, reading.rebalances) == (1, 2, 3, 1)
+    assert (reading.loading_partitions, reading.lags) == (0, ())
+
+
+async def test_lag_by_partition_is_measured_where_it_is_asked_for(broker, view):
+    await append(broker, b"a", b"b")
+    broker.advance(10)
+    await broker.commit("g", 0)
+    [lag] = (await view.reading(with_partitions=True)).lags
+    assert (lag.group_id, lag.topic, lag.partition, lag.lag_records, lag.lag_seconds) == ("g", "t", 0, 2, 10.0)
+
+
+# --- events ---
+
+
+async def test_groups_that_rebalanced_are_told_once_and_not_more_than_fit(broker, view):
+    assert view.take_rebalanced() is None
+    for _ in range(2):
+        await broker.leave(await broker.settle("g"), "g")
+    told = view.take_rebalanced()
+    assert (told.group_ids, told.further_groups, told.at_ms) == (("g",), 0, broker.clock.now_ms())
+    assert view.take_rebalanced() is None
+    for number in range(TOLD_GROUPS + 3):
+        await broker.settle(f"g{number}")
+    told = view.take_rebalanced()
+    assert (len(told.group_ids), told.further_groups) == (TOLD_GROUPS, 3)
+
+
+# --- the whole way ---
+
+
+async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
+    async with running(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
+        view = LiveBrokerView(broker)
+        heard: list[values.BrokerEvent] = []
+        view.subscribe(heard.append)
+        await broker.parts.groups.find("a/b")
+        await Coordinated(broker.parts, broker.clock).settle("a/b")
+        view.samples.add(view.read())
+        rebalanced = [event for event in heard if isinstance(event, values.GroupsRebalanced)]
+        assert [event.group_ids for event in rebalanced] == [("a/b",)]
+        transport = httpx.ASGITransport(create_app(view))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            assert (await client.get("/api/v1/groups")).json()["groups"][0]["group_id"] == "a/b"
+            assert (await client.get("/api/v1/groups/a%2Fb")).json()["member_count"] == 1
+            assert (await client.get("/api/v1/groups/a%2Fb/offsets")).json()["partitions"] == []
+            assert len((await client.get("/api/v1/groups/a%2Fb/timeline")).json()["rebalances"]) == 1
+            page = (await client.get("/groups/detail?group_id=a%2Fb")).text
+            assert "member joined" in page
+            assert 'trio_broker_groups{state="Stable",type="classic"} 1.0' in (await client.get("/metrics")).text

@@ -1,0 +1,223 @@
+"""The groups of a running broker, as the admin app sees them: the coordinator's values in the app's terms.
+
+A survey of all groups is kept for a while, so that pages that many people look at cost no more than one, and for longer
+where it took long: at most a tenth of the event loop's time goes into surveys, however many groups there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from broker_admin import view
+from kafka_wire.errors import KafkaError
+from trio_broker.coordinator.description import GroupDescription, MemberDescription
+from trio_broker.coordinator.effects import GroupEvent
+from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.coordinator.lag import PartitionLag
+from trio_broker.coordinator.survey import GroupOutline, GroupsSurvey
+from trio_broker.coordinator.timeline import Rebalance
+from trio_broker.metrics.reading import GroupCount, GroupLagReading, GroupReading
+
+SURVEY_SECONDS = 2.0
+"""How long a survey is good for: nobody sees a lag change faster."""
+
+SURVEY_PAUSE_FACTOR = 9
+"""A survey that took a second is good for nine."""
+
+TOLD_GROUPS = 50
+"""Ids of groups that have rebalanced in one event; when a thousand do at once, their number tells more."""
+
+
+class GroupView:
+    """What the admin app is told of groups."""
+
+    def __init__(self, coordinator: GroupCoordinator, now_ms: Callable[[], int]) -> None:
+        self.coordinator = coordinator
+        self._now_ms = now_ms
+        self._surveying = trio.Lock()
+        self._survey: view.GroupSurvey | None = None
+        self._good_until = 0.0
+        self._rebalanced: dict[str, None] = {}
+        coordinator.subscribe(self._note_rebalance)
+
+    # ---- all of them ----
+
+    async def groups(self) -> view.GroupSurvey:
+        """All groups, from a survey that may be some seconds old."""
+        async with self._surveying:
+            if self._survey is None or trio.current_time() >= self._good_until:
+                await self._take_survey(with_partitions=False)
+            assert self._survey is not None
+            return self._survey
+
+    async def _take_survey(self, *, with_partitions: bool) -> GroupsSurvey:
+        """Look at all groups anew; what there are thousands of is turned into other values in a thread."""
+        began = trio.current_time()
+        survey = await self.coordinator.survey(with_partitions=with_partitions)
+        self._survey = await trio.to_thread.run_sync(group_survey, survey)
+        took = trio.current_time() - began
+        self._good_until = trio.current_time() + max(SURVEY_SECONDS, SURVEY_PAUSE_FACTOR * took)
+        return survey
+
+    async def reading(self, *, with_partitions: bool) -> GroupReading:
+        """What metrics tell of groups; the lag of each in every partition only where that is asked for."""
+        lags: tuple[GroupLagReading, ...] = ()
+        if with_partitions:
+            async with self._surveying:
+                survey = await self._take_survey(with_partitions=True)
+            lags = await trio.to_thread.run_sync(lag_readings, survey)
+        statistics = self.coordinator.statistics()
+        return GroupReading(
+            groups=tuple(GroupCount(kind.type.value, kind.state, count) for kind, count in statistics.groups.items()),
+            members=statistics.members,
+            committed_offsets=statistics.committed_offsets,
+            loading_partitions=statistics.loading,
+            offset_commits=statistics.commits,
+            rebalances=statistics.rebalances,
+            lags=lags,
+        )
+
+    # ---- one of them ----
+
+    def group(self, group_id: str) -> view.GroupInfo | None:
+        try:
+            return group_info(self.coordinator.description(group_id))
+        except KafkaError:
+            return None
+
+    async def group_offsets(self, group_id: str) -> view.GroupOffsets | None:
+        try:
+            lags = await self.coordinator.lags(group_id)
+        except KafkaError:
+            return None
+        return group_offsets(group_id, lags)
+
+    def group_timeline(self, group_id: str) -> Sequence[view.RebalanceInfo] | None:
+        try:
+            return [rebalance_info(rebalance) for rebalance in self.coordinator.timeline(group_id)]
+        except KafkaError:
+            return None
+
+    # ---- what happens ----
+
+    def _note_rebalance(self, group_id: str) -> None:
+        self._rebalanced[group_id] = None
+
+    def take_rebalanced(self) -> view.GroupsRebalanced | None:
+        """The groups that have finished a rebalance since this was asked last; None if there are none."""
+        if not self._rebalanced:
+            return None
+        group_ids, self._rebalanced = tuple(self._rebalanced), {}
+        return view.GroupsRebalanced(self._now_ms(), group_ids[:TOLD_GROUPS], max(0, len(group_ids) - TOLD_GROUPS))
+
+
+def group_survey(survey: GroupsSurvey) -> view.GroupSurvey:
+    """The list in the app's terms."""
+    return view.GroupSurvey(survey.surveyed_at_ms, survey.is_complete, tuple(map(group_summary, survey.groups)))
+
+
+def lag_readings(survey: GroupsSurvey) -> tuple[GroupLagReading, ...]:
+    """The lag of each group in each partition, as metrics tell it."""
+    return tuple(
+        GroupLagReading(
+            group_id=each.group_id,
+            topic=each.lag.topic,
+            partition=each.lag.partition,
+            lag_records=each.lag.lag_records,
+            lag_seconds=each.lag.lag_seconds,
+        )
+        for each in survey.partitions
+    )
+
+
+def group_summary(outline: GroupOutline) -> view.GroupSummary:
+    """A line of the list in the app's terms."""
+    return view.GroupSummary(
+        group_id=outline.group_id,
+        type=view.GroupType[outline.type.name],
+        state=outline.state,
+        protocol_type=outline.protocol_type,
+        protocol=outline.protocol,
+        generation=outline.generation,
+        member_count=outline.member_count,
+        partition_count=outline.partition_count,
+        lag_records=outline.lag_records,
+        lag_seconds=outline.lag_seconds,
+        last_rebalance_at_ms=outline.last_rebalance_at_ms,
+    )
+
+
+def group_info(description: GroupDescription) -> view.GroupInfo:
+    return view.GroupInfo(
+        group_id=description.group_id,
+        type=view.GroupType[description.type.name],
+        state=description.state,
+        protocol_type=description.protocol_type,
+        protocol=description.protocol,
+        generation=description.generation,
+        leader=description.leader,
+        member_count=len(description.members),
+        members=tuple(map(member_info, description.members)),
+    )
+
+
+def member_info(member: MemberDescription) -> view.MemberInfo:
+    return view.MemberInfo(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topics=member.subscribed_topics,
+        assignment=member.assignment,
+        epoch=member.epoch,
+    )
+
+
+def group_offsets(group_id: str, lags: Sequence[PartitionLag]) -> view.GroupOffsets:
+    """A group's partitions with the sum of their lag in records and the maximum in seconds."""
+    records = [lag.lag_records for lag in lags if lag.lag_records is not None]
+    return view.GroupOffsets(
+        group_id=group_id,
+        lag_records=sum(records) if records else None,
+        lag_seconds=max((lag.lag_seconds for lag in lags if lag.lag_seconds is not None), default=None),
+        partition_count=len(lags),
+        partitions=tuple(
+            view.PartitionOffsets(
+                topic=lag.topic,
+                partition=lag.partition,
+                member_id=lag.member_id,
+                committed_offset=lag.committed_offset,
+                log_end_offset=lag.log_end_offset,
+                lag_records=lag.lag_records,
+                lag_seconds=lag.lag_seconds,
+            )
+            for lag in lags
+        ),
+    )
+
+
+def rebalance_info(rebalance: Rebalance) -> view.RebalanceInfo:
+    ended_at_ms = rebalance.ended_at_ms
+    return view.RebalanceInfo(
+        started_at_ms=rebalance.started_at_ms,
+        ended_at_ms=ended_at_ms,
+        duration_ms=None if ended_at_ms is None else max(0, ended_at_ms - rebalance.started_at_ms),
+        generation=rebalance.generation,
+        member_count=rebalance.members,
+        causes=tuple(map(rebalance_cause, rebalance.causes)),
+        further_causes=rebalance.further_causes,
+    )
+
+
+def rebalance_cause(event: GroupEvent) -> view.RebalanceCause:
+    return view.RebalanceCause(
+        kind=view.CauseKind[event.kind.name],
+        at_ms=event.at_ms,
+        member_id=event.member_id,
+        group_instance_id=event.group_instance_id,
+        client_id=event.client_id,
+        client_host=event.client_host,
+        reason=event.reason,
+    )
