@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import bulk, disk, node, small
+from bench import bulk, compaction, disk, groups, node, small
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
@@ -27,6 +27,11 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "fsync": disk.fsync,
     "io-threads": disk.io_threads,
     "network-threads": disk.network_threads,
+    "commits": groups.commits,
+    "rebalances": groups.rebalances,
+    "group-memory": groups.group_memory,
+    "reload": groups.reload,
+    "compaction": compaction.compaction,
 }
 
 

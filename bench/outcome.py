@@ -36,6 +36,11 @@ GOALS: Mapping[str, Goal] = {
     "start-in-process-first": Goal("the same inside a running Python, the first broker", Better.LESS, 50, "ms"),
     "start-in-process": Goal("the same inside a running Python, each one after it", Better.LESS, 50, "ms"),
     "memory-idle": Goal("idle RSS", Better.LESS, MIB_LIMIT, "MiB"),
+    "commits": Goal("OffsetCommit of a member: CPU per request ÷ bare Trio pool echo", Better.LESS, 5),
+    "rebalance-page-cache": Goal("rebalance of 50 members, after their heartbeats", Better.LESS, 200, "ms"),
+    "rebalance-fsync": Goal("the same; fsync", Better.LESS, 200, "ms"),
+    "group-memory": Goal("coordinator memory per member", Better.LESS, 10, "KB"),
+    "reload": Goal("start until a million commits are there again", Better.LESS, 10, "s"),
     "memory-connection": Goal("memory per idle connection at 10,000", Better.LESS, 20, "KB"),
 }
 

@@ -75,8 +75,7 @@ def consume(broker: BrokerProcess) -> Iterator[Callable[..., list[Message]]]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "not-used-by-assignment",
-            "enable.auto.commit": False,
+            "group.id": "reads-by-assignment",
             "auto.offset.reset": "error",
         }
     )
@@ -102,12 +101,7 @@ def stored_codecs(broker: BrokerProcess, topic: str) -> set[str]:
     return {batch.header.codec.name.lower() for batch in read_batches(segment.read_bytes())}
 
 
-LZ4_WITHOUT_GROUPS = pytest.mark.xfail(
-    strict=True, reason="librdkafka compresses with lz4 only where FindCoordinator is advertised, and else not at all"
-)
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", pytest.param("lz4", marks=LZ4_WITHOUT_GROUPS), "zstd"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_stored_as_it_came_and_comes_back_as_it_went(
     broker: BrokerProcess, create: Callable[..., str], consume: Callable[..., list[Message]], codec: str
 ) -> None:
@@ -208,7 +202,7 @@ def test_consuming_from_an_offset_from_the_end_and_from_a_time(
     for number in range(10):
         producer.produce(topic, b"%d" % number, timestamp=1_700_000_000_000 + number * 1000)
     assert producer.flush(SECONDS) == 0
-    asking = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "none", "enable.auto.commit": False})
+    asking = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "asking"})
     try:
         by_time = asking.offsets_for_times([TopicPartition(topic, 0, 1_700_000_004_500)], SECONDS)
         assert asking.get_watermark_offsets(TopicPartition(topic, 0), SECONDS) == (0, 10)
@@ -231,8 +225,7 @@ def test_an_offset_out_of_range_is_said(broker: BrokerProcess, create: Callable[
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "none",
-            "enable.auto.commit": False,
+            "group.id": "out-of-range",
             "auto.offset.reset": "error",
         }
     )

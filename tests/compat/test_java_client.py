@@ -29,8 +29,7 @@ def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[Message]]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": "not-used-by-assignment",
-            "enable.auto.commit": False,
+            "group.id": "reads-by-assignment",
             "enable.partition.eof": True,
         }
     )

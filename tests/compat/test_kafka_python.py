@@ -35,7 +35,6 @@ def consumer(broker: BrokerProcess) -> Iterator[KafkaConsumer]:
     client = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="none",
-        enable_auto_commit=False,
         consumer_timeout_ms=SECONDS * 1000,
     )
     yield client

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from trio_broker.testing.process import BrokerProcess
 
@@ -59,3 +63,102 @@ def test_an_offset_is_found_by_time(broker: BrokerProcess, topic: str) -> None:
 
     assert kcat(broker, "-Q", "-t", f"{topic}:0:-1").split()[-1] == "2"
     assert kcat(broker, "-Q", "-t", f"{topic}:0:-2").split()[-1] == "0"
+
+
+class GroupReader:
+    """A ``kcat -G`` that reads and shares until it is told to leave."""
+
+    def __init__(self, broker: BrokerProcess, topic: str) -> None:
+        assert KCAT is not None
+        self.lines: list[str] = []
+        self.owned: set[int] = set()
+        self._moved = threading.Condition()
+        self._process = subprocess.Popen(
+            [KCAT, "-b", broker.bootstrap_servers, "-u", *group_arguments(topic)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._threads = [threading.Thread(target=read) for read in (self._read_records, self._read_rebalances)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_records(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._moved:
+                self.lines.append(line)
+                self._moved.notify_all()
+
+    def _read_rebalances(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if found := re.search(r"rebalanced .*: (assigned|revoked): (.*)", line):
+                places = {int(index) for index in re.findall(r"\[(\d+)\]", found[2])}
+                with self._moved:
+                    self.owned = places if found[1] == "assigned" else self.owned - places
+                    self._moved.notify_all()
+
+    def wait(self, *, owned: int = 0, lines: int = 0) -> None:
+        with self._moved:
+            came = self._moved.wait_for(lambda: len(self.owned) >= owned and len(self.lines) >= lines, SECONDS)
+        assert came, f"{self.owned}, {len(self.lines)} lines"
+
+    def leave(self) -> None:
+        self._process.terminate()
+        for thread in self._threads:
+            thread.join()
+        with self._process:
+            pass
+
+
+def group_arguments(topic: str) -> list[str]:
+    """The mode comes last: whatever follows are topics."""
+    settings = ("auto.offset.reset=earliest", "heartbeat.interval.ms=300", "session.timeout.ms=10000")
+    options = [argument for setting in settings for argument in ("-X", setting)]
+    return [*options, "-G", f"group-{topic}", topic]
+
+
+@pytest.fixture
+def quick_broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
+    """One that does not wait for more members before it lets the first work."""
+    return start_broker(group_initial_rebalance_delay_ms="0", log_durability="page-cache")
+
+
+@pytest.fixture
+def two_partitions(quick_broker: BrokerProcess, topic: str) -> str:
+    admin = AdminClient({"bootstrap.servers": quick_broker.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(SECONDS)
+    return topic
+
+
+def test_a_group_goes_on_where_it_was(quick_broker: BrokerProcess, two_partitions: str) -> None:
+    kcat(quick_broker, "-P", "-t", two_partitions, "-p", "0", text="one\ntwo\nthree\n")
+    group = group_arguments(two_partitions)
+    first = kcat(quick_broker, "-c", "2", *group)
+    rest = kcat(quick_broker, "-e", *group)
+
+    assert (first, rest) == ("one\ntwo\n", "three\n")
+
+
+@pytest.fixture
+def readers(broker: BrokerProcess, two_partitions: str) -> Iterator[list[GroupReader]]:
+    both: list[GroupReader] = []
+    yield both
+    for reader in both:
+        reader.leave()
+
+
+def test_a_group_shares_the_partitions(
+    quick_broker: BrokerProcess, two_partitions: str, readers: list[GroupReader]
+) -> None:
+    readers.append(GroupReader(quick_broker, two_partitions))
+    readers[0].wait(owned=2)
+    readers.append(GroupReader(quick_broker, two_partitions))
+    readers[1].wait(owned=1)
+    for partition in ("0", "1"):
+        kcat(quick_broker, "-P", "-t", two_partitions, "-p", partition, text="a\nb\nc\n")
+    for reader in readers:
+        reader.wait(lines=3)
+    readers.pop().leave()
+    readers[0].wait(owned=2)

@@ -61,9 +61,7 @@ class Sender:
 
 
 def read_all(servers: str) -> dict[int, bytes]:
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
-    )
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.partition.eof": True})
     consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
     found: dict[int, bytes] = {}
     try:

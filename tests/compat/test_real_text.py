@@ -58,7 +58,7 @@ def through_confluent_kafka(servers: str, topic: str, lines: list[bytes]) -> lis
 
 
 def read_back(servers: str, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader"})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[bytes] = []
     while len(found) < count:
@@ -119,16 +119,16 @@ def through_kcat(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
 
 
 def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
-    """Produced by kafkajs, which cannot consume without a group, and read back by librdkafka."""
     scripts = Path(__file__).parent / "node"
     node = shutil.which("node")
     if node is None or not (scripts / "node_modules" / "kafkajs").exists():
         pytest.skip("kafkajs is not installed")
-    command = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
+    produce = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
     text = b"".join(line + b"\n" for line in lines)
-    told = subprocess.run(command, input=text, timeout=SECONDS * 5, check=True, capture_output=True).stdout
+    told = subprocess.run(produce, input=text, timeout=SECONDS * 5, check=True, capture_output=True).stdout
     assert json.loads(told.splitlines()[-1]) == {"count": len(lines)}
-    return read_back(servers, topic, len(lines))
+    consume = [node, str(scripts / "kafkajs_read_lines.mjs"), servers, topic, str(len(lines))]
+    return subprocess.run(consume, timeout=SECONDS * 5, check=True, capture_output=True).stdout.split(b"\n")[:-1]
 
 
 class Tuner:

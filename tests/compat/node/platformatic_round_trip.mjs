@@ -1,11 +1,6 @@
 // @platformatic/kafka: create, produce (also idempotent), list offsets, delete. Prints one JSON line.
+import "./node_20.mjs";
 
-// Node 20 lacks it, and the client calls it.
-Promise.withResolvers ??= function () {
-  let resolve, reject;
-  const promise = new this((a, b) => { resolve = a; reject = b; });
-  return { promise, resolve, reject };
-};
 const { Admin, Producer, ListOffsetTimestamps, Consumer, stringSerializers } = await import("@platformatic/kafka");
 
 const [servers, topic] = process.argv.slice(2);

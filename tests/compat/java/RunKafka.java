@@ -1,0 +1,34 @@
+import kafka.server.KafkaConfig;
+import kafka.server.KafkaRaftServer;
+import kafka.tools.StorageTool;
+
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.Utils;
+
+/**
+ * A broker and controller of Kafka's own in one process, formatted and started in one JVM. The only argument is the
+ * properties file. It says "started" when it answers clients, and ends at once, without saving anything, when standard
+ * input does: so it never outlives the test that started it.
+ */
+public final class RunKafka {
+    public static void main(String[] arguments) throws Exception {
+        String[] format = {
+            "format", "--cluster-id", Uuid.randomUuid().toString(), "--config", arguments[0], "--ignore-formatted",
+        };
+        if (StorageTool.execute(format, System.out) != 0) {
+            Runtime.getRuntime().halt(1);
+        }
+        try {
+            new KafkaRaftServer(KafkaConfig.fromProps(Utils.loadProps(arguments[0])), Time.SYSTEM).startup();
+        } catch (Throwable error) {
+            error.printStackTrace(System.out);
+            Runtime.getRuntime().halt(1);
+        }
+        System.out.println("started");
+        while (System.in.read() >= 0) {
+            // Nothing is ever said to it; what counts is the end.
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,144 @@
+"""A real Kafka as a process: the broker that ours is compared with.
+
+One node that is broker and controller at once (KRaft), on loopback, in a directory of its own, with the least memory it
+runs in. It comes from the jars of ``tests/compat/java/pom.xml``; where they or Java are missing, the test is skipped.
+
+The process ends when its standard input does, so it cannot outlive the test run even if that is killed.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import attrs
+
+from tests.java_programs import QUICK_START, compiled_java
+
+HEAP = "-Xmx256m"
+"""An idle Kafka with a few topics needs about 100 MB."""
+
+START_SECONDS = 120.0
+"""It takes about five on a machine that is otherwise idle."""
+
+STOP_SECONDS = 30.0
+
+HOST = "127.0.0.1"
+NODE_ID = 1
+
+STARTED = "started"
+"""What RunKafka.java prints when the broker answers."""
+
+
+class KafkaDidNotStart(Exception):
+    """The process ended, or stayed silent, before it answered. The message holds what it printed."""
+
+
+@attrs.define
+class KafkaProcess:
+    """One Kafka. Use it as a context manager; ``overrides`` are settings under Kafka's names."""
+
+    directory: Path
+    java_classes: Path
+    overrides: Mapping[str, str] = attrs.field(factory=dict)
+    bootstrap_servers: str = ""
+    output: list[str] = attrs.field(factory=list)
+    _process: subprocess.Popen[str] | None = None
+    _reader: threading.Thread | None = None
+    _said_something_final: threading.Event = attrs.field(factory=threading.Event)
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap_servers.rpartition(":")[2])
+
+    def settings(self, port: int, controller_port: int) -> dict[str, str]:
+        """Every setting that the process is given."""
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(NODE_ID),
+            "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "log.dirs": str(self.directory / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self.overrides,
+        }
+
+    def start(self) -> KafkaProcess:
+        """Format the directory unless that was done before, start the process, and wait until it answers.
+
+        Raises:
+            KafkaDidNotStart: it ended first, or took longer than ``START_SECONDS``.
+        """
+        class_path = compiled_java(self.java_classes).class_path
+        self.directory.mkdir(parents=True, exist_ok=True)
+        port, controller_port = free_ports(2)
+        properties = self.directory / "server.properties"
+        settings = self.settings(port, controller_port)
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._said_something_final.clear()
+        self._process = subprocess.Popen(
+            ["java", *QUICK_START, HEAP, "-cp", class_path, "RunKafka", str(properties)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read_output, name="kafka output", daemon=True)
+        self._reader.start()
+        if not self._said_something_final.wait(START_SECONDS) or STARTED not in self.output:
+            self.stop()
+            raise KafkaDidNotStart("\n".join(self.output))
+        self.bootstrap_servers = f"{HOST}:{port}"
+        return self
+
+    def _read_output(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.output.append(line.rstrip("\n"))
+            if self.output[-1] == STARTED:
+                self._said_something_final.set()
+        self._said_something_final.set()
+
+    def stop(self) -> int:
+        """End the process, as a kill would, and return its exit code."""
+        process, reader = self._process, self._reader
+        assert process is not None, "Kafka was not started"
+        assert reader is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        reader.join()
+        process.stdout.close()
+        return code
+
+    def __enter__(self) -> KafkaProcess:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports on which nobody listens; unlike ours, Kafka must be told its controller's beforehand."""
+    sockets = [socket.create_server((HOST, 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

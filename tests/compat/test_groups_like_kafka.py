@@ -1,0 +1,193 @@
+"""Our broker answers everything about groups as Kafka does: the same conversations in raw frames, played against both.
+
+What Kafka answered is kept in ``kafka_answers``, one file for each conversation, so that our broker is compared with it
+where there is no Java, too. Where there is, a Kafka is started and must still say the same; with the environment
+variable ``REWRITE_CONVERSATIONS=1`` its answers are written down anew, for a person to judge the difference.
+
+Where our broker differs on purpose, a ``Difference`` says how and why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.compat.admin_talks import ADMIN_TALKS
+from tests.compat.broker_talk import Talk
+from tests.compat.classic_talks import CLASSIC_TALKS, MAX_SIZE
+from tests.compat.consumer_group_talks import CONSUMER_GROUP_TALKS
+from tests.compat.group_requests import heartbeat, join
+from tests.compat.kafka_process import KafkaProcess
+from tests.compat.offset_talks import OFFSET_TALKS
+from tests.coordinator.conversations import REWRITE_VARIABLE
+from trio_broker.testing.process import BrokerProcess
+
+ANSWERS = Path(__file__).parent / "kafka_answers"
+
+SETTINGS = {
+    "node.id": "1",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": str(MAX_SIZE),
+    "group.consumer.max.size": str(MAX_SIZE),
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""Of both brokers: nothing is put off, since a conversation has no time to wait, and groups are soon full."""
+
+ONLY_KAFKA = {"group.consumer.assignor.offload.enable": "false"}
+"""Assignments come with the heartbeat that asked for them, as ours do, instead of with one of the next."""
+
+ONLY_OURS = {"log.durability": "page-cache"}
+
+TALKS = (*CLASSIC_TALKS, *OFFSET_TALKS, *ADMIN_TALKS, *CONSUMER_GROUP_TALKS)
+
+each_talk = pytest.mark.parametrize("talk_about", TALKS, ids=lambda function: function.__name__)
+
+
+@attrs.frozen
+class Difference:
+    """Where Kafka's text in the conversation ``talk`` matches ``kafka``, ours is ``ours``, written as for re.sub."""
+
+    talk: str
+    kafka: str
+    ours: str
+    reason: str
+
+
+KNOWN_DIFFERENCES = (
+    Difference(
+        "joining_refused",
+        r"NONE error_message=null group_id='group' group_state='Empty' protocol_type=''",
+        r"GROUP_ID_NOT_FOUND error_message=<text> group_id='group' group_state='Dead' protocol_type=''",
+        "Kafka keeps an empty group in memory for a stranger that was turned away; whoever likes could fill it so",
+    ),
+    Difference(
+        "describing_groups",
+        r"(?P<group>    - error_code=NONE .* group_id='empty' .*\n)(?P=group)",
+        r"\g<group>",
+        "a group named twice is described once: a few bytes would ask for megabytes",
+    ),
+    Difference(
+        "describing_consumer_groups",
+        r"(?P<group>    - error_code=NONE .*\n(?:      .*\n)+)(?P=group)",
+        r"\g<group>",
+        "the same",
+    ),
+    Difference(
+        "describing_consumer_groups",
+        r"INVALID_GROUP_ID error_message=null",
+        r"INVALID_GROUP_ID error_message=<text>",
+        "a refusal that says why",
+    ),
+    Difference(
+        "offsets_of_a_consumer_group",
+        r"UNKNOWN_SERVER_ERROR",
+        r"UNKNOWN_MEMBER_ID",
+        "Kafka stumbles over a member epoch without a member id",
+    ),
+    Difference(
+        "a_classic_member_where_consumers_are",
+        r"UNKNOWN_SERVER_ERROR (.*) skip_assignment=False member_id=''",
+        r"INCONSISTENT_GROUP_PROTOCOL \1 skip_assignment=False member_id=<two>",
+        "Kafka stumbles over a subscription that does not read",
+    ),
+    Difference(
+        "a_classic_member_where_consumers_are",
+        r"UNKNOWN_SERVER_ERROR",
+        r"INCONSISTENT_GROUP_PROTOCOL",
+        "the same, in an older version",
+    ),
+    Difference(
+        "a_consumer_and_groups_that_it_cannot_join",
+        r"UNKNOWN_SERVER_ERROR error_message=null",
+        r"GROUP_ID_NOT_FOUND error_message=<text>",
+        "the same, the other way round: a group that cannot be taken over is none of the consumer protocol",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    directory = tmp_path_factory.mktemp("kafka")
+    classes = tmp_path_factory.getbasetemp() / "java-classes"
+    with KafkaProcess(directory, classes, overrides=SETTINGS | ONLY_KAFKA) as process:
+        wait_for_the_coordinator(process.port)
+        yield process
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=SETTINGS | ONLY_OURS) as process:
+        wait_for_the_coordinator(process.port)
+        yield process
+
+
+def wait_for_the_coordinator(port: int) -> None:
+    """Wait until the topic of the groups exists and is loaded; the first request for a coordinator creates it."""
+    talk = Talk(port, "wait")
+    request = FindCoordinatorRequest(coordinator_keys=["group"])
+    talk.ask_until(lambda answer: answer.coordinators[0].error_code == ErrorCode.NONE, request, 6, what="found")
+    beat = heartbeat("group", 1, "member")
+    talk.ask_until(lambda answer: answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID, beat, 4, what="loaded")
+    talk.close()
+
+
+def transcript(port: int, talk_about: Callable[[Talk], None]) -> str:
+    talk = Talk(port, talk_about.__name__.replace("_", "-"))
+    try:
+        talk_about(talk)
+    finally:
+        talk.close()
+    return talk.transcript
+
+
+def answers_file(talk_about: Callable[[Talk], None]) -> Path:
+    return ANSWERS / f"{talk_about.__name__}.txt"
+
+
+def what_ours_should_say(talk_about: Callable[[Talk], None]) -> str:
+    """Kafka's answers with the known differences in them."""
+    text = answers_file(talk_about).read_text()
+    for difference in KNOWN_DIFFERENCES:
+        if difference.talk == talk_about.__name__:
+            text, times = re.subn(difference.kafka, difference.ours, text)
+            assert times, f"Kafka no longer says {difference.kafka!r}"
+    return text
+
+
+@each_talk
+def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, talk_about: Callable[[Talk], None]) -> None:
+    said = transcript(kafka.port, talk_about)
+    if os.environ.get(REWRITE_VARIABLE):
+        ANSWERS.mkdir(exist_ok=True)
+        answers_file(talk_about).write_text(said)
+    assert said == answers_file(talk_about).read_text()
+
+
+@each_talk
+def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, talk_about: Callable[[Talk], None]) -> None:
+    assert transcript(broker.port, talk_about) == what_ours_should_say(talk_about)
+
+
+def test_every_known_difference_is_of_a_conversation() -> None:
+    assert {difference.talk for difference in KNOWN_DIFFERENCES} <= {talk_about.__name__ for talk_about in TALKS}
+
+
+def test_answers_are_kept_for_every_conversation_and_no_other() -> None:
+    assert {path.stem for path in ANSWERS.iterdir()} == {talk_about.__name__ for talk_about in TALKS}
+
+
+def test_a_subscription_that_lies_about_its_length_does_not_hold_up_the_group(broker: BrokerProcess) -> None:
+    """Kafka reads these bytes as 28,005 versions and 1,952,539,745 topics, fails, and never answers."""
+    talk = Talk(broker.port, "lies")
+    answer = talk.ask(join("lies-group", protocols={"range": b"metadata"}), 3)
+    talk.close()
+    assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 1)
