@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench import small
+from bench import groups, small
 from bench.outcome import Options
 
 
@@ -15,3 +15,10 @@ def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
         (server, connections) for connections in small.CONNECTIONS for server in ("bare echo", "broker")
     ]
     assert outcome.measures["produce"] > 0
+
+
+def test_commits_are_measured_beside_the_same_floor(tmp_path: Path):
+    outcome = groups.commits(Options(tmp_path, repeats=1, scale=0.001))
+    (table,) = outcome.tables
+    assert [row[0] for row in table.rows] == ["bare echo", "broker"]
+    assert outcome.measures["commits"] > 0

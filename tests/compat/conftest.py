@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,10 +12,27 @@ import pytest
 
 from trio_broker.testing.process import BrokerProcess
 
+HERE = Path(__file__).parent
 
-@pytest.fixture(autouse=True)
-def _compat_marker(request: pytest.FixtureRequest) -> None:
-    request.applymarker(pytest.mark.compat)
+LEAKED_SOCKET = "ignore:unclosed <socket:ResourceWarning"
+"""kafka-python drops sockets that it was still connecting, to a broker that has gone, without closing them. The broker
+is another process here, so whatever socket is left open in this one is a client's."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.compat)
+            item.add_marker(pytest.mark.filterwarnings(LEAKED_SOCKET))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_clients_leak_goes_with_their_tests() -> Iterator[None]:
+    """Sockets that were left open are collected here, and not while a test of our own sockets runs."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -99,7 +99,7 @@ def command(cluster: BrokerProcess | KafkaProcess) -> CommandLine:
 @pytest.fixture
 def filled(command: CommandLine, topic: str) -> str:
     """A topic of three partitions, the first two with ten records each."""
-    command("topics", "create", topic, "--partitions", "3")
+    command("topics", "create", topic, "--partitions", "3", "--config", "retention.ms=-1")  # the timestamps are old
     producer = Producer({"bootstrap.servers": command.bootstrap_servers})
     for partition in (0, 1):
         for number in range(RECORDS):

@@ -6,7 +6,6 @@ tested elsewhere.
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -348,10 +347,6 @@ def test_a_member_seeks_pauses_and_resumes(
 # --- restarts of the broker ---
 
 
-# kafka-python drops a socket that it was still connecting, to a broker that has gone, without closing it.
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed <socket:ResourceWarning"
-)
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill], ids=["stop", "kill"])
 def test_groups_and_their_offsets_survive_the_broker(
     start_broker: Callable[..., BrokerProcess], end: Callable[[BrokerProcess], int]
@@ -385,4 +380,3 @@ def test_groups_and_their_offsets_survive_the_broker(
         produce(broker.bootstrap_servers, [place], 1, first=20)
         crowd.wait(lambda heir=heir: heir.values() == [b"20"])
     crowd.leave(*list(crowd.members))
-    gc.collect()  # here, where that is known, and not in some later test

@@ -502,3 +502,14 @@ def test_events_carry_the_reason_that_the_client_gave_cut_to_size():
     effects = group.join(request, Asker("c", "/h", 9), "join", at(0), new_member_id="i-1")
     assert effects.events[0].reason == ("because " * 1_000)[:255]
     assert attrs.asdict(effects.events[0])["client_host"] == "/h"
+
+
+def test_a_deadline_that_begins_in_a_late_tick_is_not_over_in_the_same_one():
+    """With a rebalance timeout of 0, or the first generation would be over before its members have heard of it."""
+    group = new_group(initial_rebalance_delay_ms=3_000)
+    join(group, version=4, new_member_id="never-comes-back", session_timeout_ms=6_000)
+    join(group, new_member_id="m", rebalance_timeout_ms=0)
+    effects = group.tick(at(30))
+    assert [answer.response.generation_id for answer in effects.answers] == [1]
+    assert (group.generation_id, list(group.members)) == (1, ["m"])
+    assert group.next_deadline() == 30

@@ -249,6 +249,30 @@ async def test_a_member_with_monstrous_protocols_is_refused_and_nothing_is_kept_
     assert broker.groups.list_groups(set(), set()) == []
 
 
+async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_group_is_refused(broker):
+    consumer = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    joined = await broker.groups.consumer_group_heartbeat(consumer, Asker("client", "/127.0.0.1", 1), no_park)
+    assert joined.error_code == ErrorCode.NONE
+    subscription = b"\0\0\0\0\0\1\0\1t\0\x20\0\0" + bytes(1 << 21)
+    classic = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
+    )
+    response = await broker.groups.join_group(classic, Asker("client", "/127.0.0.1", 3), no_park)
+    assert (response.error_code, response.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
+    assert [member.member_id for member in broker.groups.describe_consumer_group("g").members] == ["m"]
+
+
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id"])
 @pytest.mark.parametrize(
     ("length", "code"), [(MAX_ID_CHARACTERS, ErrorCode.NONE), (MAX_ID_CHARACTERS + 1, ErrorCode.INVALID_REQUEST)]

@@ -83,12 +83,16 @@ def steps_of(resolution: PatternResolution, cost: int = COST_PER_STEP) -> int:
 
 def test_a_search_goes_in_steps_and_says_when_it_is_done():
     resolution = PatternResolution(["a.*", ".*"], [f"a{number}" for number in range(10)], 0)
-    assert steps_of(resolution, 8 * COST_PER_MATCH) == 3
+    assert steps_of(resolution, 4 * COST_PER_MATCH) in range(7, 10), "four names or fewer in a step, or one pattern"
     assert [len(resolved.topics) for resolved in resolution.result().values()] == [10, 10]
 
 
 def test_a_common_pattern_is_matched_with_hundreds_of_names_in_a_step():
     assert steps_of(PatternResolution(["orders-.*"], [f"orders-{number:04}" for number in range(500)], 0)) == 1
+
+
+def test_many_patterns_are_not_compiled_all_in_one_step():
+    assert steps_of(PatternResolution([f"a{number}" for number in range(100)], [], 0)) >= 20
 
 
 def test_a_pattern_that_takes_milliseconds_for_each_long_name_gives_others_their_turn_after_each():

@@ -290,9 +290,7 @@ def test_a_member_of_the_consumer_protocol_says_that_it_has_no_classic_metadata(
         server_assignor=None,
         classic_member_metadata=None,
     )
-    key, written = encode_group_record(
-        GroupRecord(ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), value)
-    )
+    key, written = encode_group_record(GroupRecord(ConsumerGroupMemberMetadataKey(group_id="g", member_id="m"), value))
     assert written is not None
     assert written.endswith(bytes([1, 0, 1, 0]))
     assert decode_group_record(key, written) == GroupRecord(

@@ -32,6 +32,8 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -95,10 +97,10 @@ class InitialDelay:
 
 @attrs.frozen(order=False)
 class _Due:
-    """Something whose time has come; ``member_id`` is None for the deadlines of the whole group."""
+    """Something whose time has come, unless what comes before it takes the reason away."""
 
     deadline: float
-    member_id: str | None
+    act: Callable[[Moment, Effects], None]
 
 
 class ClassicRebalance:
@@ -166,26 +168,21 @@ class ClassicRebalance:
         """Do what is due by ``moment``, or a part of it, and more when called again."""
         effects = Effects()
         for due in self._due(moment):
-            # What came before may have taken the reason away: a member may be gone, a deadline moved.
-            if due.member_id is not None:
-                self._session_ended(due.member_id, moment, effects)
-            elif self._join_deadline <= moment.seconds:
-                self._join_time_is_up(moment, effects)
-            elif self._sync_deadline <= moment.seconds:
-                self._sync_time_is_up(moment, effects)
+            due.act(moment, effects)
         if self._next_session_deadline <= moment.seconds:
             self._next_session_deadline = self._earliest_session_deadline()
         return effects
 
     def _due(self, moment: Moment) -> list[_Due]:
-        due = [_Due(at, None) for at in (self._join_deadline, self._sync_deadline) if at <= moment.seconds]
+        due = [_Due(self._join_deadline, self._join_time_is_up), _Due(self._sync_deadline, self._sync_time_is_up)]
         if self._next_session_deadline <= moment.seconds:
             due += [
-                _Due(member.session_deadline, member.member_id)
+                _Due(member.session_deadline, partial(self._session_ended, member.member_id))
                 for member in self.members.values()
                 if member.is_watched and member.session_deadline <= moment.seconds
             ]
-            due += [_Due(at, id_) for id_, at in self.roster.pending_joins.items() if at <= moment.seconds]
+            due += [_Due(at, partial(self._session_ended, id_)) for id_, at in self.roster.pending_joins.items()]
+        due = [one for one in due if one.deadline <= moment.seconds]
         return sorted(due, key=lambda one: one.deadline)[:MAX_DUE_AT_ONCE]
 
     def _earliest_session_deadline(self) -> float:
@@ -261,6 +258,8 @@ class ClassicRebalance:
             self._complete_join(moment, effects)
 
     def _join_time_is_up(self, moment: Moment, effects: Effects) -> None:
+        if self._join_deadline > moment.seconds:
+            return
         delay = self._initial_delay
         if delay is not None and (next_delay_ms := self._next_delay_ms(delay)):
             self._initial_delay = InitialDelay(next_delay_ms, max(delay.remaining_ms - delay.delay_ms, 0))
@@ -359,6 +358,8 @@ class ClassicRebalance:
             self._sync_deadline = math.inf
 
     def _sync_time_is_up(self, moment: Moment, effects: Effects) -> None:
+        if self._sync_deadline > moment.seconds:
+            return
         self._sync_deadline = math.inf
         silent = [self.members[member_id] for member_id in self.members if member_id in self.roster.pending_syncs]
         if not silent:

@@ -462,7 +462,13 @@ def _refusal(response: object, code: ErrorCode) -> dict[str, object]:
     """The fields of a response of the same kind that says that the request came to nothing."""
     match response:
         case JoinGroupResponse():
-            return {"error_code": code, "leader": "", "member_id": response.member_id}
+            return {
+                "error_code": code,
+                "protocol_name": None,
+                "leader": "",
+                "member_id": response.member_id,
+                "members": [],
+            }
         case SyncGroupResponse():
             return {"error_code": code, "assignment": b""}
     return {"error_code": code}

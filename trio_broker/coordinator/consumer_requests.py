@@ -18,8 +18,8 @@ goes costs a walk over all names of all members."""
 
 
 MAX_ID_CHARACTERS = 255
-"""Of the ids that a member brings, and of its rack: they stand in every record about it. Kafka has no limit; its clients
-bring 36 and allow 249.
+"""Of the ids that a member brings, and of its rack: they stand in every record about it. Kafka has no limit; its
+clients bring 36 and allow 249.
 """
 
 

@@ -163,6 +163,8 @@ class GroupShard:
             return  # closed meanwhile
         self.groups, self.offsets = loaded.groups(self._moment()), loaded.offsets
         self.state = ShardState.ACTIVE
+        for tombstones in loaded.contradictory.values():
+            self._append(tombstones)
         for group in self.groups.values():
             self._ring_by(group.group_id, group.next_deadline())
 
@@ -451,16 +453,17 @@ class GroupShard:
         group, moment = self.groups.get(group_id), self._moment()
         if group is None:
             return False
-        expired = expired_offsets(self.offsets, group_id, group, self._settings, moment)
+        limit = TOMBSTONES_PER_BATCH
+        expired = expired_offsets(self.offsets, group_id, group, self._settings, moment, at_most=limit)
         try:
-            self._forget(expired[:TOMBSTONES_PER_BATCH])
+            self._forget(expired)
             is_deserted = group.is_deserted if isinstance(group, ClassicGroup) else group.is_empty
             if is_deserted and not self.offsets.has_offsets(group_id):
                 self._remove(group)
         except KafkaError as error:
             log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
             return False
-        return len(expired) > TOMBSTONES_PER_BATCH
+        return len(expired) == limit
 
     async def forget_topics(self, topics: Collection[DeletedTopic]) -> None:
         """Forget what was committed in topics that were deleted, and let others come between groups."""
@@ -493,7 +496,7 @@ class GroupShard:
     def _known(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
-            raise KafkaError(f"group {group_id!r} not found", code=ErrorCode.GROUP_ID_NOT_FOUND)
+            raise KafkaError(f"Group {group_id} not found.", code=ErrorCode.GROUP_ID_NOT_FOUND)
         return group
 
     def describe(self, group_id: str) -> DescribedGroup:

@@ -22,6 +22,7 @@ offsetExpirationCondition of both kinds of groups.
 from __future__ import annotations
 
 import enum
+import itertools
 
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.coordinator.classic_group import ClassicGroup, ClassicGroupState
@@ -49,10 +50,12 @@ def expired_offsets(
     group: ClassicGroup | Subscribed | None,
     settings: GroupSettings,
     moment: Moment,
+    *,
+    at_most: int | None = None,
 ) -> list[GroupRecord]:
     """Return what forgets the offsets of the group whose time is over; without a group they are a simple consumer's.
 
-    As many as the group has (``CommittedOffsets.count_of``) mean that nothing is left of an empty group.
+    With ``at_most`` they may be but some of them.
     """
     expires_from = _expires_from(group)
     if expires_from is ExpiresFrom.NEVER:
@@ -61,13 +64,14 @@ def expired_offsets(
     if expires_from is ExpiresFrom.EMPTY_GROUP:
         assert isinstance(group, ClassicGroup), f"{group_id}: {group}"
         since_ms = None if group.state_since_ms == UNKNOWN_TIME_MS else group.state_since_ms
-    return [
+    expired = (
         offset_tombstone(group_id, topic, partition)
         for topic in offsets.topics_of(group_id)
         if group is None or not group.is_subscribed_to(topic)
-        for partition, commit in offsets.of_topic(group_id, topic).items()
-        if _is_expired(commit, since_ms, settings, moment)
-    ]
+        for partition in offsets.partitions_of(group_id, topic)
+        if (commit := offsets.get(group_id, topic, partition)) and _is_expired(commit, since_ms, settings, moment)
+    )
+    return list(itertools.islice(expired, at_most))
 
 
 def _expires_from(group: ClassicGroup | Subscribed | None) -> ExpiresFrom:

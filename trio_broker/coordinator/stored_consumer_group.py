@@ -257,12 +257,13 @@ class StoredConsumerGroup:
         if old is not None:
             self._count(old, -1)
             self._disown(old)
+            # A static member may have been replaced already: then the instance id is its successor's. And one that is
+            # there may come with another instance id: then nobody has the one before.
+            if self.member_ids_by_instance.get(old.instance_id or "") == old.member_id:
+                del self.member_ids_by_instance[old.instance_id or ""]
         if new is None:
             assert old is not None
             del self.members[old.member_id]
-            # A static member may have been replaced already: then the instance id is its successor's.
-            if self.member_ids_by_instance.get(old.instance_id or "") == old.member_id:
-                del self.member_ids_by_instance[old.instance_id or ""]
             return
         self.members[new.member_id] = new
         if new.instance_id is not None:

@@ -42,6 +42,9 @@ unit is an instruction at a letter, which takes 15 nanoseconds at the worst and 
 COST_PER_MATCH = 1_000
 """What a match costs beside the instructions, in the same unit."""
 
+COST_PER_PATTERN = 200_000
+"""What compiling a pattern costs, in the same unit: 3 milliseconds, for a long one."""
+
 NO_METADATA_VERSION = 0
 """Written where Kafka writes the offset of the metadata: it makes a Kafka that reads the record look anew."""
 
@@ -111,6 +114,7 @@ class PatternResolution:
             except InvalidPattern:
                 # Members' patterns are checked; this one was written by a broker with other limits. It matches nothing.
                 continue
+            yield COST_PER_PATTERN
             size: int = matcher.programsize
             for name in topic_names:
                 if matcher.fullmatch(name) is not None:

@@ -49,6 +49,8 @@ TEST_SETTINGS: Mapping[str, str] = {
     # The first member of a group need not wait for others.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    # The first group has fifty partitions created for it in the broker's defaults: a tenth of a second.
+    "offsets.topic.num.partitions": "4",
     # Background tasks are due from the first moment on, so that an advanced clock finds them waiting.
     "log.initial.task.delay.ms": "0",
     # An advanced clock must not cut off clients that have been quiet for a microsecond.
