@@ -19,7 +19,7 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.coordinator.coordinating import coordinated, no_park
 from trio_broker.cluster.topic_decisions import TopicTarget
-from trio_broker.coordinator import group_shard, turn
+from trio_broker.coordinator import group_log, group_shard, turn
 from trio_broker.coordinator.classic_group import ClassicGroup
 from trio_broker.coordinator.classic_member import ClassicMember
 from trio_broker.coordinator.classic_protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
@@ -224,6 +224,17 @@ async def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(brok
         await commit(broker, "g", [0] * 30_000)
     assert refused.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert broker.groups.list_groups(set(), set()) == []
+
+
+async def test_an_assignment_that_no_batch_can_hold_is_refused_before_the_batch_is_made(broker, monkeypatch):
+    joined = await broker.enter("g")
+
+    def make_nothing(*arguments):
+        raise AssertionError("made for nothing")
+
+    monkeypatch.setattr(group_log, "build_batch", make_nothing)
+    synced = await broker.sync(joined, "g", **{joined.member_id: bytes(20 << 20)})
+    assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_a_commit_that_just_fits_is_not_refused_beforehand(broker):
