@@ -30,6 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _what_clients_leak_goes_with_their_tests() -> Iterator[None]:
     """Sockets that were left open are collected here, and not while a test of our own sockets runs."""
     yield
+    collect_leaks()
+
+
+def pytest_sessionfinish() -> None:
+    """What the very last test still held."""
+    collect_leaks()
+
+
+def collect_leaks() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
