@@ -87,7 +87,10 @@ def produce(servers: str, places: list[Place], count: int, *, first: int = 0) ->
 
 
 def commits(servers: str, group_id: str) -> dict[Place, Commit]:
-    """What an administrator sees of a group's offsets."""
+    """What an administrator sees of a group's offsets.
+
+    Through kafka-python, because confluent-kafka reads metadata on until some zero byte comes.
+    """
     admin = KafkaAdminClient(bootstrap_servers=servers)
     try:
         found = admin.list_group_offsets(group_id)[group_id]

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from kafka import KafkaAdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
+from tests.compat import group_claims
 from tests.compat.doomed_members import DoomedMember
+from tests.compat.group_claims import CRASH_SESSION_MS, MANY_POLLS, SECONDS, SHORT_TIMES, create, places, produce
 from tests.compat.group_members import (
     ONE_OF_EACH,
     OTHER_STRATEGIES,
@@ -30,21 +30,6 @@ from tests.compat.group_members import (
     Place,
 )
 from trio_broker.testing.process import BrokerProcess
-
-SECONDS = 30
-
-SHORT_TIMES = {
-    "log.durability": "page-cache",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "500",
-    "group.consumer.heartbeat.interval.ms": "200",
-    "offsets.topic.num.partitions": "4",
-}
-
-CRASH_SESSION_MS = 2000
-
-MANY_POLLS = 200
-"""Ten seconds of polling, where nobody tells when something has happened."""
 
 
 def named(kind: type[Member]) -> str:
@@ -76,38 +61,10 @@ def admin(broker: BrokerProcess) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
 
 
-def places(topic: str, count: int) -> list[Place]:
-    return [Place(topic, index) for index in range(count)]
-
-
-def create(admin: AdminClient, topic: str, partitions: int) -> list[Place]:
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(SECONDS)
-    return places(topic, partitions)
-
-
-def produce(servers: str, places: list[Place], count: int, *, first: int = 0) -> list[bytes]:
-    """Send numbered values, one partition after the other; return them."""
-    producer = Producer({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
-    values = [b"%d" % number for number in range(first, first + count)]
-    for number, value in enumerate(values):
-        place = places[number % len(places)]
-        producer.produce(place.topic, value, partition=place.partition)
-    assert producer.flush(SECONDS) == 0
-    return values
-
-
 def commits(servers: str, group_id: str) -> dict[Place, Commit]:
-    """What an administrator sees of a group's offsets.
-
-    Through kafka-python, because confluent-kafka reads metadata on until some zero byte comes, which it itself adds to
-    what it commits.
-    """
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    try:
-        found = admin.list_group_offsets(group_id)[group_id]
-    finally:
-        admin.close()
-    return {Place(*place): Commit(each.offset, each.metadata.rstrip("\0")) for place, each in found.items()}
+    """What an administrator sees of a group's offsets, without the zero byte that confluent-kafka adds to metadata."""
+    found = group_claims.commits(servers, group_id)
+    return {place: Commit(each.offset, each.metadata.rstrip("\0")) for place, each in found.items()}
 
 
 # --- coming and going ---

@@ -7,16 +7,14 @@ Source: Kafka's KafkaApis.handleConsumerGroupDescribe.
 
 from __future__ import annotations
 
-from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from trio_broker.coordinator.turn import Turn
-from trio_broker.handlers.authorized_operations import group_operations
 from trio_broker.handlers.context import Context
+from trio_broker.handlers.describing import described_groups
 from trio_broker.handlers.registry import handles
 
 
@@ -42,16 +40,11 @@ async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or say that it is not there."""
-    # A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
-    group_ids = list(dict.fromkeys(request.group_ids))
-    described: list[DescribedGroup] = []
-    turn = Turn()
-    for group_id in group_ids:
-        described.append(describe(group_id, context))
-        await turn.pause()
-    for group in described:
-        asked = request.include_authorized_operations and group.error_code == ErrorCode.NONE
-        group.authorized_operations = group_operations(asked=asked)
+    described = await described_groups(
+        request.group_ids,
+        lambda group_id: describe(group_id, context),
+        include_authorized_operations=request.include_authorized_operations,
+    )
     return ConsumerGroupDescribeResponse(groups=described)
 
 
