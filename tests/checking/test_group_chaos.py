@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,21 @@ import pytest
 
 from tests.checking.chaos_plan import plan
 from tests.checking.chaos_run import run_steps
-from tests.checking.watched_members import KINDS
+from tests.checking.watched_members import KINDS, WatchedMember
 
 pytestmark = pytest.mark.compat
 
 SEED = "CHAOS_SEED"
 
+DEPENDABLE_KINDS = [kind for kind in KINDS if kind.name != "kafka-python-range"]
+"""kafka-python 3.0 may wait for ever for the answer to its SyncGroup: seen once in some forty runs, on a busy machine,
+after a pause across a broker's restart. The broker had written the generation, and the request never ran into the
+client's own time limit, so it was the client that lost the answer. The run of every day must not end by that."""
 
-def live_through(directory: Path, seed: int, events: int, **planned: Any) -> None:
+
+def live_through(directory: Path, seed: int, events: int, kinds: Sequence[type[WatchedMember]], **planned: Any) -> None:
     print(f"\n{SEED}={seed}", flush=True)
-    report = run_steps(directory, plan(seed, events, [kind.name for kind in KINDS], **planned), KINDS)
+    report = run_steps(directory, plan(seed, events, [kind.name for kind in kinds], **planned), kinds)
     print(report)
     if report.violations:
         violations = "\n".join(str(violation) for violation in report.violations)
@@ -31,9 +37,9 @@ def live_through(directory: Path, seed: int, events: int, **planned: Any) -> Non
 
 
 def test_groups_keep_their_promises_through_ten_random_events(tmp_path: Path) -> None:
-    live_through(tmp_path, 301, 10, members=1, pace=0.5)
+    live_through(tmp_path, 301, 10, DEPENDABLE_KINDS, members=1, pace=0.5)
 
 
 @pytest.mark.slow
 def test_groups_keep_their_promises_through_two_hundred_random_events(tmp_path: Path) -> None:
-    live_through(tmp_path, int(os.environ.get(SEED) or secrets.randbelow(1_000_000)), 200)
+    live_through(tmp_path, int(os.environ.get(SEED) or secrets.randbelow(1_000_000)), 200, KINDS)

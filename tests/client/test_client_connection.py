@@ -28,6 +28,7 @@ from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, Connection
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed
+from trio_broker.client.receive_buffer import ReceiveBuffer
 
 UNSUPPORTED_VERSION = 35
 GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="consumer")])
@@ -191,3 +192,50 @@ def test_silence_ends_with_the_deadline():
     with connected(server) as connection, pytest.raises(TimedOut, match=r"did not answer ListGroups within 0\.05 s"):
         ask(connection, seconds=0.05)
     assert not connection.is_usable
+
+
+# The two halves of a question
+
+
+def test_a_request_may_be_sent_long_before_its_answer_is_wanted():
+    with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
+        pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        assert pending.version == ListGroupsRequest.VERSIONS.high
+        assert connection.finish(pending, Deadline(PATIENCE_SECONDS)).groups[0].group_id == "g"
+        assert ask(connection).groups[0].group_id == "g"
+
+
+def test_no_second_request_is_sent_before_the_first_is_answered():
+    with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
+        connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        with pytest.raises(AssertionError, match="was not finished"):
+            ask(connection)
+
+
+def test_answers_share_a_buffer():
+    with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
+        buffer = ReceiveBuffer()
+        for _ in range(2):
+            pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+            assert connection.finish(pending, Deadline(PATIENCE_SECONDS), buffer=buffer) == GROUPS
+
+
+@pytest.mark.parametrize("enough", [True, False])
+def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
+    size = len(response_header(ApiKey.LIST_GROUPS, 5, 2) + encode_bytes(GROUPS, 5))
+    with connected(ScriptedKafka({ListGroupsRequest: GROUPS})) as connection:
+        pending = connection.begin(ListGroupsRequest(), Deadline(PATIENCE_SECONDS))
+        if enough:
+            assert connection.finish(pending, Deadline(PATIENCE_SECONDS), max_bytes=size) == GROUPS
+        else:
+            with pytest.raises(NotKafka, match=f"a frame of {size} bytes; allowed are 4 to {size - 1}"):
+                connection.finish(pending, Deadline(PATIENCE_SECONDS), max_bytes=size - 1)
+
+
+def test_the_sockets_buffer_is_set_where_a_size_is_told():
+    with ScriptedKafka() as server:
+        [address] = parse_addresses(server.address)
+        connection = Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS), receive_buffer_bytes=20_000)
+        size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        connection.close()
+    assert size in (20_000, 40_000), "Linux doubles it for its own needs"

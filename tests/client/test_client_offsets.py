@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -15,9 +16,9 @@ from kafka_wire.messages.list_offsets import (
 )
 from kafka_wire.messages.metadata import MetadataRequest
 from tests.client.asking_scripted import Pauses, client_of, unused_port
-from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka
-from trio_broker.client.errors import Refused
-from trio_broker.client.offsets import EARLIEST, LATEST, LogRange, find_offsets, find_ranges
+from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, served_up_to
+from trio_broker.client.errors import Refused, VersionNotServed
+from trio_broker.client.offsets import EARLIEST, LATEST, LogRange, find_offsets, find_offsets_at, find_ranges
 from trio_broker.topic_partition import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -141,3 +142,31 @@ def test_a_partition_that_is_left_out_of_the_answer_is_told():
         Cluster([server], topics={"a": [1]})
         server.answers[ListOffsetsRequest] = offsets({})
         assert "left it out" in str(find_offsets(client, [A0], LATEST)[A0])
+
+
+def test_every_partition_may_have_a_timestamp_of_its_own():
+    with ScriptedKafka() as server, client_of(server) as client:
+        Cluster([server], topics={"a": [1, 1]})
+        server.answers[ListOffsetsRequest] = offsets({A0: 5, A1: 6})
+        assert find_offsets_at(client, {A0: 1000, A1: 2000}) == {A0: 5, A1: 6}
+        [request] = server.requests(ListOffsetsRequest)
+        assert [each.timestamp for each in request.topics[0].partitions] == [1000, 2000]
+
+
+@pytest.mark.parametrize("read_committed", [True, False])
+def test_the_last_stable_offset_is_asked_for_where_only_committed_records_count(read_committed: bool):
+    with ScriptedKafka() as server, client_of(server) as client:
+        Cluster([server], topics={"a": [1]})
+        server.answers[ListOffsetsRequest] = offsets({A0: 5})
+        find_offsets(client, [A0], LATEST, read_committed=read_committed)
+        [request] = server.requests(ListOffsetsRequest)
+        assert request.isolation_level == int(read_committed)
+
+
+def test_a_broker_that_knows_no_last_stable_offset_is_not_asked_for_one():
+    with ScriptedKafka(served=served_up_to(ApiKey.LIST_OFFSETS, 1)) as server, client_of(server) as client:
+        Cluster([server], topics={"a": [1]})
+        server.answers[ListOffsetsRequest] = offsets({A0: 5})
+        assert find_offsets(client, [A0], LATEST) == {A0: 5}
+        with pytest.raises(VersionNotServed, match="ListOffsets in versions 0-1; versions 2-11 are needed"):
+            find_offsets(client, [A0], LATEST, read_committed=True)

@@ -51,6 +51,18 @@ def test_all_addresses_are_named_when_none_works():
         client.any_broker()
 
 
+def test_another_broker_is_asked_when_the_bootstrap_address_is_down():
+    with ScriptedKafka(node_id=2) as other:
+        with ScriptedKafka(node_id=1) as first:
+            client = client_of(first)
+            cluster = Cluster([first, other])
+            other.answers[MetadataRequest] = cluster.metadata(MetadataRequest(topics=[]), 13)
+            assert len(client.brokers().nodes) == 2
+        with client:
+            assert client.attempt(lambda: client.any_broker().ask(MetadataRequest(topics=[]), client.deadline)).brokers
+            assert client.any_broker().address.port == other.port
+
+
 def test_a_connection_is_used_again():
     with ScriptedKafka() as server, client_of(server) as client:
         Cluster([server])

@@ -150,6 +150,7 @@ def test_a_consumer_reads_the_newest_value_of_every_key_from_a_compacted_topic(b
     assert len(twice) < len(once) * 1.5, "most keys were overwritten"
 
 
+@pytest.mark.slow
 def test_writing_reading_and_compacting_at_once_loses_no_key(broker: BrokerProcess) -> None:
     """Without a time for tombstones, which a consumer that began before may miss; so only values are compared."""
     create(broker, delete_retention_ms="0")
@@ -165,7 +166,7 @@ def test_writing_reading_and_compacting_at_once_loses_no_key(broker: BrokerProce
 def test_a_killed_broker_goes_on_compacting_where_it_was(broker: BrokerProcess) -> None:
     create(broker)
     newest: Newest = {}
-    for seed in range(4):
+    for seed in range(2):
         write(broker, seed, newest)
         broker.kill()
         broker.start()

@@ -97,7 +97,7 @@ def kill_while_producing(broker: BrokerProcess, *, kills: int, between: int) -> 
     assert [found[offset] for offset in sorted(found)] == [f"r-{number}".encode() for number in range(sender.sent)]
 
 
-@pytest.mark.parametrize("durability", ["page-cache", "fsync"])
+@pytest.mark.parametrize("durability", [pytest.param("page-cache", marks=pytest.mark.slow), "fsync"])
 def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     start_broker: Callable[..., BrokerProcess], durability: str
 ) -> None:

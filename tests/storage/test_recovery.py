@@ -214,6 +214,14 @@ def test_expired_producers_are_forgotten_at_start(make_log: MakeLog, now_ms: int
     assert bench.log.producers.producers == {}
 
 
+def test_a_producer_of_old_timestamps_is_known_again_after_a_crash(make_log: MakeLog, now_ms: int):
+    """Its records may be copies from long ago that were written a moment before, and are sent again in the next."""
+    bench = make_log(producer_id_expiration_ms=1000)
+    bench.append_bytes(idempotent(0, now_ms - 10**9))
+    bench.crash()
+    assert len(bench.log.producers.producers) == 1
+
+
 def test_an_unreadable_epoch_file_is_made_anew(bench: Any):
     for epoch in (1, 4):
         bench.leader_epoch = epoch

@@ -1,5 +1,8 @@
 """One connection to one broker: versions are agreed on first, then one request at a time.
 
+``ask`` sends a request and waits for its answer. ``begin`` and ``finish`` are its two halves, for those who have
+something else to do while the broker works and the bytes travel.
+
 The first request is ApiVersions in the newest version we know. A broker that does not know that version answers in
 version 0 and tells its own range for this one API, so the second attempt cannot fail (KIP-511). Afterwards each
 request goes out in the newest version that both sides know.
@@ -12,14 +15,15 @@ Source: KIP-35, KIP-511; Kafka's NetworkClient.
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar, cast
 
 import attrs
 
 from kafka_wire.apis import ApiKey, api_name
-from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import WireError
 from kafka_wire.framing import SIZE_PREFIX
@@ -37,6 +41,7 @@ from trio_broker.client.errors import (
     VersionNotServed,
     check,
 )
+from trio_broker.client.receive_buffer import ReceiveBuffer
 
 ResponseT = TypeVar("ResponseT")
 
@@ -51,8 +56,8 @@ CONNECT_SECONDS: Final = 10.0
 """The longest wait for one address to take a connection, as ``socket.connection.setup.timeout.ms``; an address that
 swallows packets must not use up the time of the others."""
 
-RECEIVE_BYTES: Final = 256 * 1024
-"""How much is read at once."""
+SYSTEMS_CHOICE: Final = -1
+"""As a size of the socket's receive buffer: what the system takes, which grows it as it sees fit."""
 
 SOFTWARE_NAME: Final = "trio-broker"
 """What the broker's statistics call us; letters, digits, dots and dashes (KIP-511)."""
@@ -64,6 +69,16 @@ class Identity:
 
     client_id: str
     software_version: str
+
+
+@attrs.frozen
+class Pending(Generic[ResponseT]):
+    """A request that was sent and not yet answered; only the connection that returned it can use it."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    response: type[ResponseT]
 
 
 class Connection:
@@ -78,17 +93,20 @@ class Connection:
         self._socket = sock
         self._identity = identity
         self._correlation_id = 0
+        self._pending: Pending[Any] | None = None
         self.is_usable = True
 
     @classmethod
-    def open(cls, address: Address, identity: Identity, deadline: Deadline) -> Connection:
-        """Connect and agree on versions.
+    def open(
+        cls, address: Address, identity: Identity, deadline: Deadline, *, receive_buffer_bytes: int = SYSTEMS_CHOICE
+    ) -> Connection:
+        """Connect and agree on versions. ``receive_buffer_bytes`` is the size of the socket's buffer.
 
         Raises:
             ConnectFailed: there is no such host, or nobody takes the connection.
             ConnectionLost, NotKafka, TimedOut, Refused: the first answer did not come, or is none of Kafka's.
         """
-        connection = cls(address, _connect(address, deadline), identity)
+        connection = cls(address, _connect(address, deadline, receive_buffer_bytes), identity)
         try:
             connection._agree_on_versions(deadline)
         except BaseException:
@@ -117,7 +135,8 @@ class Connection:
 
     def _api_versions(self, request: ApiVersionsRequest, version: int, deadline: Deadline) -> ApiVersionsResponse:
         """Ask once; an answer that begins with UNSUPPORTED_VERSION is read as the version 0 that it is."""
-        frame, position = self._exchange(ApiKey.API_VERSIONS, version, request, deadline)
+        pending = self._send_request(request, ApiVersionsResponse, version, deadline)
+        frame, position = self._receive_answer(pending, deadline, ReceiveBuffer(), MAX_RESPONSE_BYTES)
         code = int.from_bytes(frame[position : position + 2], "big", signed=True)
         if code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
@@ -157,23 +176,75 @@ class Connection:
             NotKafka: what came is not the answer.
             TimedOut: the deadline came first.
         """
+        return self.finish(self.begin(request, deadline, version), deadline)
+
+    def begin(self, request: Request[ResponseT], deadline: Deadline, version: int | None = None) -> Pending[ResponseT]:
+        """Send a request and return at once; ``finish`` has to be called before the next one.
+
+        Raises:
+            VersionNotServed, ClientError, ConnectionLost, TimedOut: as ``ask``.
+        """
         if version is None:
             version = self.version_for(type(request))
-        frame, position = self._exchange(request.API_KEY, version, request, deadline)
-        return self._decoded(type(request).RESPONSE, request.API_KEY, version, frame, position)
+        return self._send_request(request, type(request).RESPONSE, version, deadline)
 
-    def _exchange(self, api_key: int, version: int, request: Any, deadline: Deadline) -> tuple[memoryview, int]:
-        """Send a request and return the frame of its answer, and where the body begins."""
+    def finish(
+        self,
+        pending: Pending[ResponseT],
+        deadline: Deadline,
+        *,
+        buffer: ReceiveBuffer | None = None,
+        max_bytes: int = MAX_RESPONSE_BYTES,
+    ) -> ResponseT:
+        """Wait for the answer to what ``begin`` sent, and return it.
+
+        With ``buffer`` the answer is received there, and records in it are good only as long as that memory is.
+        ``max_bytes`` is the largest frame that is taken.
+
+        Raises:
+            ConnectionLost, NotKafka, TimedOut: as ``ask``.
+        """
+        frame, position = self._receive_answer(pending, deadline, buffer or ReceiveBuffer(), max_bytes)
+        return self._decoded(pending.response, pending.api_key, pending.version, frame, position)
+
+    def _send_request(
+        self, request: Request[Any], response: type[Any], version: int, deadline: Deadline
+    ) -> Pending[Any]:
         assert self.is_usable, f"the connection to {self.address} was used after an error"
+        assert self._pending is None, f"{self._pending} of {self.address} was not finished"
         self._correlation_id += 1
-        header = request_header(RequestHeader(api_key, version, self._correlation_id, self._identity.client_id))
+        pending = Pending(request.API_KEY, version, self._correlation_id, response)
+        header = request_header(
+            RequestHeader(pending.api_key, version, pending.correlation_id, self._identity.client_id)
+        )
         try:
-            body = header + encode_bytes(request, version)
+            chunks = cast("list[bytes]", encode(request, version))
         except ValueError as error:
-            raise ClientError(f"{api_name(api_key)} cannot be asked so: {error}") from None
+            raise ClientError(f"{api_name(pending.api_key)} cannot be asked so: {error}") from None
+        size = SIZE_PREFIX.pack(len(header) + sum(map(len, chunks)))
+        with self._ends_with_errors(pending.api_key, deadline):
+            # A chunk of its own is only what is large, records to be written: joining would copy them once more.
+            self._send(b"".join((size, header, *chunks[:1])), deadline)
+            for chunk in chunks[1:]:
+                self._send(chunk, deadline)
+        self._pending = pending
+        return pending
+
+    def _receive_answer(
+        self, pending: Pending[Any], deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int
+    ) -> tuple[memoryview, int]:
+        """Return the frame of an answer, and where the body begins in it."""
+        assert pending is self._pending, f"{pending} is not what {self.address} was asked, which is {self._pending}"
+        self._pending = None
+        with self._ends_with_errors(pending.api_key, deadline):
+            frame = self._receive_frame(deadline, buffer, max_bytes)
+        return frame, self._body_position(pending, frame)
+
+    @contextlib.contextmanager
+    def _ends_with_errors(self, api_key: int, deadline: Deadline) -> Iterator[None]:
+        """Close the connection after any error of the socket, and raise it as one of ours."""
         try:
-            self._send(SIZE_PREFIX.pack(len(body)) + body, deadline)
-            frame = self._receive_frame(deadline)
+            yield
         except TimeoutError:
             self.close()
             waited = f"within {deadline.timeout_seconds:g} s"
@@ -186,18 +257,18 @@ class Connection:
         except WireError as error:
             self.close()
             raise self._not_kafka(api_key, error) from None
-        return frame, self._body_position(api_key, version, frame)
 
-    def _body_position(self, api_key: int, version: int, frame: memoryview) -> int:
-        """Return where the body of an answer begins, once it is known to be the answer to the last request."""
+    def _body_position(self, pending: Pending[Any], frame: memoryview) -> int:
+        """Return where the body of an answer begins, once it is known to be the answer to this request."""
         try:
-            correlation_id, position = read_response_header(api_key, version, frame)
+            correlation_id, position = read_response_header(pending.api_key, pending.version, frame)
         except (WireError, IndexError) as error:
             self.close()
-            raise self._not_kafka(api_key, error) from None
-        if correlation_id != self._correlation_id:
+            raise self._not_kafka(pending.api_key, error) from None
+        if correlation_id != pending.correlation_id:
             self.close()
-            raise self._not_kafka(api_key, f"it answered request {correlation_id}, not {self._correlation_id}")
+            why = f"it answered request {correlation_id}, not {pending.correlation_id}"
+            raise self._not_kafka(pending.api_key, why)
         return position
 
     def _decoded(
@@ -221,28 +292,27 @@ class Connection:
         self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
         self._socket.sendall(data)
 
-    def _receive_frame(self, deadline: Deadline) -> memoryview:
-        (size,) = SIZE_PREFIX.unpack(self._receive_exactly(SIZE_PREFIX.size, deadline))
-        if not MIN_RESPONSE_BYTES <= size <= MAX_RESPONSE_BYTES:
-            raise WireError(f"a frame of {size} bytes; allowed are {MIN_RESPONSE_BYTES} to {MAX_RESPONSE_BYTES}")
-        return memoryview(self._receive_exactly(size, deadline))
-
-    def _receive_exactly(self, count: int, deadline: Deadline) -> bytes:
-        received = bytearray()
-        while len(received) < count:
+    def _receive_frame(self, deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int) -> memoryview:
+        def receive_into(rest: memoryview) -> int:
             self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
-            data = self._socket.recv(min(count - len(received), RECEIVE_BYTES))
-            if not data:
+            received = self._socket.recv_into(rest)
+            if not received:
                 raise ConnectionError("the broker closed it")
-            received += data
-        return bytes(received)
+            return received
+
+        (size,) = SIZE_PREFIX.unpack(buffer.fill(SIZE_PREFIX.size, receive_into))
+        if not MIN_RESPONSE_BYTES <= size <= max_bytes:
+            raise WireError(f"a frame of {size} bytes; allowed are {MIN_RESPONSE_BYTES} to {max_bytes}")
+        return buffer.fill(size, receive_into)
 
 
-def _connect(address: Address, deadline: Deadline) -> socket.socket:
+def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) -> socket.socket:
     seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
     try:
         sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_buffer_bytes != SYSTEMS_CHOICE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     except TimeoutError:
         raise ConnectFailed(f"cannot connect to {address}: no answer within {seconds:.3g} s") from None
     except (OSError, UnicodeError, OverflowError) as error:

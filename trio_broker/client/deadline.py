@@ -18,6 +18,9 @@ FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 1.0
 """A broker that loads its groups is asked once a second; less often would only keep people waiting."""
 
+SHORTEST_PAUSE_SECONDS: Final = 0.01
+"""Whoever asks for no pauses at all gets these, so that a broker that refuses at once is not asked without end."""
+
 
 @attrs.frozen
 class Deadline:
@@ -49,9 +52,51 @@ class Deadline:
         return True
 
 
-def pauses() -> Iterator[float]:
+def pauses(
+    first_seconds: float = FIRST_PAUSE_SECONDS, longest_seconds: float = LONGEST_PAUSE_SECONDS
+) -> Iterator[float]:
     """Yield the seconds to wait before each further attempt, without end."""
-    seconds = FIRST_PAUSE_SECONDS
+    seconds = first_seconds
     while True:
-        yield seconds
-        seconds = min(2 * seconds, LONGEST_PAUSE_SECONDS)
+        yield min(seconds, longest_seconds)
+        seconds = min(2 * seconds, longest_seconds)
+
+
+class Patience:
+    """How long to go on without any progress: a deadline that begins anew with each step, and pauses that grow.
+
+    ``now`` and ``sleep`` are in seconds, and replaced by tests.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        *,
+        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
+        longest_pause_seconds: float = LONGEST_PAUSE_SECONDS,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.seconds = seconds
+        self._first_pause_seconds = max(SHORTEST_PAUSE_SECONDS, first_pause_seconds)
+        self._longest_pause_seconds = max(SHORTEST_PAUSE_SECONDS, longest_pause_seconds)
+        self._now = now
+        self._sleep = sleep
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: there was progress, or there will be from now on."""
+        self._deadline = self.within(self.seconds)
+        self._pauses = pauses(self._first_pause_seconds, self._longest_pause_seconds)
+
+    def pause(self) -> bool:
+        """Sleep, each time longer, and return True; or return False at once where patience would end first."""
+        return self._deadline.pause(next(self._pauses))
+
+    def left_for(self, seconds: float) -> Deadline:
+        """Return the deadline of a question that may take ``seconds``, unless patience ends before."""
+        return self.within(min(seconds, self._deadline.remaining_seconds))
+
+    def within(self, seconds: float) -> Deadline:
+        """Return a deadline by the same clock."""
+        return Deadline(seconds, now=self._now, sleep=self._sleep)

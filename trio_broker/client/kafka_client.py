@@ -24,7 +24,7 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
-from trio_broker.client.connection import Connection, Identity
+from trio_broker.client.connection import SYSTEMS_CHOICE, Connection, Identity
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, Refused, check, only
 
@@ -79,14 +79,27 @@ class Brokers:
 
 
 class KafkaClient:
-    """Connections to the brokers of one cluster, for one command. Use it as a context manager, or call ``close``."""
+    """Connections to the brokers of one cluster, for one command. Use it as a context manager, or call ``close``.
 
-    def __init__(self, bootstrap: Sequence[Address], identity: Identity, deadline: Deadline) -> None:
+    ``bootstrap`` are the addresses that were given. ``deadline`` is when to give up; a program that asks more than once
+    puts another one there each time.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        identity: Identity,
+        deadline: Deadline,
+        *,
+        receive_buffer_bytes: int = SYSTEMS_CHOICE,
+    ) -> None:
         self.deadline = deadline
-        self._bootstrap = tuple(bootstrap)
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self.bootstrap = tuple(bootstrap)
         self._identity = identity
         self._connections: dict[Address, Connection] = {}
         self._brokers: Brokers | None = None
+        self._told_addresses: tuple[Address, ...] = ()
         self._coordinators: dict[str, Node] = {}
 
     def __enter__(self) -> KafkaClient:
@@ -103,17 +116,22 @@ class KafkaClient:
             connection.close()
         self._connections.clear()
 
+    def forget(self) -> None:
+        """Ask anew who the brokers are, and who coordinates: whoever was asked may be the wrong one by now."""
+        self._brokers = None
+        self._coordinators.clear()
+
     # --- Whom to ask ---
 
     def any_broker(self) -> Connection:
-        """Return a connection to the first bootstrap address that works.
+        """Return a connection to the first bootstrap address that works, else to another broker that was heard of.
 
         Raises:
             ConnectFailed: none takes a connection; the text names them all.
             ClientError: one takes it and then makes no sense, or the time is over.
         """
         failures: list[str] = []
-        for address in self._bootstrap:
+        for address in dict.fromkeys(self.bootstrap + self._told_addresses):
             try:
                 return self._connected(address)
             except ConnectFailed as error:
@@ -133,6 +151,8 @@ class KafkaClient:
                 controller_id=response.controller_id,
                 nodes=tuple(Node(each.node_id, Address(each.host, each.port)) for each in response.brokers),
             )
+            # Kept even when the rest is forgotten: the bootstrap address may be the one broker that is down.
+            self._told_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
     def controller(self) -> Connection:
@@ -184,7 +204,9 @@ class KafkaClient:
     def _connected(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_usable:
-            connection = Connection.open(address, self._identity, self.deadline)
+            connection = Connection.open(
+                address, self._identity, self.deadline, receive_buffer_bytes=self._receive_buffer_bytes
+            )
             self._connections[address] = connection
         return connection
 
@@ -193,7 +215,7 @@ class KafkaClient:
         try:
             return self._connected(node.address)
         except ConnectFailed as error:
-            told = ", the address that the cluster gives for it" if node.address not in self._bootstrap else ""
+            told = ", the address that the cluster gives for it" if node.address not in self.bootstrap else ""
             raise ConnectFailed(f"broker {node.node_id}: {error}{told}") from None
 
     # --- Another attempt ---
@@ -223,9 +245,7 @@ class KafkaClient:
                     raise ConnectionLost(f"{error}; whether it was done is not known") from None
                 failure = error
                 lost += 1
-            # Whoever was asked may be the wrong one by now.
-            self._brokers = None
-            self._coordinators.clear()
+            self.forget()
             if lost >= LOST_CONNECTIONS or not self.deadline.pause(pause):
                 raise failure
         raise AssertionError("pauses never end")

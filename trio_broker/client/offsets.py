@@ -23,7 +23,8 @@ from trio_broker.client.topics import find_topics
 from trio_broker.topic_partition import TopicPartition
 
 LATEST: Final = -1
-"""As a timestamp: the offset that the next record gets to be visible at, the high watermark."""
+"""As a timestamp: the offset that the next record gets to be visible at: the high watermark, or the last stable offset
+for those who read committed records only."""
 
 EARLIEST: Final = -2
 """As a timestamp: the first offset that is still there."""
@@ -33,6 +34,9 @@ UNKNOWN_OFFSET: Final = -1
 
 CONSUMER_REPLICA: Final = -1
 """As a replica id: no replica at all."""
+
+ISOLATION_LEVELS_FROM: Final = 2
+"""The first version of ListOffsets in which one can ask for the last stable offset."""
 
 LEADER_ROUNDS: Final = 5
 """How often a partition without a leader is asked for: about a second and a half, an ordinary election."""
@@ -51,17 +55,26 @@ Found = int | Refused
 
 
 def find_offsets(
-    client: KafkaClient, partitions: Collection[TopicPartition], timestamp: int
+    client: KafkaClient, partitions: Collection[TopicPartition], timestamp: int, *, read_committed: bool = False
 ) -> dict[TopicPartition, Found]:
     """Return for each partition the offset of ``timestamp``: ``LATEST``, ``EARLIEST`` or milliseconds since 1970.
 
     For milliseconds it is that of the first record which is at least as young, or ``UNKNOWN_OFFSET``.
     """
+    return find_offsets_at(client, dict.fromkeys(partitions, timestamp), read_committed=read_committed)
+
+
+def find_offsets_at(
+    client: KafkaClient, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
+) -> dict[TopicPartition, Found]:
+    """As ``find_offsets``, with a timestamp for each partition. With ``read_committed`` nothing lies behind the last
+    stable offset: it is what ``LATEST`` means, and a younger record is not found."""
+    isolation_level = 1 if read_committed else 0
     found: dict[TopicPartition, Found] = {}
-    wanted = set(partitions)
+    wanted = dict(timestamps)
     for rounds, pause in enumerate(pauses(), 1):
-        found |= _ask_leaders(client, wanted, timestamp)
-        wanted = {partition for partition in wanted if _is_worth_another_round(found[partition])}
+        found |= _ask_leaders(client, wanted, isolation_level)
+        wanted = {each: wanted[each] for each in wanted if _is_worth_another_round(found[each])}
         if not wanted or rounds == LEADER_ROUNDS or not client.deadline.pause(pause):
             break
     return found
@@ -89,17 +102,17 @@ def _is_worth_another_round(found: Found) -> bool:
 
 
 def _ask_leaders(
-    client: KafkaClient, partitions: Collection[TopicPartition], timestamp: int
+    client: KafkaClient, timestamps: Mapping[TopicPartition, int], isolation_level: int
 ) -> dict[TopicPartition, Found]:
     found: dict[TopicPartition, Found] = {}
-    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    for partition, leader in _leaders(client, partitions).items():
+    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+    for partition, leader in _leaders(client, timestamps).items():
         if isinstance(leader, Refused):
             found[partition] = leader
         else:
-            by_leader[leader].append(partition)
+            by_leader[leader][partition] = timestamps[partition]
     for leader_id, led in by_leader.items():
-        found |= _ask_leader(client, leader_id, led, timestamp)
+        found |= _ask_leader(client, leader_id, led, isolation_level)
     return found
 
 
@@ -124,21 +137,25 @@ def _leaders(client: KafkaClient, partitions: Collection[TopicPartition]) -> dic
 
 
 def _ask_leader(
-    client: KafkaClient, leader_id: int, partitions: Collection[TopicPartition], timestamp: int
+    client: KafkaClient, leader_id: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
 ) -> dict[TopicPartition, Found]:
     """Ask one broker. One that cannot be reached is an answer too, for its own partitions only."""
     request = ListOffsetsRequest(
-        replica_id=CONSUMER_REPLICA, topics=_topics(partitions, timestamp), timeout_ms=client.deadline.remaining_ms
+        replica_id=CONSUMER_REPLICA,
+        isolation_level=isolation_level,
+        topics=_topics(timestamps),
+        timeout_ms=client.deadline.remaining_ms,
     )
+    at_least = ISOLATION_LEVELS_FROM if isolation_level else 0
     try:
-        response = client.attempt(lambda: client.ask(client.node(leader_id), request))
+        response = client.attempt(lambda: client.ask(client.node(leader_id), request, at_least=at_least))
     except (ConnectFailed, ConnectionLost) as error:
-        return {each: Refused(f"partition {each}", ErrorCode.BROKER_NOT_AVAILABLE, str(error)) for each in partitions}
+        return {each: Refused(f"partition {each}", ErrorCode.BROKER_NOT_AVAILABLE, str(error)) for each in timestamps}
     except Refused as error:
-        return {each: Refused(f"partition {each}", error.code, str(error)) for each in partitions}
+        return {each: Refused(f"partition {each}", error.code, str(error)) for each in timestamps}
     found: dict[TopicPartition, Found] = {
         each: Refused(f"partition {each}", ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left it out of its answer")
-        for each in partitions
+        for each in timestamps
     }
     for topic in response.topics:
         for answer in topic.partitions:
@@ -149,8 +166,8 @@ def _ask_leader(
     return found
 
 
-def _topics(partitions: Collection[TopicPartition], timestamp: int) -> list[ListOffsetsTopic]:
+def _topics(timestamps: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
     by_topic: Mapping[str, list[ListOffsetsPartition]] = defaultdict(list)
-    for each in sorted(partitions):
+    for each, timestamp in sorted(timestamps.items()):
         by_topic[each.topic].append(ListOffsetsPartition(partition_index=each.partition, timestamp=timestamp))
     return [ListOffsetsTopic(name=name, partitions=wanted) for name, wanted in by_topic.items()]

@@ -12,6 +12,7 @@ Source: Kafka's OffsetIndex; docs/formats/indexes.md.
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
@@ -92,6 +93,17 @@ class OffsetIndex:
         return [
             OffsetPosition(base + offset, position)
             for offset, position in zip(self._offsets, self._positions, strict=True)
+        ]
+
+    def spread(self, count: int) -> list[OffsetPosition]:
+        """Return up to ``count`` entries at even distances, for who wants to know roughly what lies where.
+
+        Safe in a worker thread while entries are added.
+        """
+        step = max(1, math.ceil(len(self._offsets) / count))
+        return [
+            OffsetPosition(self.base_offset + self._offsets[index], self._positions[index])
+            for index in range(0, len(self._offsets), step)
         ]
 
     def append(self, offset: int, position: int) -> None:

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
+
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from trio_broker.storage import batch_scan, file_names, producer_snapshot
@@ -47,10 +49,26 @@ def read_transaction_marker(batch: RecordBatch) -> TransactionMarker | None:
     return None
 
 
+@attrs.frozen
+class Expiration:
+    """Which producers count as silent at ``now_ms``, as ``ProducerStates.remove_expired`` has it."""
+
+    now_ms: int
+    expiration_ms: int
+
+
 def load_producer_states(
-    directory: Path, segments: Sequence[Segment], end_offset: int, log_start_offset: int
+    directory: Path,
+    segments: Sequence[Segment],
+    end_offset: int,
+    log_start_offset: int,
+    expiration: Expiration | None = None,
 ) -> ProducerStates:
-    """Return the producer state of the log up to ``end_offset``, exclusive. Bad snapshots are removed on the way."""
+    """Return the producer state of the log up to ``end_offset``, exclusive. Bad snapshots are removed on the way.
+
+    Producers of a snapshot that are silent by ``expiration`` are left out, those of the batches behind it never: their
+    records may have been written a moment ago with timestamps of years ago, and be sent again in the next.
+    """
     states = ProducerStates()
     states.end_offset = log_start_offset
     for offset in reversed(producer_snapshot.offsets(directory)):
@@ -63,6 +81,8 @@ def load_producer_states(
             logger.warning("removing a producer snapshot, an older one is taken: %s", error)
             path.unlink()
             continue
+        if expiration is not None:
+            states.remove_expired(expiration.now_ms, expiration.expiration_ms)
         _remember_batches_before(states, segments, offset)
         break
     replay(states, segments, end_offset)

@@ -226,7 +226,7 @@ class _Opening:
                 break
         if self.clean and segments[-1].load_tail():
             end_offset = segments[-1].next_offset
-            return producer_replay.load_producer_states(self.directory, segments, end_offset, self.log_start_offset)
+            return self._load_producers(segments, end_offset)
         if self.clean:
             self.note("does not end with a whole batch in spite of a clean stop")
             recovery_point = min(recovery_point, segments[-1].base_offset)
@@ -234,9 +234,7 @@ class _Opening:
         first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
         epoch_before = epochs.epoch_for_offset(segments[first].base_offset - 1)
         self.last_epoch = -1 if epoch_before is None else epoch_before
-        producers = producer_replay.load_producer_states(
-            self.directory, segments[:first], segments[first].base_offset, self.log_start_offset
-        )
+        producers = self._load_producers(segments[:first], segments[first].base_offset)
         for index in range(first, len(segments)):
             self.report.recovered_segments += 1
             self.recovered_segments.append(segments[index])
@@ -244,6 +242,12 @@ class _Opening:
                 del segments[index + 1 :]
                 break
         return producers
+
+    def _load_producers(self, segments: Sequence[Segment], end_offset: int) -> ProducerStates:
+        expiration = producer_replay.Expiration(self.now_ms, self.config.producer_id_expiration_ms)
+        return producer_replay.load_producer_states(
+            self.directory, segments, end_offset, self.log_start_offset, expiration
+        )
 
     def _recover_segment(
         self, segments: Sequence[Segment], index: int, epochs: LeaderEpochs, producers: ProducerStates
@@ -394,7 +398,6 @@ class _Opening:
         changed |= epochs.truncate_from_start(start_offset)
         if changed or self.report.recovered_segments:
             epochs.write()
-        producers.remove_expired(self.now_ms, self.config.producer_id_expiration_ms)
         self._remove_stray_snapshots(segments, end_offset)
         if self.report.recovered_segments:
             producer_snapshot.write(self.directory, end_offset, producers.producers.values(), sync=True)

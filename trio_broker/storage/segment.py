@@ -10,6 +10,9 @@ before that: descriptor and indexes stay in memory, and readers that are under w
 ``boundaries`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on where
 it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
 
+A damaged header in the log does not cost the indexes: they are made anew only where one leads to no batch, and taken
+back as they were if what they lead to is damage. What lies behind it can then still be found.
+
 Reads may run in a worker thread while the event loop appends. What makes that right: an append first writes the
 bytes, then moves ``next_offset``, then ``size``; a read takes ``size`` first.
 
@@ -79,6 +82,7 @@ class Segment:
 
     __slots__ = (
         "_first_timestamp",
+        "_is_damaged",
         "_knows_timestamps",
         "_last_index_position",
         "_loading",
@@ -131,6 +135,8 @@ class Segment:
         self._first_timestamp: int | None = None
         self._last_index_position = 0
         self._knows_timestamps = False
+        # Known since its indexes could not be made anew; it is not tried again before the damage is cut off.
+        self._is_damaged = False
 
     @classmethod
     def create(
@@ -199,12 +205,24 @@ class Segment:
             return index
 
     def rebuild_indexes(self, reason: str) -> Segment:
-        """Make both indexes anew from the batch headers, without a look at checksums, and write them."""
+        """Make both indexes anew from the batch headers, without a look at checksums, and write them.
+
+        Raises:
+            CorruptRecordBatch: there is something else in the log. Indexes that are right up to there stay, others end
+                there; nothing is written.
+        """
         logger.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
         with self._loading:
+            before = _Indexes.of(self)
             self._start_indexes()
-            for located in batch_scan.headers(self.file, 0, self.size):
-                self.note_batch(located.header, located.position)
+            try:
+                for located in batch_scan.headers(self.file, 0, self.size):
+                    self.note_batch(located.header, located.position)
+            except CorruptRecordBatch as error:
+                logger.warning("%s is damaged: %s", self.file.path, error)
+                self._is_damaged = True
+                before.give_back(self)
+                raise
             if self.is_pinned:
                 self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             else:
@@ -409,7 +427,7 @@ class Segment:
         try:
             return self._find_from(start, offset, size, nowait)
         except CorruptRecordBatch as error:
-            if start == 0:
+            if start == 0 or self._is_damaged or self._is_indexed_batch(start, offset, size, nowait):
                 raise
             # The index led into the middle of a batch: it is not this segment's, or stale.
             self.rebuild_indexes(str(error))
@@ -424,6 +442,14 @@ class Segment:
                     )
                 return span
         return None
+
+    def _is_indexed_batch(self, position: int, offset: int, size: int, nowait: bool) -> bool:
+        """Return whether a batch begins where the index leads to for ``offset``: then the index is right."""
+        try:
+            span = next(batch_scan.spans(self.file, position, size, nowait=nowait), None)
+        except CorruptRecordBatch:
+            return False
+        return span is not None and span.last_offset <= offset
 
     def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> Boundary:
         """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
@@ -478,6 +504,7 @@ class Segment:
             self.size = span.position
             self.file.truncate(self.size)
             self.boundaries = {}
+            self._is_damaged = False
             self.load_tail()
         self.next_offset = offset
 
@@ -522,6 +549,42 @@ class Segment:
                 continue
             retired.append(target)
         return retired
+
+
+@attrs.frozen
+class _Indexes:
+    """The indexes of a segment, and what it knows along with them."""
+
+    offset_index: OffsetIndex | None
+    time_index: TimeIndex | None
+    largest_timestamp: int
+    largest_timestamp_offset: int
+    last_index_position: int
+    knows_timestamps: bool
+
+    @classmethod
+    def of(cls, segment: Segment) -> _Indexes:
+        """Return those that it has."""
+        return cls(
+            segment._offset_index,
+            segment._time_index,
+            segment.largest_timestamp,
+            segment.largest_timestamp_offset,
+            segment._last_index_position,
+            segment._knows_timestamps,
+        )
+
+    def give_back(self, segment: Segment) -> None:
+        """Let it have these again, if they begin as those that were made anew up to where it is damaged."""
+        anew, known = segment._offset_index, self.offset_index
+        if anew is None or known is None:
+            return
+        if known.entries[: len(anew.entries)] == anew.entries:
+            segment._offset_index, segment._time_index = known, self.time_index
+            segment.largest_timestamp = self.largest_timestamp
+            segment.largest_timestamp_offset = self.largest_timestamp_offset
+            segment._last_index_position = self.last_index_position
+            segment._knows_timestamps = self.knows_timestamps
 
 
 def _draw_jitter(config: LogConfig) -> int:

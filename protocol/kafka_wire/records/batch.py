@@ -412,12 +412,18 @@ def recompress_batch(
     return assemble_batch(attrs.evolve(batch.header, attributes=batch.header.attributes & ~CODEC_MASK | codec), block)
 
 
-def assemble_batch(header: BatchHeader, block: bytes) -> bytes:
-    """Return the bytes of a batch; length and CRC are made to go with ``block``, in ``header`` too as to the length."""
-    header.batch_length = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + len(block)
-    batch = bytearray(_HEADER.pack(*attrs.astuple(header)))
-    batch += block
-    return _with_crc(batch)
+def assemble_batch(header: BatchHeader, *blocks: Buffer) -> bytes:
+    """Return the bytes of a batch whose records are ``blocks``, one behind the other.
+
+    Length and CRC are made to go with them, in ``header`` too as to the length.
+    """
+    header.batch_length = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES + sum(map(len, blocks))
+    head = bytearray(_HEADER.pack(*attrs.astuple(header)))
+    crc = crc32c(memoryview(head)[ATTRIBUTES_POSITION:])
+    for block in blocks:
+        crc = crc32c(block, crc)
+    _CRC.pack_into(head, _CRC_POSITION, crc)
+    return b"".join((head, *blocks))
 
 
 def _with_crc(batch: bytearray) -> bytes:

@@ -22,8 +22,11 @@ docs/formats/record-batch.md.
 from __future__ import annotations
 
 import enum
+import struct
 import sys
+from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import NamedTuple
 
 from kafka_wire.records.crc import Buffer
 from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
@@ -37,7 +40,11 @@ __all__ = [
     "InvalidRecord",
     "compress",
     "decompress",
+    "decompress_into",
+    "decompress_zstd_frames",
+    "decompression_bound",
     "decompression_limit",
+    "zstd_declared_bytes",
 ]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
@@ -82,6 +89,20 @@ LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
 """The largest block, by the three bits that say so in the frame's second descriptor byte."""
 
+_LZ4_BLOCK_HEADER = struct.Struct("<I")
+_ZSTD_FRAME_START = struct.Struct("<IB")
+
+LZ4_PLAIN_HEADERS = {
+    bytes.fromhex("04224d18 60 40 82"): LZ4_BLOCK_BYTES[4],
+    bytes.fromhex("04224d18 60 50 fb"): LZ4_BLOCK_BYTES[5],
+    bytes.fromhex("04224d18 60 60 51"): LZ4_BLOCK_BYTES[6],
+    bytes.fromhex("04224d18 60 70 73"): LZ4_BLOCK_BYTES[7],
+}
+"""How frames of independent blocks begin that have neither sizes nor checksums, with the header's own checksum at the
+end, and their largest block. Java's clients and librdkafka write such frames, always with the first of them."""
+
+LZ4_PLAIN_HEADER_BYTES = 7
+
 LZ4_MAX_RATIO = 255
 """One byte of lz4 makes at most 255: a match length grows by that much for each further byte."""
 
@@ -89,6 +110,22 @@ DEFAULT_GZIP_LEVEL = 6
 DEFAULT_LZ4_LEVEL = 1
 """The fast one: the library's own default level is eight times slower for a third less output."""
 DEFAULT_ZSTD_LEVEL = 3
+
+
+ZSTD_MAGIC = 0xFD2FB528
+ZSTD_MIN_FRAME_BYTES = 6
+ZSTD_SIZE_BYTES = (0, 2, 4, 8)
+"""How long the content size in a zstd frame's header is, by the two highest bits of the first byte behind the magic."""
+ZSTD_DICTIONARY_BYTES = (0, 1, 2, 4)
+"""The same for the dictionary id, by the two lowest bits."""
+
+ZSTD_REPEATED_BYTE, ZSTD_COMPRESSED = 1, 2
+"""Kinds of blocks; kind 0 is stored as it is, 3 does not exist."""
+ZSTD_BLOCK_BYTES = 128 * 1024
+"""What a block inflates to at most."""
+
+Room = Callable[[int], memoryview]
+"""Takes a number of bytes, returns writable memory of at least as many."""
 
 
 class Codec(enum.IntEnum):
@@ -132,7 +169,7 @@ def decompress(codec: Codec, data: Buffer, *, max_bytes: int = DEFAULT_MAX_DECOM
         DecompressionTooLarge: there is more, or it grows by more than ``MAX_RATIO`` beyond ``RATIO_FREE_BYTES``.
         InvalidRecord: it is not what ``codec`` writes, or it is cut short.
     """
-    limit = min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
+    limit = decompression_bound(data, max_bytes)
     match codec:
         case Codec.NONE:
             if len(data) > max_bytes:
@@ -141,11 +178,49 @@ def decompress(codec: Codec, data: Buffer, *, max_bytes: int = DEFAULT_MAX_DECOM
         case Codec.GZIP:
             return _decompress_gzip(data, limit)
         case Codec.SNAPPY:
-            return _decompress_snappy(memoryview(data), limit)
+            return _into_new(_snappy_into, data, limit)
         case Codec.LZ4:
-            return _decompress_lz4(memoryview(data), limit)
+            return _into_new(_lz4_into, data, limit)
         case Codec.ZSTD:
             return _decompress_zstd(data, limit)
+
+
+def decompress_into(codec: Codec, data: Buffer, room: Room, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> int:
+    """Inflate ``data`` into memory of the caller's; return how many bytes of it that took.
+
+    ``room`` is called with a number of bytes that is enough and within the bounds, and returns at least as much memory;
+    when it is called again, because the data had to be read in another way, that replaces what it gave before. Of
+    snappy, lz4 and zstd nothing is copied then, which for batches of a few kilobytes takes half the time of
+    ``decompress``. Errors are the same.
+    """
+    match codec:
+        case Codec.SNAPPY:
+            return _snappy_into(memoryview(data), room, decompression_bound(data, max_bytes))
+        case Codec.LZ4:
+            return _lz4_into(memoryview(data), room, decompression_bound(data, max_bytes))
+        case Codec.ZSTD:
+            return _zstd_into(memoryview(data), room, decompression_bound(data, max_bytes))
+        case _:
+            inflated = decompress(codec, data, max_bytes=max_bytes)
+            room(len(inflated))[: len(inflated)] = inflated
+            return len(inflated)
+
+
+def decompression_bound(data: Buffer, max_bytes: int) -> int:
+    """Return how many bytes ``data`` may become."""
+    return min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
+
+
+def _into_new(into: Callable[[memoryview, Room, int], int], data: Buffer, limit: int) -> bytes:
+    out = bytearray()
+
+    def room(size: int) -> memoryview:
+        nonlocal out
+        out = bytearray(size)
+        return memoryview(out)
+
+    produced = into(memoryview(data), room, limit)
+    return bytes(memoryview(out)[:produced])
 
 
 def _too_large(codec: Codec, data: Buffer, limit: int) -> DecompressionTooLarge:
@@ -199,7 +274,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: memoryview, limit: int) -> bytes:
+def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     import cramjam
 
     blocks = _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else [data]
@@ -207,8 +282,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
     total = sum(sizes)
     if total > limit:
         raise _too_large(Codec.SNAPPY, data, limit)
-    out = bytearray(total)
-    view = memoryview(out)
+    view = room(total)
     position = 0
     try:
         for block, size in zip(blocks, sizes, strict=True):
@@ -217,7 +291,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
             position += size
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.SNAPPY, error) from None
-    return bytes(out)
+    return total
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
@@ -266,13 +340,59 @@ def _compress_lz4(data: Buffer, level: int) -> bytes:
     return bytes(compressor.finish())
 
 
-def _decompress_lz4(data: memoryview, limit: int) -> bytes:
+def _lz4_into(data: memoryview, room: Room, limit: int) -> int:
+    produced = _lz4_plain_into(data, room, limit)
+    return _lz4_frames_into(data, room, limit) if produced is None else produced
+
+
+def _lz4_plain_into(data: memoryview, room: Room, limit: int) -> int | None:
+    """Inflate one frame that has but compressed blocks in it; None for other data and wherever anything is wrong.
+
+    What the library sets up for a frame takes as long as inflating ten kilobytes, and blocks do not need it.
+    """
+    import cramjam
+
+    block_bytes = LZ4_PLAIN_HEADERS.get(bytes(data[:LZ4_PLAIN_HEADER_BYTES]))
+    blocks = None if block_bytes is None else _lz4_compressed_blocks(data, block_bytes)
+    if block_bytes is None or blocks is None:
+        return None
+    bound = sum(min(block_bytes, LZ4_MAX_RATIO * len(block)) for block in blocks)
+    if bound > limit:
+        return None
+    view = room(bound)[:bound]
+    produced = 0
+    try:
+        for block in blocks:
+            out = view[produced : produced + block_bytes]
+            produced += cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
+    except cramjam.DecompressionError:
+        return None
+    return produced
+
+
+def _lz4_compressed_blocks(data: memoryview, block_bytes: int) -> list[memoryview] | None:
+    """Return the blocks of a plain frame; None unless all are compressed and nothing is behind them."""
+    blocks: list[memoryview] = []
+    position, end = LZ4_PLAIN_HEADER_BYTES, len(data)
+    while position + _LZ4_BLOCK_HEADER.size <= end:
+        (size,) = _LZ4_BLOCK_HEADER.unpack_from(data, position)
+        position += _LZ4_BLOCK_HEADER.size
+        if size == 0:
+            return blocks if position == end else None
+        if size > block_bytes:  # as is any size with the high bit, which marks a block stored as it is
+            return None
+        blocks.append(data[position : position + size])
+        position += size
+    return None
+
+
+def _lz4_frames_into(data: memoryview, room: Room, limit: int) -> int:
     import cramjam
 
     bound = _lz4_output_bound(data)
-    out = bytearray(max(1, min(bound, limit)))  # not empty, so that the library looks at empty frames too
+    size = max(1, min(bound, limit))  # not empty, so that the library looks at empty frames too
     try:
-        produced = cramjam.lz4.decompress_into(data, out)
+        produced: int = cramjam.lz4.decompress_into(data, room(size)[:size])
     except cramjam.DecompressionError as error:
         if bound > limit:
             # The library says only that it failed. With room for all that the frame could hold this would be damage;
@@ -281,7 +401,7 @@ def _decompress_lz4(data: memoryview, limit: int) -> bytes:
         raise _damaged(Codec.LZ4, error) from None
     if produced > limit:
         raise _too_large(Codec.LZ4, data, limit)
-    return bytes(memoryview(out)[:produced])
+    return produced
 
 
 def _lz4_output_bound(data: memoryview) -> int:
@@ -310,10 +430,10 @@ def _lz4_frame_bound(data: memoryview, position: int) -> tuple[int, int]:
     block_checksum_bytes = 4 if flags & 0x10 else 0
     bound = 0
     while True:
-        header = data[position : position + 4]
-        if len(header) < 4:
-            raise _damaged(Codec.LZ4, "it ends early")
-        word = int.from_bytes(header, "little")
+        try:
+            (word,) = _LZ4_BLOCK_HEADER.unpack_from(data, position)
+        except struct.error:
+            raise _damaged(Codec.LZ4, "it ends early") from None
         position += 4
         if word == 0:
             return bound, position + (4 if flags & 0x04 else 0)  # content checksum
@@ -356,3 +476,92 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
     raise _damaged(Codec.ZSTD, f"more than {MAX_FRAMES} frames")
+
+
+def _zstd_into(data: memoryview, room: Room, limit: int) -> int:
+    bound = _zstd_output_bound(data)
+    if bound is not None and bound <= limit:
+        import cramjam
+
+        size = max(1, bound)  # an empty output buffer is an error to the library
+        try:
+            produced: int = cramjam.zstd.decompress_into(data, room(size)[:size])
+        except cramjam.DecompressionError:
+            pass  # the other library has better words for what is wrong
+        else:
+            return produced
+    inflated = _decompress_zstd(data, limit)
+    room(len(inflated))[: len(inflated)] = inflated
+    return len(inflated)
+
+
+def _zstd_output_bound(data: memoryview) -> int | None:
+    """Return the most that ``data`` can inflate to; None unless it is one whole frame."""
+    frame = _zstd_frame(data)
+    bound = None if frame is None else _zstd_blocks_bound(data, frame)
+    return bound if frame is None or bound is None or frame.declared_bytes is None else frame.declared_bytes
+
+
+def zstd_declared_bytes(data: memoryview) -> int | None:
+    """Return the inflated size that ``data`` declares; None unless it is one whole frame with its size in it."""
+    frame = _zstd_frame(data)
+    if frame is None or frame.declared_bytes is None or _zstd_blocks_bound(data, frame) is None:
+        return None
+    return frame.declared_bytes
+
+
+class ZstdFrame(NamedTuple):
+    """The header of a frame: where its blocks begin, what it says that they inflate to, what is behind the last one."""
+
+    blocks_at: int
+    declared_bytes: int | None
+    checksum_bytes: int
+
+
+def _zstd_frame(data: memoryview) -> ZstdFrame | None:
+    """Return the header of the frame that ``data`` begins with, if it does."""
+    if len(data) < ZSTD_MIN_FRAME_BYTES:
+        return None
+    magic, flags = _ZSTD_FRAME_START.unpack_from(data)
+    if magic != ZSTD_MAGIC or flags & 0x08:
+        return None
+    single_segment = flags & 0x20
+    position = 5 + (0 if single_segment else 1) + ZSTD_DICTIONARY_BYTES[flags & 0x03]
+    checksum_bytes = 4 if flags & 0x04 else 0
+    width = ZSTD_SIZE_BYTES[flags >> 6] or (1 if single_segment else 0)
+    if not width:
+        return ZstdFrame(position, None, checksum_bytes)
+    declared = int.from_bytes(data[position : position + width], "little") + (256 if width == 2 else 0)
+    return ZstdFrame(position + width, declared, checksum_bytes)
+
+
+def _zstd_blocks_bound(data: memoryview, frame: ZstdFrame) -> int | None:
+    """Return the most that the blocks of ``frame`` can inflate to; None unless ``data`` ends with it.
+
+    Blocks are followed to the end of the frame, so that it is certain where it ends; what is in them is not looked at.
+    """
+    bound, position, last_start = 0, frame.blocks_at, len(data) - 3
+    while position <= last_start:
+        word = data[position] | data[position + 1] << 8 | data[position + 2] << 16
+        kind, size = word >> 1 & 0x03, word >> 3
+        position += 3 + (1 if kind == ZSTD_REPEATED_BYTE else size)
+        bound += ZSTD_BLOCK_BYTES if kind == ZSTD_COMPRESSED else size
+        if word & 1:
+            return bound if position + frame.checksum_bytes == len(data) else None
+    return None
+
+
+def decompress_zstd_frames(frames: Sequence[memoryview], out: memoryview) -> bool:
+    """Inflate ``frames`` into ``out``, one behind the other; say whether that filled it exactly.
+
+    For many small ones: what the library sets up for a frame takes as long as inflating ten kilobytes, and this does it
+    once for all. ``out`` must be as long as the frames declare together (``zstd_declared_bytes``), and the caller has
+    checked that this may be. False means that some frame is damaged; ``decompress`` knows which and why.
+    """
+    import cramjam
+
+    try:
+        produced: int = cramjam.zstd.decompress_into(b"".join(frames), out)
+    except cramjam.DecompressionError:
+        return False
+    return produced == len(out)

@@ -18,7 +18,7 @@ MAX_VARLONG_BYTES = 10
 """64 bits in groups of seven."""
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the 32-bit value at ``position`` and the position after it.
 
     Raises:
@@ -35,7 +35,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
     return _read_zigzag(data, position, MAX_VARINT_BYTES, 32)
 
 
-def read_varlong(data: bytes, position: int) -> tuple[int, int]:
+def read_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """Return the 64-bit value at ``position`` and the position after it; errors as for ``read_varint``."""
     low = data[position]
     if low < 0x80:
@@ -46,7 +46,7 @@ def read_varlong(data: bytes, position: int) -> tuple[int, int]:
     return _read_zigzag(data, position, MAX_VARLONG_BYTES, 64)
 
 
-def _read_zigzag(data: bytes, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
+def _read_zigzag(data: bytes | memoryview, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
     value = shift = 0
     for index in range(position, position + max_bytes):
         byte = data[index]

@@ -1,0 +1,106 @@
+"""A damaged batch header inside a segment: it costs what is in its batch, not indexes, not the log behind it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from kafka_wire.records.errors import CorruptRecordBatch
+from tests.storage.conftest import LogBench
+from trio_broker.storage.segment import Segment
+
+BATCHES = 50
+
+
+@pytest.fixture
+def log(make_log: Callable[..., LogBench]) -> LogBench:
+    """Fifty batches of one record in one segment, about every third of them in the index."""
+    bench = make_log(index_interval_bytes=200)
+    for _ in range(BATCHES):
+        bench.append()
+    return bench
+
+
+def damage(log: LogBench, offset: int) -> Segment:
+    """Let the batch at ``offset`` have a magic that does not exist; nothing is remembered of where batches are."""
+    segment = log.log.active_segment
+    span = segment.find(offset)
+    assert span is not None
+    with segment.file.path.open("r+b") as file:
+        os.pwrite(file.fileno(), b"\x77", span.position + 16)
+    segment.boundaries = {}
+    return segment
+
+
+def indexed(log: LogBench) -> list[int]:
+    return [entry.offset for entry in log.log.active_segment.offset_index.entries]
+
+
+def read(log: LogBench, offset: int) -> int:
+    """The base offset of the batch that a read from ``offset`` begins with."""
+    fetched = log.log.read(offset, 1, end_offset=log.log.log_end_offset)
+    assert not isinstance(fetched.records, bytes)
+    return int.from_bytes(fetched.records.read()[:8], "big")
+
+
+@pytest.mark.parametrize("at_an_index_entry", [True, False])
+def test_indexes_are_made_anew_at_most_once_however_often_it_is_read(
+    log: LogBench, caplog: pytest.LogCaptureFixture, at_an_index_entry: bool
+):
+    offset = indexed(log)[4] + (0 if at_an_index_entry else 1)
+    damage(log, offset)
+    before = indexed(log)
+    for _ in range(5):
+        with pytest.raises(CorruptRecordBatch, match=r"no batch at position|magic 119 at offset"):
+            read(log, offset)
+    assert caplog.text.count("rebuilding the indexes") == (1 if at_an_index_entry else 0)
+    assert indexed(log) == before
+
+
+@pytest.mark.parametrize("at_an_index_entry", [True, False])
+def test_batches_before_it_and_behind_the_next_index_entry_are_read(log: LogBench, at_an_index_entry: bool):
+    entries = indexed(log)
+    offset = entries[4] + (0 if at_an_index_entry else 1)
+    segment = damage(log, offset)
+    for _ in range(2):
+        with pytest.raises(CorruptRecordBatch):
+            read(log, offset)
+        for readable in (0, offset - 1, entries[5], BATCHES - 1):
+            segment.boundaries = {}
+            assert read(log, readable) == readable
+
+
+def test_a_clean_stop_keeps_what_is_behind_it(log: LogBench):
+    damage(log, indexed(log)[4])
+    for offset in (indexed(log)[4], indexed(log)[4] + 1):
+        with pytest.raises(CorruptRecordBatch):
+            read(log, offset)
+    log.restart()
+    assert log.log.log_end_offset == BATCHES
+    assert read(log, BATCHES - 1) == BATCHES - 1
+
+
+def test_an_index_that_is_wrong_before_it_as_well_ends_there(log: LogBench, caplog: pytest.LogCaptureFixture):
+    entries = indexed(log)
+    segment = damage(log, entries[4])
+    segment.offset_index._positions = [position + 1 for position in segment.offset_index._positions]
+    for _ in range(3):
+        with pytest.raises(CorruptRecordBatch):
+            read(log, BATCHES - 1)
+    assert indexed(log) == entries[:4]
+    assert read(log, entries[3]) == entries[3]
+    assert caplog.text.count("rebuilding the indexes") == 1
+
+
+def test_cutting_it_off_makes_the_segment_whole_again(log: LogBench, caplog: pytest.LogCaptureFixture):
+    entries = indexed(log)
+    segment = damage(log, entries[4])
+    with pytest.raises(CorruptRecordBatch):
+        read(log, entries[4])
+    log.log.truncate_to(entries[3], log.now_ms)
+    segment.offset_index._positions = [position + 1 for position in segment.offset_index._positions]
+    segment.boundaries = {}
+    assert read(log, entries[2]) == entries[2]
+    assert caplog.text.count("rebuilding the indexes") == 2
