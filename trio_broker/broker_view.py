@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from trio_broker.metrics.history import History, Sample, Sampler, WorkerSample
 from trio_broker.metrics.reading import CompactionReading, PartitionReading, Reading, WorkerReading
 from trio_broker.replication.log_cleaner import LogCleanerStatistics
 from trio_broker.replication.partition import Partition
+from trio_broker.segment_view import SegmentView
 
 if TYPE_CHECKING:
     from trio_broker.broker import Broker
@@ -56,6 +57,8 @@ class LiveBrokerView:
         self._listeners: list[Callable[[BrokerEvent], None]] = []
         self.samples = History(self.read())
         self.groups_view = GroupView(broker.parts.groups, broker.clock.now_ms)
+        node = broker.parts.node
+        self.segments_view = SegmentView(broker.parts.replicas, node.cluster_id, node.node_id)
         self.samples.subscribe(self._sampled)
         broker.config.subscribe_all(self._config_changed)
 
@@ -150,6 +153,9 @@ class LiveBrokerView:
             log_end_offset=partition.log_end_offset,
             size_bytes=partition.log.size_bytes,
         )
+
+    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> view.TopicManifest | None:
+        return await self.segments_view.topic_manifest(topic, partitions)
 
     def history(self) -> Sequence[view.HistorySample]:
         return [history_sample(sample) for sample in self.samples.samples]

@@ -14,7 +14,7 @@ import logging
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 import trio
@@ -22,6 +22,8 @@ import trio
 from broker_admin.fake_groups import FakeGroup, fake_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.view import (
+    MANIFEST_VERSION,
+    AbortedTransactionInfo,
     AllowedRange,
     BrokerEvent,
     ConfigChange,
@@ -36,14 +38,19 @@ from broker_admin.view import (
     GroupSurvey,
     HistorySample,
     Listener,
+    LogManifest,
     NodeInfo,
     PartitionInfo,
+    PartitionManifest,
     PoolStatistics,
+    PositionInfo,
     QueueStatistics,
     Readiness,
     RebalanceInfo,
+    SegmentInfo,
     ThreadStatistics,
     TopicInfo,
+    TopicManifest,
     UpdateMode,
     WorkerStatistics,
 )
@@ -97,6 +104,28 @@ def fake_topics() -> tuple[TopicInfo, ...]:
         )
         for name, partitions, records, size_bytes in shapes
     )
+
+
+def fake_partition_manifest(topic: str, info: PartitionInfo) -> PartitionManifest:
+    """Two segments, the older one with a transaction that was aborted; the disk of every sixth partition has failed."""
+    if info.partition % 6 == 5:
+        return PartitionManifest(info.partition, "the disk failed", None)
+    middle, half = (info.log_start_offset + info.high_watermark) // 2, info.size_bytes // 2
+    log = LogManifest(
+        log_directory="/var/lib/trio-broker",
+        directory_name=f"{topic}-{info.partition}",
+        leader_epoch=info.leader_epoch,
+        log_start_offset=info.log_start_offset,
+        last_stable_offset=info.last_stable_offset,
+        high_watermark=info.high_watermark,
+        segments=(
+            SegmentInfo(info.log_start_offset, middle, half),
+            SegmentInfo(middle, info.log_end_offset, info.size_bytes - half),
+        ),
+        active_positions=(PositionInfo(middle + 40, 4200),),
+        aborted_transactions=(AbortedTransactionInfo(4000, info.log_start_offset + 3, info.log_start_offset + 9),),
+    )
+    return PartitionManifest(info.partition, None, log)
 
 
 @attrs.define
@@ -204,6 +233,16 @@ class FakeBrokerView:
 
     def topics(self) -> Sequence[TopicInfo]:
         return self.topic_list
+
+    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
+        await trio.lowlevel.checkpoint()
+        for info in self.topic_list:
+            if info.name == topic:
+                chosen = [each for each in info.partitions if not partitions or each.partition in partitions]
+                manifests = tuple(fake_partition_manifest(topic, each) for each in chosen)
+                node = self.node()
+                return TopicManifest(MANIFEST_VERSION, node.cluster_id, node.node_id, topic, info.topic_id, manifests)
+        return None
 
     def history(self) -> Sequence[HistorySample]:
         return list(self.samples)

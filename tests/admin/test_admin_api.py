@@ -252,6 +252,7 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
         "/api/v1/node",
         "/api/v1/threads",
         "/api/v1/topics",
+        "/api/v1/topics/{topic}/manifest",
         "/healthz",
         "/readyz",
         "/metrics",

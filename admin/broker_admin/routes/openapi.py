@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from broker_admin import group_list, metrics_page, view
 from broker_admin.encoding import json_response
-from broker_admin.routes import config, events, groups, health, readings
+from broker_admin.routes import config, events, groups, health, readings, segments
 
 PLAIN_SCHEMAS: Mapping[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -35,6 +35,7 @@ DESCRIBED_CLASSES: tuple[type, ...] = (
     view.ConfigRefusal,
     view.ThreadStatistics,
     view.TopicInfo,
+    view.TopicManifest,
     view.HistorySample,
     group_list.GroupList,
     view.GroupInfo,
@@ -43,6 +44,12 @@ DESCRIBED_CLASSES: tuple[type, ...] = (
     view.GroupsRebalanced,
 )
 """What appears at the top of an answer; the classes inside them are found by following their attributes."""
+
+
+QUERY_PARAMETERS: Mapping[str, Mapping[str, dict[str, Any]]] = {
+    **groups.QUERY_PARAMETERS,
+    **segments.QUERY_PARAMETERS,
+}
 
 
 def schema_of(annotation: Any, found: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +109,7 @@ def parameters_of(path: str) -> list[dict[str, Any]]:
     ]
     in_query = [
         {"name": name, "in": "query", "required": False, "schema": schema}
-        for name, schema in groups.QUERY_PARAMETERS.get(path, {}).items()
+        for name, schema in QUERY_PARAMETERS.get(path, {}).items()
     ]
     return in_path + in_query
 
@@ -123,6 +130,7 @@ def openapi_document() -> dict[str, Any]:
     routes = (
         *config.ROUTES,
         *readings.ROUTES,
+        *segments.ROUTES,
         *groups.ROUTES,
         *events.ROUTES,
         *health.ROUTES,
