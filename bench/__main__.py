@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import bulk, compaction, disk, groups, node, small
+from bench import bulk, compaction, disk, groups, node, small, spark, spark_decoder
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
@@ -32,6 +32,10 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "group-memory": groups.group_memory,
     "reload": groups.reload,
     "compaction": compaction.compaction,
+    "spark-decoder": spark_decoder.spark_decoder,
+    "spark-scans": spark.scans,
+    "spark-exports": spark.exports,
+    "spark-micro-batches": spark.micro_batches,
 }
 
 

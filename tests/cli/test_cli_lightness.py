@@ -39,6 +39,12 @@ def test_a_command_for_any_kafka_imports_no_broker_and_no_event_loop(command: tu
     assert {name for name in modules if name.startswith(("trio_broker.broker", "trio_broker.config"))} == set()
 
 
+@pytest.mark.parametrize("command", ["export", "etl"])
+def test_a_pipeline_imports_neither_spark_nor_arrow_before_it_runs(command: str):
+    modules = imported_by("pipeline", command, "--help")
+    assert modules & (HEAVY | {"pyspark", "pyarrow", "numpy", "numba", "pyiceberg", "deltalake"}) == set()
+
+
 def test_start_imports_no_client():
     modules = imported_by("start", "--help")
     assert {name for name in modules if name.startswith(("trio_broker.client", "kafka_wire"))} == set()
@@ -48,5 +54,5 @@ def test_every_command_is_told_by_the_help():
     completed = subprocess.run(
         [sys.executable, "-m", "trio_broker", "--help"], capture_output=True, text=True, check=True, timeout=60
     )
-    for name in ("start", "topics", "groups", "configs", "dump-log", "version"):
+    for name in ("start", "topics", "groups", "configs", "dump-log", "pipeline", "version"):
         assert f"\n  {name} " in completed.stdout

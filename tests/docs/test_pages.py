@@ -16,7 +16,11 @@ LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\
 TRAP_ROW = re.compile(r"^\| (\d+) \|", re.MULTILINE)
 TRAP_TEST = re.compile(r"def test_trap_(\d+)_")
 
-LIMITS = LIMIT.findall((ROOT / "docs" / "operating.md").read_text(encoding="utf-8"))
+LIMITS = [
+    limit
+    for page in ("operating.md", "spark.md")
+    for limit in LIMIT.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,0 +1,94 @@
+"""Choosing an engine, compiling it where nothing can be written, and checksums in both."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from kafka_wire.records.compression import Codec
+from kafka_wire.records.crc import crc32c
+from tests.spark.decoder.decoder_logs import chunk, numbered, offsets_of, with_header
+from trio_broker.spark import decoder
+from trio_broker.spark.decoder import Engine, available_engine, jit_crc, machine
+from trio_broker.spark.decoder.numba_engine import NumbaDecoder
+from trio_broker.spark.decoder.plain_engine import PlainDecoder
+from trio_broker.spark.errors import CorruptData
+from trio_broker.spark.tasks import Decoding
+
+
+@pytest.fixture(autouse=True)
+def _forget_the_engine() -> Iterator[None]:
+    available_engine.cache_clear()
+    yield
+    available_engine.cache_clear()
+
+
+def test_numba_is_used_where_it_is() -> None:
+    assert available_engine() is Engine.NUMBA
+
+
+def test_without_numba_there_is_the_plain_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert available_engine() is Engine.PLAIN
+
+
+def test_a_numba_that_does_not_work_is_told_of_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_engine: Engine, _decoding: Decoding) -> None:
+        raise ImportError("Numba needs NumPy 2.2 or less")
+
+    monkeypatch.setattr(decoder, "_decoder", broken)
+    assert available_engine() is Engine.PLAIN
+    assert "Numba needs NumPy 2.2 or less" in caplog.text
+
+
+def test_the_plain_engine_does_not_import_numba() -> None:
+    program = (
+        "import sys; from tests.spark.decoder.decoder_logs import *\n"
+        "assert offsets_of([chunk(numbered(3))], Engine.PLAIN) == [0, 1, 2]\n"
+        "assert not {'numba', 'llvmlite'} & set(sys.modules)"
+    )
+    path = f"import sys; sys.path[:] = {sys.path}\n"
+    subprocess.run([sys.executable, "-c", path + program], check=True, timeout=120)
+
+
+def test_where_nothing_can_be_written_functions_are_compiled_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for locator in ("UserProvidedCacheLocator", "InTreeCacheLocator", "UserWideCacheLocator"):
+        monkeypatch.setattr(f"numba.core.caching.{locator}.from_function", lambda *_: None)
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert machine.compiled("int64(int64)")(double)(21) == 42
+
+
+SIZES = [*range(40), 511, 512, 1535, 1536, 1537, 3071, 3072, 5000, 16_384, 100_000]
+
+
+@pytest.mark.parametrize("decoder_class", [NumbaDecoder, PlainDecoder])
+def test_the_first_wrong_checksum_is_found(decoder_class: type[NumbaDecoder | PlainDecoder]) -> None:
+    first_bad_crc = decoder_class(Decoding(("key",))).first_bad_crc
+    data = np.frombuffer(random.Random(1).randbytes(200_000), np.uint8)
+    starts = np.arange(len(SIZES)) % 11
+    ends = starts + SIZES
+    expected = np.array([crc32c(data.data[start:end]) for start, end in zip(starts, ends, strict=True)])
+    assert first_bad_crc(data, starts, ends, expected) is None
+    for wrong in (len(SIZES) - 1, 7, 0):
+        expected[wrong] ^= 1 << wrong % 32
+        assert first_bad_crc(data, starts, ends, expected) == wrong
+
+
+def test_without_the_instruction_the_library_takes_the_checksums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NumbaDecoder, "compares_crcs", False)
+    monkeypatch.setattr(jit_crc, "find_bad_crc", None)
+    test_the_first_wrong_checksum_is_found(NumbaDecoder)
+    log = [numbered(3), numbered(3, 3, codec=Codec.LZ4), with_header(numbered(3, 6), record_count=3)]
+    assert offsets_of([chunk(*log)], Engine.NUMBA) == list(range(9))
+    with pytest.raises(CorruptData, match=r"at offset 6: .*CRC"):
+        offsets_of([chunk(*log[:2], log[2][:-1] + b"!")], Engine.NUMBA)

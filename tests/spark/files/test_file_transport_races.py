@@ -1,0 +1,289 @@
+"""Logs that change between planning and reading, and while they are read: the right rows, or an error, or a line in
+the log where that is allowed; never other rows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.spark.log_files import COMPACTED, CountedManifests, LogFiles, numbered, read, rows, transport
+from tests.storage.compacting import Round
+from trio_broker.spark.errors import DataLoss, SourceUnavailable
+from trio_broker.spark.files import transport as transport_module
+from trio_broker.spark.files.transport import MAX_PLANS
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogFiles:
+    """Offsets 0 to 90 in several segments, each record with its offset as its value."""
+    files = LogFiles.create(tmp_path, segment_bytes=600, index_interval_bytes=150)
+    files.fill(30)
+    return files
+
+
+@pytest.fixture
+def compacted_log(tmp_path: Path) -> LogFiles:
+    """Sixty records of ten keys, one to a batch, in many segments that compaction makes few of."""
+    files = LogFiles.create(tmp_path, segment_bytes=400, cleanup_policy=COMPACTED)
+    for index in range(60):
+        files.append(b"%d" % index, key=b"k%d" % (index % 10))
+    return files
+
+
+LAST_OF_EACH_KEY = [(offset, b"%d" % offset) for offset in range(50, 60)]
+
+
+# --- Retention ---
+
+
+def test_segments_deleted_before_reading_are_data_loss(log: LogFiles) -> None:
+    manifests = CountedManifests(log)
+    source, offsets = transport(log, manifests=manifests), log.range()
+    log.delete_before(log.log.segments[2].base_offset)
+    start = log.log.log_start_offset
+    with pytest.raises(DataLoss, match=f"orders-0 at offset 0: the log begins at offset {start} by now"):
+        read(source, offsets)
+    assert manifests.asked == 1
+
+
+def test_segments_deleted_before_reading_are_left_out_where_that_is_allowed(
+    log: LogFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, offsets = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False), log.range()
+    log.delete_before(log.log.segments[2].base_offset)
+    assert read(source, offsets) == numbered(log.log.log_start_offset, 90)
+    assert "data may be lost: orders-0 at offset 0" in caplog.text
+
+
+def test_a_range_that_is_gone_as_a_whole_gives_nothing_where_that_is_allowed(log: LogFiles) -> None:
+    source = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False)
+    offsets = log.range(0, log.log.segments[1].base_offset)
+    log.delete_before(log.log.segments[2].base_offset)
+    assert read(source, offsets) == []
+
+
+def test_segments_that_are_not_of_the_range_may_go(log: LogFiles) -> None:
+    start = log.log.segments[2].base_offset
+    manifests = CountedManifests(log)
+    source, offsets = transport(log, manifests=manifests), log.range(start)
+    log.delete_before(start)
+    assert read(source, offsets) == numbered(start, 90)
+    assert manifests.asked == 0
+
+
+def test_segments_deleted_while_they_are_read_are_read_to_their_end(log: LogFiles) -> None:
+    manifests = CountedManifests(log)
+    chunks = rows(transport(log, manifests=manifests, read_bytes=100), log.range())
+    got = [next(chunks)]
+    log.delete_before(log.log.log_end_offset)
+    got += chunks
+    assert got == numbered(0, 90)
+    assert manifests.asked == 0
+
+
+def test_segments_deleted_before_their_turn_to_be_opened_are_data_loss(
+    log: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "MAX_OPEN_SEGMENTS", 2)
+    chunks = rows(transport(log, manifests=CountedManifests(log)), log.range())
+    got = [next(chunks)]
+    end = log.log.segments[2].base_offset
+    log.delete_before(log.log.segments[3].base_offset)
+    with pytest.raises(DataLoss, match=f"at offset {end}:"):
+        got.extend(chunks)
+    assert got == numbered(0, len(got))
+
+
+def test_a_file_that_goes_while_its_neighbours_are_opened_is_planned_anew(
+    log: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, offsets = transport(log, manifests=CountedManifests(log)), log.range()
+    really_open = os.open
+    moment = [lambda: log.delete_before(log.log.segments[1].base_offset)]
+
+    def opening(path: object, *arguments: object, **named: object) -> int:
+        if str(path).endswith(log.log.active_segment.file.path.name) and moment:
+            moment.pop()()
+        return really_open(path, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", opening)
+    with pytest.raises(DataLoss, match="by now"):
+        read(source, offsets)
+
+
+# --- Compaction ---
+
+
+def test_compaction_before_reading_leaves_what_a_consumer_would_get_now(compacted_log: LogFiles) -> None:
+    manifests = CountedManifests(compacted_log)
+    source, offsets = transport(compacted_log, manifests=manifests), compacted_log.range()
+    compacted_log.compact()
+    assert read(source, offsets) == LAST_OF_EACH_KEY
+    assert manifests.asked == 1
+
+
+def test_compaction_while_reading_changes_nothing_of_what_is_open(compacted_log: LogFiles) -> None:
+    manifests = CountedManifests(compacted_log)
+    chunks = rows(transport(compacted_log, manifests=manifests, read_bytes=100), compacted_log.range())
+    got = [next(chunks)]
+    compacted_log.compact()
+    compacted_log.log.remove_retired_files(2**62)
+    got += chunks
+    assert got == [(offset, b"%d" % offset) for offset in range(60)]
+    assert manifests.asked == 0
+
+
+@pytest.mark.parametrize("taken", [1, 13, 30, 47])
+def test_compaction_between_two_stretches_repeats_and_skips_nothing_that_is_kept(
+    compacted_log: LogFiles, monkeypatch: pytest.MonkeyPatch, taken: int
+) -> None:
+    monkeypatch.setattr(transport_module, "MAX_OPEN_SEGMENTS", 1)
+    chunks = rows(transport(compacted_log, manifests=CountedManifests(compacted_log)), compacted_log.range())
+    got = [next(chunks) for _ in range(taken)]
+    compacted_log.compact()
+    got += chunks
+    assert [offset for offset, _ in got] == sorted({offset for offset, _ in got})
+    assert set(got) >= set(LAST_OF_EACH_KEY)
+    assert all(value == b"%d" % offset for offset, value in got)
+
+
+@pytest.mark.parametrize("step", ["commit", "exchange", "sync of the old names", "settle", "sync of the new names"])
+def test_every_step_of_a_swap_can_be_read(compacted_log: LogFiles, step: str) -> None:
+    manifests = CountedManifests(compacted_log)
+    source, offsets = transport(compacted_log, manifests=manifests), compacted_log.range()
+    compacted_log.roll()
+    steps = Round(compacted_log.log, compacted_log.now_ms).steps()
+    for reached in steps:
+        if reached == step:
+            break
+    got = read(source, offsets)
+    assert set(got) >= set(LAST_OF_EACH_KEY)
+    assert all(value == b"%d" % offset for offset, value in got)
+    fresh = read(transport(compacted_log), offsets)
+    assert fresh == got
+    list(steps)
+    assert read(transport(compacted_log), offsets) == LAST_OF_EACH_KEY
+
+
+@pytest.mark.parametrize(("rewritten", "expected", "asked"), [(False, [(9, b"9")], 0), (True, [], 1)])
+def test_what_was_active_when_planned_and_compacted_since_gives_what_is_left(
+    tmp_path: Path, rewritten: bool, expected: list[tuple[int, bytes]], asked: int
+) -> None:
+    files = LogFiles.create(tmp_path, cleanup_policy=COMPACTED)
+    for index in range(10):
+        files.append(b"%d" % index, key=b"k")
+    manifests = CountedManifests(files)
+    source, offsets = transport(files, manifests=manifests), files.range()
+    for index in range(10):
+        files.append(bytes(2000), key=b"other%d" % index)
+    if rewritten:
+        files.append(b"new", key=b"k")
+    files.compact()
+    assert read(source, offsets) == expected
+    assert manifests.asked == asked
+
+
+def test_a_marker_that_compaction_removed_is_not_waited_for(tmp_path: Path) -> None:
+    files = LogFiles.create(tmp_path, segment_bytes=300, cleanup_policy=COMPACTED, delete_retention_ms=0)
+    files.append_transaction(7, b"aborted", key=b"a")
+    files.end_transaction(7, committed=False)
+    files.append(b"x" * 200, key=b"b")
+    files.append_transaction(7, b"committed", key=b"c")
+    files.end_transaction(7, committed=True)
+    source, offsets = transport(files, manifests=CountedManifests(files)), files.range()
+    assert len(source.log.aborted) == 1
+    for _ in range(3):
+        files.compact()
+        files.now_ms += 10
+    assert not files.plan().aborted
+    assert read(source, offsets)[-1] == (3, b"committed")
+    # And where only the files are new, because nobody could be asked for what has changed with them.
+    stale = transport_module.FileTransport(files.plan().between(0, offsets.end_offset))
+    assert read(stale, offsets)[-1] == (3, b"committed")
+
+
+# --- Cut, deleted, begun anew ---
+
+
+def test_a_log_that_was_cut_below_the_range_is_data_loss(log: LogFiles) -> None:
+    source, offsets = transport(log, manifests=CountedManifests(log)), log.range()
+    log.log.truncate_to(60, log.now_ms)
+    with pytest.raises(DataLoss, match="the log ends at offset 60, before 90 that was its end: it was cut"):
+        read(source, offsets)
+
+
+def test_a_log_that_was_cut_is_read_to_its_end_where_that_is_allowed(log: LogFiles) -> None:
+    source, offsets = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False), log.range()
+    log.log.truncate_to(60, log.now_ms)
+    assert read(source, offsets) == numbered(0, 60)
+
+
+def test_what_was_written_since_a_log_was_cut_is_not_read_in_its_place(log: LogFiles) -> None:
+    source = transport(log, manifests=CountedManifests(log), fail_on_data_loss=False)
+    offsets = log.range()
+    log.log.truncate_to(60, log.now_ms)
+    log.append(b"not safe yet")
+    log.high_watermark = 60
+    assert read(source, offsets) == numbered(0, 60)
+
+
+def test_records_that_were_deleted_are_not_read_though_their_batch_is_there(log: LogFiles) -> None:
+    offsets = log.range()
+    log.log.advance_log_start(4)
+    assert read(transport(log, fail_on_data_loss=False), offsets) == numbered(4, 90)
+    with pytest.raises(DataLoss, match="begins at offset 4"):
+        read(transport(log), offsets)
+
+
+def test_a_topic_that_was_deleted_is_data_loss(log: LogFiles, caplog: pytest.LogCaptureFixture) -> None:
+    manifests = CountedManifests(log)
+    source, offsets = transport(log, manifests=manifests), log.range()
+    manifests.files = None
+    shutil.rmtree(log.directory)
+    with pytest.raises(DataLoss, match="the topic was deleted"):
+        read(source, offsets)
+    lenient = transport_module.FileTransport(source.log, manifests=manifests, fail_on_data_loss=False)
+    with caplog.at_level(logging.WARNING):
+        assert read(lenient, offsets) == []
+    assert "the topic was deleted" in caplog.text
+
+
+def test_a_topic_that_was_created_again_is_data_loss_even_if_its_files_look_alike(log: LogFiles) -> None:
+    manifests = CountedManifests(log)
+    source, offsets = transport(log, manifests=manifests), log.range()
+    root = log.data_directory
+    shutil.rmtree(log.directory)
+    again = LogFiles.create(root, topic_id=bytes(range(1, 17)), segment_bytes=600, index_interval_bytes=150)
+    again.fill(30)
+    manifests.files = again
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        read(source, offsets)
+
+
+def test_files_that_are_never_as_the_broker_says_end_in_an_error_that_names_the_path(
+    log: LogFiles, tmp_path: Path
+) -> None:
+    manifests = CountedManifests(log)
+    other = tmp_path / "another broker's"
+    (other / "orders-0").mkdir(parents=True)
+    source = transport(log, manifests=manifests, paths=(str(other),))
+    with pytest.raises(SourceUnavailable, match="is not there; is option 'path' the broker's data directory"):
+        read(source, log.range())
+    assert manifests.asked == MAX_PLANS - 1
+
+
+def test_files_that_change_with_every_plan_are_read_in_the_end(log: LogFiles) -> None:
+    names = [segment.file.path for segment in log.log.segments[:3]]
+    hidden = [name.rename(name.with_suffix(".hidden")) for name in names]
+
+    def one_comes_back() -> None:
+        if hidden:
+            hidden.pop().rename(names[len(hidden)])
+
+    manifests = CountedManifests(log, before=one_comes_back)
+    assert read(transport(log, manifests=manifests), log.range()) == numbered(0, 90)
+    assert manifests.asked == 3

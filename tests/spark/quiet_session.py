@@ -1,0 +1,36 @@
+"""The Spark session of the tests: one for the whole run, because its JVM takes longer than most of the tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from trio_broker.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Code that runs once is not worth much compiling, nor is a heap of this size worth threads that clean it."""
+
+ORACLE_JARS: Final = Path(__file__).parent.parent / "compat" / "spark" / "target" / "jars"
+"""Spark's own Kafka source, where it was fetched: a JVM has to be given its jars when it starts."""
+
+
+def start_session(directory: Path) -> SparkSession:
+    """Return the session of this test run, started now if it is the first time; its files go to ``directory``."""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA_OPTIONS)
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        # What the reader yields is checked by the JVM, too, which is off by default.
+        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        # Tests change checkpoints by hand.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    }
+    if jars := sorted(ORACLE_JARS.glob("*.jar")):
+        settings["spark.jars"] = ",".join(str(jar) for jar in jars)
+    return spark_session("trio-broker tests", master="local[2]", settings=settings)

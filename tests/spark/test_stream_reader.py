@@ -1,0 +1,431 @@
+"""A stream's reader, asked as PySpark asks it, without Spark and mostly without a broker."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Collection
+from typing import Any
+
+import attrs
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from tests.spark.filled_topics import fill, numbers
+from tests.spark.offset_sources import FakeLogs
+from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable, SparkJobError
+from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_options import ReadOptions, read_options
+from trio_broker.spark.stream_reader import StreamReader
+from trio_broker.testing import BrokerThread
+from trio_broker.topic_partition import TopicPartition
+
+ALL = ReadAllAvailable()
+NOT_YET: dict[str, Any] = {"": {}}
+A0 = TopicPartition("a", 0)
+
+
+class TurnableLogs(FakeLogs):
+    """Logs of the topic ``a``. ``first_answers`` are ends that are told first, one each time they are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__({}, topic_ids={"a": "id-1"})
+        self.first_answers: list[dict[TopicPartition, int]] = []
+
+    def hold(self, **bounds: int | tuple[int, int]) -> TurnableLogs:
+        """Let there be these partitions and no others: ``p0=(start, end)``, or ``p0=end`` from offset 0 on."""
+        self.logs = {
+            TopicPartition("a", int(name[1:])): each if isinstance(each, tuple) else (0, each)
+            for name, each in bounds.items()
+        }
+        self.times = {partition: range(0, 100 * end, 100) for partition, (_, end) in self.logs.items()}
+        return self
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.first_answers.pop(0) if self.first_answers else super().latest(partitions)
+
+
+@attrs.define
+class Bench:
+    """A reader of the topic ``a``, its cluster and its clock."""
+
+    source: TurnableLogs = attrs.field(factory=TurnableLogs)
+    seconds: float = 1000.0
+    slept: list[float] = attrs.field(factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+
+    def reader(self, **options: str) -> StreamReader:
+        """A reader in a new process: with all that a checkpoint has, and nothing else."""
+        return StreamReader(
+            stream_options(**options),
+            ("value",),
+            open_source=lambda _: self.source,
+            now=lambda: self.seconds,
+            sleep=self.sleep,
+        )
+
+
+def stream_options(servers: str = "localhost:1", **options: str) -> ReadOptions:
+    given = {"kafka.bootstrap.servers": servers, "subscribe": "a", "startingOffsets": "earliest", **options}
+    return read_options(given, Mode.STREAM)
+
+
+def ranges(partitions: list[InputPartition]) -> list[str]:
+    return [str(each.value.offsets) for each in partitions]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- Where a stream begins ---
+
+
+def test_earliest_is_found_out_when_the_first_micro_batch_is_planned(bench: Bench) -> None:
+    bench.source.hold(p0=(5, 8), p1=3)
+    reader = bench.reader()
+    assert reader.initialOffset() == NOT_YET
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert end == {"a": {"0": 8, "1": 3}}
+    assert ranges(reader.partitions(NOT_YET, end)) == ["a-0 [5, 8)", "a-1 [0, 3)"]
+
+
+def test_latest_is_written_down_by_a_first_micro_batch_with_nothing_in_it(bench: Bench) -> None:
+    bench.source.hold(p0=(5, 8))
+    reader = bench.reader(startingOffsets="latest")
+    first = reader.latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=(5, 20))
+    assert reader.partitions(NOT_YET, first) == []
+    second = reader.latestOffset(first, ALL)
+    assert ranges(reader.partitions(first, second)) == ["a-0 [8, 20)"]
+
+
+def test_a_query_killed_in_its_first_micro_batch_skips_nothing_though_it_begins_at_latest(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    first = bench.reader(startingOffsets="latest").latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=20)
+    again = bench.reader(startingOffsets="latest")
+    assert again.partitions(again.initialOffset(), first) == []
+    assert ranges(again.partitions(first, again.latestOffset(first, ALL))) == ["a-0 [8, 20)"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": '{"a": {"0": 3, "1": -1}}'},
+        {"startingTimestamp": "300", "startingOffsetsByTimestampStrategy": "latest"},
+        {"startingOffsetsByTimestamp": '{"a": {"0": 300, "1": 5000}}', "startingOffsetsByTimestampStrategy": "latest"},
+    ],
+)
+def test_a_beginning_that_may_be_the_latest_offset_is_written_down_first(bench: Bench, options: dict[str, str]) -> None:
+    bench.source.hold(p0=8, p1=9)
+    reader = bench.reader(**options)
+    first = reader.latestOffset(NOT_YET, ALL)
+    assert first["a"]["0"] == 3
+    assert reader.partitions(NOT_YET, first) == []
+
+
+def test_a_query_killed_in_its_first_micro_batch_reads_the_same_again(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    first = bench.reader().latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=20, p1=5)
+    assert ranges(bench.reader().partitions(NOT_YET, first)) == ["a-0 [0, 8)"]
+
+
+def test_what_was_deleted_before_the_first_micro_batch_was_done_is_not_asked_for(bench: Bench) -> None:
+    bench.source.hold(p0=8, p1=4)
+    first = bench.reader().latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=(6, 20), p1=(9, 9))
+    assert ranges(bench.reader().partitions(NOT_YET, first)) == ["a-0 [6, 8)"]
+
+
+def test_named_offsets_hold_for_the_partitions_of_the_first_micro_batch(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    named = {"startingOffsets": '{"a": {"0": 3}}'}
+    first = bench.reader(**named).latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=20, p1=5)
+    reader = bench.reader(**named)
+    assert ranges(reader.partitions(NOT_YET, first)) == ["a-0 [3, 8)"]
+    second = reader.latestOffset(first, ALL)
+    assert ranges(reader.partitions(first, second)) == ["a-0 [8, 20)", "a-1 [0, 5)"]
+
+
+def test_offsets_that_leave_out_a_partition_are_refused_before_the_first_micro_batch(bench: Bench) -> None:
+    bench.source.hold(p0=8, p1=9)
+    with pytest.raises(OptionError, match="'startingOffsets': names nothing for a-1"):
+        bench.reader(startingOffsets='{"a": {"0": 3}}').latestOffset(NOT_YET, ALL)
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_a_stream_that_began_with_no_topic_reads_all_of_the_first_that_comes(bench: Bench, starting: str) -> None:
+    options = {"subscribePattern": "a.*", "startingOffsets": starting}
+
+    def reader() -> StreamReader:
+        given = {"kafka.bootstrap.servers": "localhost:1", **options}
+        return StreamReader(read_options(given, Mode.STREAM), ("value",), open_source=lambda _: bench.source)
+
+    first = reader().latestOffset(NOT_YET, ALL)
+    assert first == {}
+    bench.source.hold(p0=5)
+    second = reader().latestOffset(first, ALL)
+    assert ranges(reader().partitions(first, second)) == ["a-0 [0, 5)"]
+
+
+# --- Offsets ---
+
+
+def test_offsets_are_sorted_by_topic_and_by_the_number_of_the_partition(bench: Bench) -> None:
+    bench.source.hold(p10=3, p1=2, p0=1)
+    end = bench.reader().latestOffset(NOT_YET, ALL)
+    assert json.dumps(end) == '{"a": {"0": 1, "1": 2, "10": 3}}'
+
+
+def test_offsets_of_sparks_own_kafka_source_are_read_on_from(bench: Bench) -> None:
+    bench.source.hold(p0=9)
+    start = json.loads('{"a":{"0":4}}')
+    assert ranges(bench.reader().partitions(start, bench.reader().latestOffset(start, ALL))) == ["a-0 [4, 9)"]
+
+
+@pytest.mark.parametrize("offsets", [{"a": 3}, {"a": {"x": 3}}, {"a": {"0": "3"}}, {"a": {"0": -3}}])
+def test_a_checkpoint_of_another_source_is_told_as_that(bench: Bench, offsets: dict[str, Any]) -> None:
+    with pytest.raises(SparkJobError, match="the checkpoint has offsets that are not of this source"):
+        bench.reader().latestOffset(offsets, ALL)
+
+
+def test_nothing_is_asked_for_a_micro_batch_with_nothing_in_it(bench: Bench) -> None:
+    assert bench.reader().partitions({"a": {"0": 4}}, {"a": {"0": 4}}) == []
+    assert bench.source.questions == []
+
+
+def test_the_same_micro_batch_is_cut_into_the_same_tasks_after_a_restart(bench: Bench) -> None:
+    bench.source.hold(p0=1000, p1=10)
+    start, end = {"a": {"0": 0, "1": 0}}, {"a": {"0": 900, "1": 10}}
+    once = ranges(bench.reader(minPartitions="5").partitions(start, end))
+    bench.source.hold(p0=5000, p1=5000)
+    assert ranges(bench.reader(minPartitions="5").partitions(start, end)) == once
+    assert len(once) == 5
+
+
+# --- Limits ---
+
+
+def test_the_limit_that_spark_is_told_is_that_of_the_options(bench: Bench) -> None:
+    assert bench.reader().getDefaultReadLimit() == ALL
+    assert bench.reader(maxOffsetsPerTrigger="7").getDefaultReadLimit() == ReadMaxRows(7)
+    assert bench.reader(minOffsetsPerTrigger="3").getDefaultReadLimit() == ReadMinRows(3)
+    both = {"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "7"}
+    assert bench.reader(**both).getDefaultReadLimit() == ReadMaxRows(7)
+
+
+def test_a_micro_batch_is_shared_out_among_the_partitions(bench: Bench) -> None:
+    bench.source.hold(p0=90, p1=10)
+    reader = bench.reader(maxOffsetsPerTrigger="10")
+    assert reader.latestOffset(NOT_YET, ReadMaxRows(10)) == {"a": {"0": 9, "1": 1}}
+    assert reader.latestOffset({"a": {"0": 9, "1": 1}}, ReadMaxRows(10)) == {"a": {"0": 18, "1": 2}}
+
+
+def test_a_trigger_that_wants_everything_gets_it_despite_the_limit(bench: Bench) -> None:
+    bench.source.hold(p0=90)
+    assert bench.reader(maxOffsetsPerTrigger="10").latestOffset(NOT_YET, ALL) == {"a": {"0": 90}}
+
+
+def test_a_micro_batch_waits_until_there_is_enough_or_it_is_late(bench: Bench) -> None:
+    bench.source.hold(p0=1)
+    reader = bench.reader(minOffsetsPerTrigger="10", maxTriggerDelay="60s", maxOffsetsPerTrigger="20")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(NOT_YET, limit)
+    assert first == {"a": {"0": 1}}
+    bench.source.hold(p0=5)
+    assert reader.latestOffset(first, limit) == first
+    bench.seconds += 61
+    assert reader.latestOffset(first, limit) == {"a": {"0": 5}}
+    bench.source.hold(p0=15)
+    assert reader.latestOffset({"a": {"0": 5}}, limit) == {"a": {"0": 15}}
+
+
+def test_what_is_there_at_the_start_is_all_that_available_now_reads(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    reader = bench.reader(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="5")
+    reader.prepareForTriggerAvailableNow()
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(NOT_YET, limit)
+    bench.source.hold(p0=100)
+    second = reader.latestOffset(first, limit)
+    assert (first, second) == ({"a": {"0": 5}}, {"a": {"0": 8}})
+    assert reader.latestOffset(second, limit) == second
+    assert ranges(reader.partitions(first, second)) == ["a-0 [5, 8)"]
+
+
+def test_available_now_ends_with_an_error_when_a_partition_goes_meanwhile(bench: Bench) -> None:
+    bench.source.hold(p0=8, p1=8)
+    reader = bench.reader()
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=8)
+    with pytest.raises(SparkJobError, match="a-1"):
+        reader.partitions(NOT_YET, end)
+
+
+def test_the_backlog_is_what_was_there_when_it_was_last_asked(bench: Bench) -> None:
+    bench.source.hold(p0=90)
+    reader = bench.reader()
+    assert reader.reportLatestOffset() is None
+    reader.latestOffset(NOT_YET, ReadMaxRows(10))
+    bench.source.questions.clear()
+    assert reader.reportLatestOffset() == {"a": {"0": 90}}
+    assert bench.source.questions == []
+
+
+# --- Losses ---
+
+
+def test_new_partitions_are_read_from_their_first_record_on(bench: Bench) -> None:
+    bench.source.hold(p0=8, p1=3)
+    reader = bench.reader()
+    end = reader.latestOffset({"a": {"0": 8}}, ALL)
+    assert ranges(reader.partitions({"a": {"0": 8}}, end)) == ["a-1 [0, 3)"]
+
+
+def lossy(bench: Bench, **options: str) -> list[str]:
+    """What a new reader plans from offset 5 of a-0 to what is there now."""
+    reader = bench.reader(**options)
+    start = {"a": {"0": 5}}
+    return ranges(reader.partitions(start, reader.latestOffset(start, ALL)))
+
+
+@pytest.mark.parametrize(
+    ("holds", "words", "read_anyway"),
+    [
+        ({"p0": (7, 9)}, "a-0 at offset 5: the records are gone, the log begins at 7", ["a-0 [7, 9)"]),
+        ({"p0": 2}, "a-0 at offset 5: the log ends at 2", []),
+        ({"p1": 2}, "a-0 at offset 5: the partition is gone", ["a-1 [0, 2)"]),
+        ({"p0": 6, "p1": (4, 9)}, "a-1 at offset 0: the records are gone, the log begins at 4", None),
+    ],
+)
+def test_records_that_are_gone_end_the_query_or_are_left_out(
+    bench: Bench, holds: dict[str, Any], words: str, read_anyway: list[str] | None
+) -> None:
+    bench.source.hold(**holds)
+    with pytest.raises(DataLoss, match=words):
+        lossy(bench)
+    read = lossy(bench, failOnDataLoss="false")
+    assert read == (["a-0 [5, 6)", "a-1 [4, 9)"] if read_anyway is None else read_anyway)
+
+
+def test_a_log_that_seems_shorter_is_asked_for_again(bench: Bench) -> None:
+    bench.source.hold(p0=9).first_answers = [{A0: 0}, {A0: 4}]
+    reader = bench.reader(**{"fetchOffset.retryIntervalMs": "50"})
+    assert reader.latestOffset({"a": {"0": 5}}, ALL) == {"a": {"0": 9}}
+    assert bench.slept == [0.05, 0.05]
+
+
+def test_a_topic_that_is_created_again_between_two_micro_batches_is_a_loss(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    reader, careless = bench.reader(), bench.reader(failOnDataLoss="false")
+    start = reader.latestOffset(NOT_YET, ALL)
+    careless.latestOffset(NOT_YET, ALL)
+    bench.source.hold(p0=12).ids["a"] = "id-2"
+    with pytest.raises(DataLoss, match="a-0 at offset 8: the topic was deleted and created again"):
+        reader.latestOffset(start, ALL)
+    assert careless.latestOffset(start, ALL) == {"a": {"0": 12}}
+
+
+def test_tasks_are_told_the_topic_that_they_were_planned_for(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    reader = bench.reader()
+    end = reader.latestOffset(NOT_YET, ALL)
+    bench.source.ids["a"] = "id-2"
+    [task] = reader.partitions(NOT_YET, end)
+    assert task.value.transport.topic_id == "id-1"
+
+
+# --- A reader's life ---
+
+
+def test_a_reader_travels_before_it_is_used_and_asks_nobody_until_then() -> None:
+    reader = pickle.loads(pickle.dumps(StreamReader(stream_options("nobody.invalid:9092"), ("value",))))
+    assert reader.initialOffset() == NOT_YET
+    assert reader.getDefaultReadLimit() == ALL
+    assert reader.reportLatestOffset() is None
+    reader.stop()
+
+
+def test_stopping_lets_go_of_connections_and_may_happen_twice(bench: Bench) -> None:
+    bench.source.hold(p0=8)
+    reader = bench.reader()
+    reader.latestOffset(NOT_YET, ALL)
+    reader.stop()
+    reader.stop()
+    assert bench.source.is_closed
+
+
+def test_nobody_at_the_address_is_an_error_that_names_it(unused_tcp_port_text: str) -> None:
+    options = stream_options(unused_tcp_port_text, **{"fetchOffset.numRetries": "1"})
+    reader = StreamReader(options, ("value",))
+    with pytest.raises(SourceUnavailable, match=unused_tcp_port_text) as raised:
+        reader.latestOffset(NOT_YET, ALL)
+    # One frame of ours is left for Spark to show.
+    assert raised.value.__cause__ is None
+
+
+@pytest.fixture
+def unused_tcp_port_text() -> str:
+    import socket
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@attrs.define
+class Outage:
+    """A cluster that does not answer until its time comes."""
+
+    bench: Bench
+    until_seconds: float = 0.0
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        if self.bench.seconds < self.until_seconds:
+            raise SourceUnavailable("nobody answers")
+        return dict.fromkeys(topics, "id-1")
+
+
+def test_a_cluster_that_answered_before_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.source.hold(p0=8)
+    outage = Outage(bench)
+    monkeypatch.setattr(bench.source, "topic_ids", outage.topic_ids)
+    reader = bench.reader(**{"kafkaConsumer.pollTimeoutMs": "90000"})
+    first = reader.latestOffset(NOT_YET, ALL)
+    outage.until_seconds = bench.seconds + 80
+    bench.source.hold(p0=9)
+    assert reader.latestOffset(first, ALL) == {"a": {"0": 9}}
+    outage.until_seconds = bench.seconds + 100
+    with pytest.raises(SourceUnavailable):
+        reader.latestOffset(first, ALL)
+
+
+def test_a_cluster_that_never_answered_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.source.hold(p0=8)
+    monkeypatch.setattr(bench.source, "topic_ids", Outage(bench, bench.seconds + 1).topic_ids)
+    with pytest.raises(SourceUnavailable, match="nobody answers"):
+        bench.reader().latestOffset(NOT_YET, ALL)
+    assert bench.slept == []
+
+
+def test_a_stream_of_a_real_broker_reads_what_comes(kafka_broker_session: BrokerThread) -> None:
+    kafka_broker_session.create_topic("stream-reader", 2)
+    options = stream_options(kafka_broker_session.bootstrap_servers, subscribe="stream-reader")
+    reader = StreamReader(options, ("value",))
+    fill(kafka_broker_session, "stream-reader", numbers(0, 5))
+    first = reader.latestOffset(NOT_YET, ALL)
+    fill(kafka_broker_session, "stream-reader", numbers(5, 9), partition=1)
+    second = reader.latestOffset(first, ALL)
+    for start, end, expected in ((NOT_YET, first, numbers(0, 5)), (first, second, numbers(5, 9))):
+        batches = [batch for each in reader.partitions(start, end) for batch in reader.read(each)]
+        assert [value for batch in batches for value in batch["value"].to_pylist()] == expected
+    reader.stop()

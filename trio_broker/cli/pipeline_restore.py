@@ -1,0 +1,156 @@
+"""``trio-broker pipeline restore``: Parquet files, written to a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import click
+
+from trio_broker.cli.assignments import key_value
+from trio_broker.cli.connecting import addresses, json_option
+from trio_broker.cli.output import print_json, print_table
+from trio_broker.cli.pipeline_options import DEFAULT_BOOTSTRAP_SERVER, SparkStart, runs_spark
+from trio_broker.cli.pipeline_writing import partitions_option, producer_settings, rate_options, target_options
+
+if TYPE_CHECKING:
+    from trio_broker.spark.pipelines.restore import RestorePlan
+    from trio_broker.spark.pipelines.target_topics import NewTopics
+    from trio_broker.spark.pipelines.token_bucket import RateLimit
+
+
+@click.command("restore")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.option("--to-topic", metavar="TOPIC", help="Where to; without it rows go to the topic that they are from.")
+@click.option(
+    "--checkpoint",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the job notes what it did. The same command goes on from there.",
+)
+@click.option("--create-topic", is_flag=True, help="Create topics that are missing.")
+@click.option(
+    "--topic-partitions",
+    type=click.IntRange(1, 0x7FFF_FFFF),
+    metavar="COUNT",
+    help="Of topics that are created.  [default: as many as the rows need]",
+)
+@click.option(
+    "--topic-config", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting of topics that are created."
+)
+@click.option(
+    "--row-ids/--no-row-ids",
+    default=True,
+    show_default=True,
+    help="Give each record a header by which one that comes twice, after a crash, can be told.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@partitions_option
+@target_options
+@rate_options
+@runs_spark
+@json_option
+def restore_command(
+    paths: tuple[Path, ...],
+    to_topic: str | None,
+    checkpoint: Path,
+    create_topic: bool,
+    topic_partitions: int | None,
+    topic_config: tuple[tuple[str, str], ...],
+    row_ids: bool,
+    dry_run: bool,
+    partitions: str,
+    to_bootstrap_server: str | None,
+    compression: str,
+    limit: RateLimit,
+    start_spark: SparkStart,
+    as_json: bool,
+) -> None:
+    """Write the rows of Parquet files, an export's or any with a column "value", in the order of their offsets."""
+    from trio_broker.spark.pipelines.progress import Progress, short_duration
+    from trio_broker.spark.pipelines.replay import Partitions
+    from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
+    from trio_broker.spark.pipelines.running import InSpark
+
+    settings = RestoreSettings(
+        target=producer_settings(to_bootstrap_server, addresses(DEFAULT_BOOTSTRAP_SERVER), compression),
+        checkpoint=checkpoint,
+        topic=to_topic,
+        partitions=Partitions(partitions),
+        new=new_topics(create_topic, topic_partitions, dict(topic_config)),
+        limit=limit,
+        with_row_ids=row_ids,
+    )
+    if dry_run:
+        show_plan(plan_restore(paths, settings), limit, as_json=as_json)
+        return
+    with Progress("restore") as progress:
+        report = restore(paths, settings, lambda: InSpark(start_spark("trio-broker restore")), progress)
+    if as_json:
+        print_json(attrs.asdict(report))
+        return
+    for topic in report.new_topics:
+        click.echo(f"topic {topic}: created")
+    if not report.rounds:
+        click.echo("nothing left to write")
+        return
+    duration = short_duration(report.seconds)
+    click.echo(f"{report.records:,} records out of {report.files:,} files in {duration}, rounds: {report.rounds}")
+
+
+def new_topics(create: bool, partitions: int | None, configs: dict[str, str]) -> NewTopics | None:
+    """Return how missing topics are made.
+
+    Raises:
+        click.UsageError: it is said how, but not that they are.
+    """
+    from trio_broker.spark.pipelines.target_topics import NewTopics
+
+    if create:
+        return NewTopics(partitions, configs=configs)
+    if partitions is not None or configs:
+        raise click.UsageError("--topic-partitions and --topic-config are for topics that are created: --create-topic")
+    return None
+
+
+def show_plan(plan: RestorePlan, limit: RateLimit, *, as_json: bool) -> None:
+    """Print what would be written, by the partition that rows are from, and how long it would take at least."""
+    from trio_broker.spark.pipelines.progress import short_duration
+
+    rows = [
+        {
+            "topic": group[0].origin.topic or None,
+            "partition": group[0].origin.partition if group[0].origin.partition >= 0 else None,
+            "files": len({part.path for part in group}),
+            "rows": sum(part.rows for part in group),
+            "first_offset": group[0].first_offset,
+            "last_offset": max((part.last_offset for part in group if part.last_offset is not None), default=None),
+        }
+        for group in plan.groups
+    ]
+    seconds = limit.seconds_for(plan.rows, None)
+    if as_json:
+        print_json(
+            {
+                "dry_run": True,
+                "groups": rows,
+                "rows": plan.rows,
+                "new_topics": list(plan.new_topics),
+                "seconds_at_least": seconds,
+            }
+        )
+        return
+    columns = {
+        "FROM TOPIC": "topic",
+        "PARTITION": "partition",
+        "FILES": "files",
+        "ROWS": "rows",
+        "FIRST OFFSET": "first_offset",
+        "LAST OFFSET": "last_offset",
+    }
+    print_table(columns, rows)
+    for topic in plan.new_topics:
+        click.echo(f"topic {topic}: would be created")
+    duration = "" if seconds is None else f", in {short_duration(seconds)} or more"
+    click.echo(f"dry run: {plan.rows:,} records{duration}; nothing was written")

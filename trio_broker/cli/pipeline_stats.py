@@ -1,0 +1,176 @@
+"""``trio-broker pipeline stats``: how healthy the batches of some topics are, as tables, JSON, or a page with pictures.
+
+Ends with exit code 1 if anything is damaged, so that a scheduled run can tell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trio_broker.cli.connecting import json_option
+from trio_broker.cli.failure import fail
+from trio_broker.cli.output import note, print_facts, print_json, print_table
+from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
+
+if TYPE_CHECKING:
+    from trio_broker.spark.pipelines.stats_plots import Plot
+
+Document = Mapping[str, Any]
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command("stats")
+@click.option("--verify-crc/--no-verify-crc", default=True, show_default=True, help="Compare every batch's checksum.")
+@click.option("--keys", is_flag=True, help="Count keys, and the records that compaction could drop; decodes all keys.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write a page with pictures, which needs nothing else.")
+@click.option("--plots", type=DIRECTORY, metavar="DIR", help="Write the pictures as PNG files.")
+@reads_topics
+@runs_spark
+@json_option
+def stats_command(
+    verify_crc: bool,
+    keys: bool,
+    html: Path | None,
+    plots: Path | None,
+    source_options: dict[str, str],
+    start_spark: SparkStart,
+    as_json: bool,
+) -> None:
+    """Show sizes, codecs, gaps, order of timestamps and damage of the batches in topics, from their headers."""
+    from trio_broker.spark.pipelines.progress import Progress
+    from trio_broker.spark.pipelines.running import InSpark
+    from trio_broker.spark.pipelines.stats import StatsSettings, stats
+    from trio_broker.spark.pipelines.stats_report import damage_count, report_document
+
+    if html is not None or plots is not None:
+        from trio_broker.spark.pipelines.stats_plots import require_matplotlib
+
+        require_matplotlib()  # before hours of work, not after
+    settings = StatsSettings(verify_crc=verify_crc, keys=keys)
+    with Progress("stats", unit="slices") as progress:
+
+        def on_plan(count: int) -> Any:
+            progress.grow(count)
+            return progress.set_running
+
+        found = stats(InSpark(start_spark("trio-broker stats")), source_options, settings, on_plan)
+    document = report_document(found, settings, time.time_ns() // 1_000_000)
+    if html is not None or plots is not None:
+        write_pictures(document, html, plots)
+    if as_json:
+        print_json(document)
+    else:
+        print_report(document)
+    if damaged := damage_count(document):
+        fail(f"damage was found in {damaged} places")
+
+
+def write_pictures(document: Document, html: Path | None, directory: Path | None) -> None:
+    """Write the page, or the pictures alone, or both."""
+    from trio_broker.spark.pipelines.stats_plots import plots_of
+
+    plots = plots_of(document)
+    try:
+        if html is not None:
+            write_page(document, plots, html)
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+            for plot in plots:
+                (directory / f"{plot.name}.png").write_bytes(plot.png)
+            note(f"{directory}: {len(plots)} pictures")
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}")
+
+
+def write_page(document: Document, plots: Sequence[Plot], path: Path) -> None:
+    """Write the page."""
+    from trio_broker.spark.pipelines.stats_html import html_page
+
+    path.write_text(html_page(document, plots), encoding="utf-8")
+    note(f"{path}: {path.stat().st_size} bytes")
+
+
+# --- Tables ---
+
+
+def print_report(document: Document) -> None:
+    """Print what people want to see first; JSON and the page have more."""
+    totals = document["totals"]
+    if not document["partitions"]:
+        note("there is nothing to look at")
+        return
+    print_facts({name: totals[name] for name in ("topics", "partitions", "batches", "records", "bytes")})
+    click.echo()
+    print_table(PARTITION_COLUMNS, [flat(each) for each in document["partitions"]])
+    for columns, name in (
+        (CODEC_COLUMNS, "codecs"),
+        (SIZE_COLUMNS, "batch_sizes"),
+        (RECORD_COLUMNS, "records_in_batches"),
+        (BAD_COLUMNS, "bad_batches"),
+        (DAMAGE_COLUMNS, "unreadable"),
+    ):
+        if document[name]:
+            click.echo()
+            print_table(columns, [{**each, **codecs_in(each)} for each in document[name]])
+
+
+def flat(partition: Document) -> dict[str, Any]:
+    """Return a partition as a row of a table."""
+    lag, keys = partition["worst_lag"], partition["keys"]
+    return {
+        **partition,
+        "missing": partition["offsets_missing_between"] + partition["offsets_missing_inside"],
+        "worst_lag_ms": None if lag is None else lag["milliseconds"],
+        "dead": None if keys is None or keys["dead_ratio"] is None else f"{keys['dead_ratio']:.1%}",
+    }
+
+
+def codecs_in(row: Document) -> dict[str, Any]:
+    """Return the codecs of a bin in short: ``lz4:12,zstd:3``."""
+    if "by_codec" not in row:
+        return {}
+    return {"by_codec": [f"{codec}:{count}" for codec, count in row["by_codec"].items()]}
+
+
+PARTITION_COLUMNS = {
+    "TOPIC": "topic",
+    "PARTITION": "partition",
+    "BATCHES": "batches",
+    "RECORDS": "records",
+    "BYTES": "bytes",
+    "FIRST RECORD": "first_timestamp",
+    "LAST RECORD": "last_timestamp",
+    "MARKERS": "control_batches",
+    "GAPS": "gaps",
+    "MISSING": "missing",
+    "LATE": "late_batches",
+    "WORST LAG MS": "worst_lag_ms",
+    "DEAD": "dead",
+    "BAD": "bad_batches",
+    "UNREADABLE": "unreadable_stretches",
+}
+CODEC_COLUMNS = {"CODEC": "codec", "BATCHES": "batches", "RECORDS": "records", "BYTES": "bytes"}
+SIZE_COLUMNS = {"BYTES FROM": "bytes_from", "TO": "bytes_to", "BATCHES": "batches", "BY CODEC": "by_codec"}
+RECORD_COLUMNS = {"RECORDS FROM": "records_from", "TO": "records_to", "BATCHES": "batches"}
+BAD_COLUMNS = {
+    "BAD TOPIC": "topic",
+    "PARTITION": "partition",
+    "OFFSET": "offset",
+    "LAST OFFSET": "last_offset",
+    "BYTES": "bytes",
+    "READ FROM": "origin",
+}
+DAMAGE_COLUMNS = {
+    "UNREADABLE TOPIC": "topic",
+    "PARTITION": "partition",
+    "FROM OFFSET": "offset",
+    "TO": "end_offset",
+    "REASON": "reason",
+}

@@ -1,0 +1,140 @@
+"""Raw record batches in, Arrow batches out: the part of a task that costs the time.
+
+A chunk's way: ``batch_table`` reads the headers of all its batches, ``choice`` says which batches have rows for us,
+``blocks`` checks their CRCs and inflates them, an engine takes the records apart, ``columns`` makes Arrow of it.
+
+There are two engines, for the same records and the same errors. ``numba_engine`` walks in machine code made by numba
+(``jit``), ``plain_engine`` needs numpy alone. Neither is the reference: that is ``kafka_wire.records``, which both are
+compared with, and which finds the words when one of them refuses a record.
+
+Source: docs/formats/record-batch.md; Kafka's consumer for what counts as a record.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib.util
+import logging
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Protocol
+
+import attrs
+import pyarrow as pa
+
+from trio_broker.spark.decoder.blocks import Grouping, InflationBuffer, RecordBlocks, record_blocks
+from trio_broker.spark.decoder.choice import AbortedProducers, choose
+from trio_broker.spark.decoder.coalescing import coalesced
+from trio_broker.spark.decoder.columns import BatchAssembler, Rows
+from trio_broker.spark.decoder.damage import BadBlock, ChunkOfPartition
+from trio_broker.spark.errors import CorruptData
+from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.tasks import Chunk, Decoding
+
+log = logging.getLogger(__name__)
+
+
+class Engine(enum.Enum):
+    """How records are taken apart."""
+
+    NUMBA = "numba"
+    PLAIN = "plain"
+
+
+class BlockDecoder(Grouping, Protocol):
+    """What an engine does for one task."""
+
+    def rows(self, blocks: RecordBlocks, offsets: OffsetRange) -> Iterator[Rows]:
+        """Take the records of ``blocks`` that lie in ``offsets``; yield those that make up an Arrow batch.
+
+        Raises:
+            BadBlock: one of them is damaged; what came before it may have been yielded.
+        """
+        ...
+
+    def rest(self) -> Iterator[Rows]:
+        """Yield what has not been yielded, when there is nothing more to come."""
+        ...
+
+
+@cache
+def available_engine() -> Engine:
+    """Return the fastest engine that can be used here."""
+    if importlib.util.find_spec("numba") is None:
+        return Engine.PLAIN
+    try:
+        _decoder(Engine.NUMBA, Decoding(()))
+    except Exception as error:  # it does not go with this Python, numpy or processor, and says so in many ways
+        log.warning("numba is there but cannot be used, so records are read several times more slowly: %r", error)
+        return Engine.PLAIN
+    return Engine.NUMBA
+
+
+def decode(
+    chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, *, engine: Engine | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ``offsets`` out of ``chunks`` as Arrow batches of ``decoding.columns``.
+
+    Chunks come in the order of their offsets; an offset that comes again, because a transport began anew, is given
+    once. No chunk is asked for that the range does not need. ``engine`` is for tests and comparisons.
+
+    Raises:
+        CorruptData: with the first batch that is damaged, too large, or breaks the format.
+    """
+    if offsets.offset_count == 0:
+        return
+    decoder = _decoder(engine or available_engine(), decoding)
+    assembler = BatchAssembler(offsets.partition, decoding)
+    found = _rows(chunks, offsets, decoding, decoder)
+    yield from coalesced((assembler.batch(rows) for rows in found), decoding)
+
+
+def _rows(chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, decoder: BlockDecoder) -> Iterator[Rows]:
+    aborted, buffer = AbortedProducers(), InflationBuffer()
+    left = offsets
+    for chunk in chunks:
+        source = ChunkOfPartition(offsets.partition, chunk)
+        if chunk.resumes_at is not None:
+            aborted.forget()
+            left = _from(left, chunk.resumes_at)
+        chosen = choose(source, left, decoding, aborted)
+        for blocks in record_blocks(source, chosen, decoding, buffer, decoder):
+            try:
+                yield from decoder.rows(blocks, left)
+            except BadBlock as bad:
+                raise source.corrupt_block(int(blocks.batches[bad.index]), decoding) from None
+        left = _behind(left, chunk)
+        if left.offset_count == 0:
+            break
+    yield from decoder.rest()
+
+
+def _from(left: OffsetRange, offset: int) -> OffsetRange:
+    """Return what of the range lies at ``offset`` or behind it."""
+    return attrs.evolve(left, start_offset=min(left.end_offset, max(left.start_offset, offset)))
+
+
+def _behind(left: OffsetRange, chunk: Chunk) -> OffsetRange:
+    """Return what of the range lies behind ``chunk``.
+
+    Raises:
+        CorruptData: the chunk ends in bytes that are no batch, where the range goes on.
+    """
+    next_offset = max(left.start_offset, chunk.table.next_offset or 0)
+    if next_offset >= left.end_offset:
+        return attrs.evolve(left, start_offset=left.end_offset)
+    if chunk.table.damage is not None:
+        position = chunk.table.consumed_bytes
+        reason = f"{chunk.table.damage} (at byte {position} of what came from {chunk.origin})"
+        raise CorruptData(left.partition, next_offset, reason)
+    return attrs.evolve(left, start_offset=next_offset)
+
+
+def _decoder(engine: Engine, decoding: Decoding) -> BlockDecoder:
+    if engine is Engine.NUMBA:
+        from trio_broker.spark.decoder.numba_engine import NumbaDecoder
+
+        return NumbaDecoder(decoding)
+    from trio_broker.spark.decoder.plain_engine import PlainDecoder
+
+    return PlainDecoder(decoding)

@@ -1,0 +1,219 @@
+"""The headers of all the batches in a buffer, column by column.
+
+Transports look at batches only to know where they begin, which offsets they hold, and where the last whole one ends;
+the decoder needs a few fields more, for thousands of batches at once. Both want arrays, not an object for each. The
+walk from batch to batch goes by the length fields alone, since each says where the next begins; all other fields are
+then taken out of all headers at once.
+
+Bytes that can be no batch do not raise here: the table ends before them and says why in ``damage``. Only the caller
+knows which partition this is, and whether those bytes matter at all: behind the end of what it was asked for, or at the
+torn end of a segment that is being written, they do not.
+
+Source: kafka_wire.records.batch for the header's layout; docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
+from kafka_wire.records.crc import Buffer
+
+Int64Array = npt.NDArray[np.int64]
+ByteArray = npt.NDArray[np.uint8]
+
+_HEADER: Final = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("batch_length", ">i4"),
+        ("partition_leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+assert _HEADER.itemsize == BATCH_HEADER_BYTES, f"{_HEADER.itemsize} bytes"
+
+_BASE_OFFSET: Final = struct.Struct(">q")
+_BATCH_LENGTH: Final = struct.Struct(">i")
+_BATCH_LENGTH_POSITION: Final = 8
+_MAGIC_POSITION: Final = 16
+
+_MIN_BATCH_LENGTH: Final = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
+"""What ``batch_length`` is at least: the rest of the header counts."""
+
+_MIN_MESSAGE_LENGTH: Final = 14
+"""The same for messages of magic 0, which have CRC, magic, attributes, and two lengths. Less is no message at all."""
+
+
+@attrs.frozen(eq=False, repr=False)
+class BatchTable:
+    """Whole batches, in the order they lie in; one row each, all columns int64.
+
+    ``positions`` count from the buffer's start, ``sizes`` are in bytes and include everything. ``consumed_bytes`` is
+    where the last whole batch ends. ``needed_bytes`` is the size of the batch that is cut off there, as far as its
+    header is whole, else 0. ``damage`` says why what follows can be no batch; None where nothing speaks against it.
+    """
+
+    positions: Int64Array
+    sizes: Int64Array
+    base_offsets: Int64Array
+    last_offsets: Int64Array
+    leader_epochs: Int64Array
+    crcs: Int64Array
+    attributes: Int64Array
+    base_timestamps: Int64Array
+    max_timestamps: Int64Array
+    producer_ids: Int64Array
+    producer_epochs: Int64Array
+    base_sequences: Int64Array
+    record_counts: Int64Array
+    consumed_bytes: int
+    needed_bytes: int
+    damage: str | None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def __repr__(self) -> str:
+        return f"<BatchTable of {len(self)} batches, {self.consumed_bytes} bytes, next offset {self.next_offset}>"
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset behind the last batch; None when there is none."""
+        return int(self.last_offsets[-1]) + 1 if len(self) else None
+
+
+def scan_batches(data: Buffer) -> BatchTable:
+    """Return the headers of the whole batches from the start of ``data`` on. Never raises because of what they say.
+
+    Checked is what reading on depends on: magic, lengths, and that offsets grow; not the CRC, and nothing behind a
+    header.
+    """
+    view = memoryview(data)
+    positions, end, needed_bytes, damage = _walk(view)
+    headers = _headers(view, positions)
+    bad = _first_impossible(headers)
+    if bad < len(headers):
+        damage, needed_bytes, end = _complaint(headers, bad), 0, int(positions[bad])
+        headers, positions = headers[:bad], positions[:bad]
+    return _table(headers, positions, end, needed_bytes, damage)
+
+
+def _walk(view: memoryview) -> tuple[Int64Array, int, int, str | None]:
+    """Return where whole batches begin and the last one ends, how long the cut off one is, and why the walk ended."""
+    batch_length, size = _BATCH_LENGTH.unpack_from, len(view)
+    positions: list[int] = []
+    position = 0
+    last_start = size - BATCH_HEADER_BYTES
+    needed_bytes, damage = 0, None
+    while position <= last_start:
+        (length,) = batch_length(view, position + _BATCH_LENGTH_POSITION)
+        if length < _MIN_BATCH_LENGTH:
+            break
+        end = position + LOG_OVERHEAD_BYTES + length
+        if end > size:
+            needed_bytes = end - position
+            break
+        positions.append(position)
+        position = end
+    # A message of old may be shorter than the header of a batch, so it is looked for in less than that, too.
+    if size - position > _MAGIC_POSITION:
+        damage = _tail_complaint(view, position)
+    return np.array(positions, np.int64), position, 0 if damage else needed_bytes, damage
+
+
+def _headers(view: memoryview, positions: Int64Array) -> npt.NDArray[np.void]:
+    if not len(positions):
+        return np.empty(0, _HEADER)
+    items = np.frombuffer(view, np.uint8)
+    # Windows of one header's width at every byte: a view, of which the rows at ``positions`` are copied.
+    windows = np.lib.stride_tricks.sliding_window_view(items, BATCH_HEADER_BYTES)
+    headers: npt.NDArray[np.void] = windows[positions].view(_HEADER)[:, 0]
+    return headers
+
+
+def _first_impossible(headers: npt.NDArray[np.void]) -> int:
+    """Return the index of the first header that can be none, else how many there are."""
+    base_offsets, deltas = headers["base_offset"].astype(np.int64), headers["last_offset_delta"].astype(np.int64)
+    bad = (headers["magic"] != MAGIC) | (base_offsets < 0) | (deltas < 0) | (headers["record_count"] < 0)
+    bad |= base_offsets > MAX_OFFSET - np.maximum(deltas, 0)
+    # Where the sum overflows, ``bad`` says so already, and the first one counts.
+    with np.errstate(over="ignore"):
+        bad[1:] |= base_offsets[1:] <= base_offsets[:-1] + deltas[:-1]
+    return int(bad.argmax()) if bad.any() else len(headers)
+
+
+def _complaint(headers: npt.NDArray[np.void], index: int) -> str:
+    """Say what is wrong with a header of which ``_first_impossible`` thinks so."""
+    header = headers[index]
+    base_offset, delta = int(header["base_offset"]), int(header["last_offset_delta"])
+    if header["magic"] != MAGIC:
+        return _wrong_magic(int(header["magic"]), base_offset)
+    if header["record_count"] < 0:
+        return f"a batch of {header['record_count']} records at offset {base_offset}"
+    if not 0 <= base_offset <= MAX_OFFSET - max(delta, 0) or delta < 0:
+        return f"a batch with offsets from {base_offset}, {delta} further"
+    before = headers[index - 1]
+    last_offset = int(before["base_offset"]) + int(before["last_offset_delta"])
+    return f"a batch at offset {base_offset} behind one that ends with offset {last_offset}"
+
+
+def _tail_complaint(view: memoryview, position: int) -> str | None:
+    """Say what is wrong with the first bytes that are no whole batch, if that can be seen in them."""
+    (base_offset,) = _BASE_OFFSET.unpack_from(view, position)
+    (length,) = _BATCH_LENGTH.unpack_from(view, position + _BATCH_LENGTH_POSITION)
+    magic = view[position + _MAGIC_POSITION]
+    if magic in (0, 1) and length >= _MIN_MESSAGE_LENGTH:
+        return _wrong_magic(magic, base_offset)
+    if length < _MIN_BATCH_LENGTH:
+        return f"a batch of {length} bytes at offset {base_offset}, which is less than its header"
+    return None if magic == MAGIC else _wrong_magic(magic, base_offset)
+
+
+def _wrong_magic(magic: int, base_offset: int) -> str:
+    if magic in (0, 1):
+        return (
+            f"messages of the old format (magic {magic}) at offset {base_offset}, as brokers before Kafka 0.11 wrote "
+            f"them: only record batches (magic {MAGIC}) are read"
+        )
+    return f"magic {magic} at offset {base_offset} does not exist: this is no record batch"
+
+
+def _table(
+    headers: npt.NDArray[np.void], positions: Int64Array, end: int, needed_bytes: int, damage: str | None
+) -> BatchTable:
+    def column(name: str) -> Int64Array:
+        return headers[name].astype(np.int64)
+
+    base_offsets = column("base_offset")
+    return BatchTable(
+        positions=positions,
+        sizes=column("batch_length") + LOG_OVERHEAD_BYTES,
+        base_offsets=base_offsets,
+        last_offsets=base_offsets + column("last_offset_delta"),
+        leader_epochs=column("partition_leader_epoch"),
+        crcs=column("crc"),
+        attributes=column("attributes"),
+        base_timestamps=column("base_timestamp"),
+        max_timestamps=column("max_timestamp"),
+        producer_ids=column("producer_id"),
+        producer_epochs=column("producer_epoch"),
+        base_sequences=column("base_sequence"),
+        record_counts=column("record_count"),
+        consumed_bytes=end,
+        needed_bytes=needed_bytes,
+        damage=damage,
+    )

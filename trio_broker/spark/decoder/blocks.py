@@ -1,0 +1,294 @@
+"""Blocks of records: what is behind the headers of batches, checked and inflated, ready for an engine.
+
+Engines take many blocks at once, since what they do once for each call costs more than a small batch does. Uncompressed
+blocks stay where they are. Compressed ones are inflated, one behind the other, into memory that the next group uses
+again; how large a group gets is the engine's to say, as one wants it to stay in the processor's cache and another one
+wants few calls.
+
+What is wrong with a batch comes up only when the blocks before it have been given: so it does not depend on the groups
+what a task makes of damaged data, nor on the engine.
+
+Source: kafka_wire.records.compression for the bounds; docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import attrs
+import numpy as np
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    TIMESTAMP_TYPE_BIT,
+    InvalidRecord,
+)
+from kafka_wire.records.compression import (
+    Codec,
+    decompress_into,
+    decompress_zstd_frames,
+    decompression_bound,
+    zstd_declared_bytes,
+)
+from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
+from trio_broker.spark.decoder.damage import ChunkOfPartition
+from trio_broker.spark.tasks import Decoding
+
+FIRST_INFLATION_BYTES: Final = 1024 * 1024
+"""Where the memory for inflated blocks begins to grow from."""
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""What an Arrow batch, or a group, may have whatever ``batch_bytes`` says. More makes nothing faster; and with one more
+block, or one record alone, of up to two gibibytes, it stays within the int32 that Arrow counts bytes with."""
+
+MAX_FRAMES_AT_ONCE: Final = 32
+"""How many zstd frames are inflated by one call. With that the setting up is a fortieth of the work; beyond it, joining
+them costs more than it saves."""
+
+BLOCK_COLUMNS: Final = 9
+(START, END, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, RECORD_COUNT, CRC) = (
+    range(9)
+)
+"""The columns of ``RecordBlocks.table``."""
+
+NO_CRC: Final = -1
+"""In the column ``CRC``: it was compared, or nobody wants that."""
+
+_CODECS: Final = {int(codec): codec for codec in Codec}
+
+
+@attrs.frozen(eq=False)
+class RecordBlocks:
+    """The records of some batches: block ``i`` is ``data[table[i, START]:table[i, END]]``.
+
+    With ``IS_APPEND_TIME`` all records of a block have ``APPEND_TIMESTAMP``, else their own, relative to
+    ``BASE_TIMESTAMP``. Where ``CRC`` is one, the engine compares it; the batch's header is in front of the block then.
+    ``batches`` are the rows in the chunk's table.
+    """
+
+    data: ByteArray
+    table: Int64Array
+    batches: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+class Grouping(Protocol):
+    """How an engine wants its blocks."""
+
+    @property
+    def compares_crcs(self) -> bool:
+        """Whether it takes checksums itself, of blocks that are not compressed, and any number of those at once."""
+        ...
+
+    @property
+    def group_rows(self) -> int:
+        """How many records it wants in a group, as far as batches can be divided."""
+        ...
+
+    @property
+    def packed_bytes(self) -> int:
+        """How many bytes it wants in a group before they are inflated."""
+        ...
+
+    @property
+    def inflated_bytes(self) -> int:
+        """How many bytes end a group when they are inflated."""
+        ...
+
+    def first_bad_crc(self, data: ByteArray, starts: Int64Array, ends: Int64Array, expected: Int64Array) -> int | None:
+        """Return which of the pieces of ``data`` is the first with another CRC-32C than expected; None for none."""
+        ...
+
+
+class InflationBuffer:
+    """Memory that inflated blocks are appended to, and that is used again after ``clear``."""
+
+    def __init__(self) -> None:
+        self.data: ByteArray = np.empty(FIRST_INFLATION_BYTES, np.uint8)
+        self.used_bytes = 0
+
+    def clear(self) -> None:
+        """Forget all blocks."""
+        self.used_bytes = 0
+
+    def room(self, size: int) -> memoryview:
+        """Return memory for ``size`` more bytes, behind the ones used."""
+        needed = self.used_bytes + size
+        if needed > len(self.data):
+            grown = np.empty(max(needed, 2 * len(self.data)), np.uint8)
+            grown[: self.used_bytes] = self.data[: self.used_bytes]
+            self.data = grown
+        return self.data.data[self.used_bytes : needed]
+
+
+def record_blocks(
+    source: ChunkOfPartition, chosen: Int64Array, decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
+) -> Iterator[RecordBlocks]:
+    """Yield the blocks of the ``chosen`` batches (rows of the chunk's table) in groups; each is good until the next.
+
+    Raises:
+        CorruptData: a checksum differs, or a block cannot be inflated within ``decoding.max_inflated_bytes``.
+    """
+    if not len(chosen):
+        return
+    table = source.chunk.table
+    compressed = (table.attributes[chosen] & CODEC_MASK != 0) & (table.sizes[chosen] > BATCH_HEADER_BYTES)
+    cuts = np.flatnonzero(np.diff(compressed)) + 1
+    for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(chosen)], strict=True):
+        run = _blocks_of(source, chosen[start:end], decoding)
+        if compressed[start]:
+            yield from _inflated(source, run, decoding, buffer, grouping)
+        elif grouping.compares_crcs:
+            yield run
+        else:
+            for group in _groups(run, grouping):
+                yield from _compared(source, group, grouping)
+
+
+def _blocks_of(source: ChunkOfPartition, rows: Int64Array, decoding: Decoding) -> RecordBlocks:
+    """Return the blocks of some batches as they lie there, with their checksums if those are wanted."""
+    table = source.chunk.table
+    blocks = np.empty((len(rows), BLOCK_COLUMNS), np.int64)
+    blocks[:, START] = table.positions[rows] + BATCH_HEADER_BYTES
+    blocks[:, END] = table.positions[rows] + table.sizes[rows]
+    blocks[:, BASE_OFFSET] = table.base_offsets[rows]
+    blocks[:, LAST_OFFSET_DELTA] = table.last_offsets[rows] - table.base_offsets[rows]
+    blocks[:, BASE_TIMESTAMP] = table.base_timestamps[rows]
+    blocks[:, APPEND_TIMESTAMP] = table.max_timestamps[rows]
+    blocks[:, IS_APPEND_TIME] = table.attributes[rows] & TIMESTAMP_TYPE_BIT != 0
+    blocks[:, RECORD_COUNT] = table.record_counts[rows]
+    blocks[:, CRC] = table.crcs[rows] if decoding.verify_crc else NO_CRC
+    return RecordBlocks(np.frombuffer(source.chunk.data, np.uint8), blocks, rows)
+
+
+def _part(blocks: RecordBlocks, start: int, end: int) -> RecordBlocks:
+    return RecordBlocks(blocks.data, blocks.table[start:end], blocks.batches[start:end])
+
+
+def _groups(blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
+    """Cut ``blocks`` where a group is large enough; each has at least one."""
+    records = np.cumsum(blocks.table[:, RECORD_COUNT])
+    size = np.cumsum(blocks.table[:, END] - blocks.table[:, START])
+    start = 0
+    while start < len(blocks):
+        records_before, size_before = (int(records[start - 1]), int(size[start - 1])) if start else (0, 0)
+        by_records = int(np.searchsorted(records, records_before + grouping.group_rows, "right"))
+        by_size = int(np.searchsorted(size, size_before + grouping.packed_bytes, "right"))
+        end = max(start + 1, min(by_records, by_size))
+        yield _part(blocks, start, end)
+        start = end
+
+
+def _compared(source: ChunkOfPartition, blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
+    """Yield ``blocks`` when their checksums are right; up to the first that is wrong, and refuse that one."""
+    table = blocks.table
+    bad = None
+    if table[0, CRC] != NO_CRC:
+        starts = table[:, START] - (BATCH_HEADER_BYTES - ATTRIBUTES_POSITION)
+        bad = grouping.first_bad_crc(blocks.data, starts, table[:, END].copy(), table[:, CRC].copy())
+    table[:, CRC] = NO_CRC
+    if bad is None:
+        yield blocks
+        return
+    if bad:
+        yield _part(blocks, 0, bad)
+    raise source.corrupt_crc(int(blocks.batches[bad]))
+
+
+def _inflated(
+    source: ChunkOfPartition,
+    blocks: RecordBlocks,
+    decoding: Decoding,
+    buffer: InflationBuffer,
+    grouping: Grouping,
+) -> Iterator[RecordBlocks]:
+    """Inflate compressed blocks group by group."""
+    for packed_group in _groups(blocks, grouping):
+        for group in _compared(source, packed_group, grouping):
+            packed = _packed_blocks(source, group)
+            done = 0
+            while done < len(packed):
+                buffer.clear()
+                ends, error = _inflate_some(packed[done:], decoding, buffer, grouping)
+                if ends:
+                    table = group.table[done : done + len(ends)]
+                    table[:, END] = ends
+                    table[:, START] = [0, *ends[:-1]]
+                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(ends)])
+                done += len(ends)
+                if error is not None:
+                    raise source.corrupt(packed[done].row, error)
+
+
+@attrs.frozen(eq=False)
+class PackedBlock:
+    """A compressed block of records, and the row of its batch."""
+
+    row: int
+    codec: int
+    data: memoryview
+
+
+def _packed_blocks(source: ChunkOfPartition, blocks: RecordBlocks) -> list[PackedBlock]:
+    data = source.chunk.data
+    starts, ends = blocks.table[:, START].tolist(), blocks.table[:, END].tolist()
+    codecs = (source.chunk.table.attributes[blocks.batches] & CODEC_MASK).tolist()
+    return [
+        PackedBlock(row, codec, data[start:end])
+        for row, codec, start, end in zip(blocks.batches.tolist(), codecs, starts, ends, strict=True)
+    ]
+
+
+def _inflate_some(
+    packed: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
+) -> tuple[list[int], KafkaError | None]:
+    """Inflate blocks until the group is large enough; return where each ends, and what is wrong with the next one."""
+    ends: list[int] = []
+    while len(ends) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
+        block = packed[len(ends)]
+        if block.codec == Codec.ZSTD:
+            some = packed[len(ends) : len(ends) + MAX_FRAMES_AT_ONCE]
+            if together := _inflate_zstd_frames(some, decoding, buffer, grouping):
+                ends += together
+                continue
+        try:
+            _inflate(block, decoding, buffer)
+        except KafkaError as error:
+            return ends, error
+        ends.append(buffer.used_bytes)
+    return ends, None
+
+
+def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) -> None:
+    codec = _CODECS.get(block.codec)
+    if codec is None:
+        raise InvalidRecord(f"codec {block.codec} does not exist")
+    buffer.used_bytes += decompress_into(codec, block.data, buffer.room, max_bytes=decoding.max_inflated_bytes)
+
+
+def _inflate_zstd_frames(
+    blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
+) -> list[int]:
+    """Inflate as many blocks as are zstd and declare what they grow to; return where each ends, none if in doubt."""
+    frames: list[memoryview] = []
+    ends: list[int] = []
+    end = buffer.used_bytes
+    for block in blocks:
+        size = zstd_declared_bytes(block.data) if block.codec == Codec.ZSTD else None
+        if size is None or size > decompression_bound(block.data, decoding.max_inflated_bytes):
+            break
+        if end + size > grouping.inflated_bytes:
+            break
+        frames.append(block.data)
+        end += size
+        ends.append(end)
+    if len(frames) < 2 or not decompress_zstd_frames(frames, buffer.room(end - buffer.used_bytes)):
+        return []
+    buffer.used_bytes = end
+    return ends

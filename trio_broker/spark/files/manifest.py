@@ -1,0 +1,338 @@
+"""Manifests: which files a topic's partitions consist of, how much of them counts, and what the files do not say.
+
+A directory alone does not tell where a log begins for its readers, which of its records are safe, how much of the last
+file is written, and which transactions were aborted by markers that have yet to come. A broker knows, so it is asked
+over HTTP (``AdminManifests``); where there is no broker, ``offline`` makes manifests from what was left on the disk.
+
+Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Collection, Iterable, Mapping
+from http.client import HTTPException
+from typing import Any, Final, Protocol
+from urllib.parse import quote, urlsplit
+
+import attrs
+
+from trio_broker.spark.errors import SourceUnavailable, SparkJobError
+from trio_broker.topic_partition import TopicPartition
+
+MANIFEST_VERSION: Final = 1
+
+MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
+"""About a million segments; what is longer is no manifest."""
+
+MAX_ERROR_BYTES: Final = 64 * 1024
+"""Of an answer that is an error; its text is one sentence."""
+
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0
+"""As Kafka's ``request.timeout.ms``: the broker may be busy, and a manifest is made by one thread at a time."""
+
+MAX_OFFSET: Final = 2**63 - 1
+
+
+class NoSuchTopic(SparkJobError):
+    """The broker, or the directory, has no such topic or partition."""
+
+
+class BadManifest(SparkJobError):
+    """What came is no manifest, or contradicts itself."""
+
+
+@attrs.frozen
+class LogSegment:
+    """One segment: its offsets, the end exclusive, and how many bytes of its file count.
+
+    That of an active one may have grown since; a sealed one is as long as that.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    is_active: bool = False
+
+
+@attrs.frozen
+class IndexEntry:
+    """The batch whose last offset is ``offset`` begins at byte ``position`` of its segment's file."""
+
+    offset: int
+    position: int
+
+
+@attrs.frozen
+class AbortedRange:
+    """The records of ``producer_id`` from ``first_offset`` up to the marker at ``last_offset`` never happened."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@attrs.frozen
+class PartitionLog:
+    """The files of one partition at one moment.
+
+    ``segments`` are in the order of their offsets, and each begins where the one before ends. ``active_positions`` are
+    entries of the index of the active one, which may not have a file yet. ``leader_epoch`` is the newest that a batch
+    below ``high_watermark`` can have; -1 where that is not known.
+    """
+
+    partition: TopicPartition
+    topic_id: str
+    log_directory: str
+    directory_name: str
+    leader_epoch: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    segments: tuple[LogSegment, ...]
+    active_positions: tuple[IndexEntry, ...] = ()
+    aborted: tuple[AbortedRange, ...] = ()
+
+    def segments_between(self, start_offset: int, end_offset: int) -> tuple[LogSegment, ...]:
+        """Return the segments with offsets from ``start_offset`` up to ``end_offset``, exclusive."""
+        return tuple(
+            segment
+            for segment in self.segments
+            if segment.base_offset < end_offset and segment.next_offset > start_offset
+        )
+
+    def aborted_between(self, start_offset: int, end_offset: int) -> tuple[AbortedRange, ...]:
+        """Return the aborted transactions with records in the range, by their first offsets."""
+        found = [each for each in self.aborted if each.first_offset < end_offset and each.last_offset >= start_offset]
+        return tuple(sorted(found, key=lambda each: each.first_offset))
+
+    def positions_of(self, segment: LogSegment) -> tuple[IndexEntry, ...]:
+        """Return what is known of the positions in ``segment`` without a look at its index file."""
+        return self.active_positions if segment.is_active else ()
+
+    def between(self, start_offset: int, end_offset: int) -> PartitionLog:
+        """Return what a reader of the range needs, which is less to send to it."""
+        segments = self.segments_between(start_offset, end_offset)
+        return attrs.evolve(
+            self,
+            segments=segments,
+            active_positions=self.active_positions if segments and segments[-1].is_active else (),
+            aborted=self.aborted_between(start_offset, end_offset),
+        )
+
+
+@attrs.frozen
+class TopicManifest:
+    """A topic's partitions that can be read, and what is wrong with the others; both by number."""
+
+    topic: str
+    topic_id: str
+    cluster_id: str
+    logs: Mapping[int, PartitionLog]
+    failures: Mapping[int, str] = attrs.field(factory=dict)
+
+    def log(self, partition: int) -> PartitionLog:
+        """Return the log of a partition.
+
+        Raises:
+            SourceUnavailable: something is wrong with it.
+            NoSuchTopic: there is none.
+        """
+        if found := self.logs.get(partition):
+            return found
+        if failure := self.failures.get(partition):
+            raise SourceUnavailable(f"{TopicPartition(self.topic, partition)}: {failure}")
+        raise NoSuchTopic(f"topic {self.topic!r} has no partition {partition}")
+
+
+class ManifestSource(Protocol):
+    """Who knows the files of a topic."""
+
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+        """Return these partitions of a topic, or all, as they are now.
+
+        Raises:
+            NoSuchTopic: there is no such topic, or not all of the partitions.
+            SourceUnavailable: nobody answers.
+            BadManifest: the answer makes no sense.
+        """
+        ...
+
+    def for_workers(self) -> ManifestSource | None:
+        """Return what a task may ask when files have changed since it was planned; None where nothing changes."""
+        ...
+
+
+@attrs.frozen
+class AdminManifests:
+    """Manifests from the admin app of a broker at ``url``.
+
+    ``cluster_id`` is the cluster that is meant: an answer of another one is refused, since another broker may listen at
+    an address that was not given but found. None takes any.
+    """
+
+    url: str
+    cluster_id: str | None = None
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+        query = "&".join(f"partition={number}" for number in sorted(partitions))
+        url = f"{self.url.rstrip('/')}/api/v1/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
+        manifest = parse_manifest(self._get(url), topic)
+        if self.cluster_id is not None and manifest.cluster_id != self.cluster_id:
+            raise SourceUnavailable(
+                f"{self._subject(url)} is answered for cluster {manifest.cluster_id}, not for {self.cluster_id}: "
+                "is it another broker?"
+            )
+        return manifest
+
+    def for_workers(self) -> ManifestSource:
+        return self
+
+    def _subject(self, url: str) -> str:
+        return f"option 'adminUrl': GET {url}"
+
+    def _get(self, url: str) -> bytes:
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise SourceUnavailable(f"option 'adminUrl': {self.url!r} is not an address that begins with http://")
+        try:
+            with _opener().open(url, timeout=self.timeout_seconds) as answer:
+                body: bytes = answer.read(MAX_MANIFEST_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(url, error.code, error.read(MAX_ERROR_BYTES)) from None
+        except (OSError, HTTPException, ValueError) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise SourceUnavailable(f"{self._subject(url)}: {reason or type(error).__name__}") from error
+        if len(body) > MAX_MANIFEST_BYTES:
+            raise BadManifest(f"{self._subject(url)}: the answer is longer than {MAX_MANIFEST_BYTES} bytes")
+        return body
+
+    def _refusal(self, url: str, status: int, body: bytes) -> SparkJobError:
+        try:
+            reason = str(json.loads(body)["error"])
+        except (ValueError, LookupError, TypeError):
+            reason = "no reason is given: is this the admin address of a trio-broker?"
+        kind = NoSuchTopic if status == 404 else SourceUnavailable
+        return kind(f"{self._subject(url)}: HTTP status {status}: {reason}")
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Plain HTTP, without proxies from the environment and without redirects: the address means this one server."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+# --- Reading the JSON ---
+
+
+def parse_manifest(body: bytes, topic: str) -> TopicManifest:
+    """Return the manifest of ``topic`` that the broker's JSON says.
+
+    Raises:
+        BadManifest: it is none, is another topic's, or contradicts itself.
+    """
+    try:
+        return _manifest(json.loads(body), topic)
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise BadManifest(f"the manifest of topic {topic!r} cannot be read: {error}") from error
+
+
+def _manifest(tree: Any, topic: str) -> TopicManifest:
+    if tree["version"] != MANIFEST_VERSION:
+        raise ValueError(f"version {tree['version']!r} is not {MANIFEST_VERSION}")
+    if tree["topic"] != topic:
+        raise ValueError(f"it is that of {tree['topic']!r}")
+    topic_id = _text(tree, "topic_id")
+    logs, failures = {}, {}
+    for each in tree["partitions"]:
+        number = _number(each, "partition", 0)
+        if number in logs or number in failures:
+            raise ValueError(f"partition {number} is there twice")
+        if each["log"] is None:
+            failures[number] = _text(each, "error")
+        else:
+            logs[number] = _log(each["log"], TopicPartition(topic, number), topic_id)
+    return TopicManifest(topic, topic_id, _text(tree, "cluster_id"), logs, failures)
+
+
+def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:
+    name = _text(tree, "directory_name")
+    if "/" in name or name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is no name of a directory")
+    log = PartitionLog(
+        partition=partition,
+        topic_id=topic_id,
+        log_directory=_text(tree, "log_directory"),
+        directory_name=name,
+        leader_epoch=_number(tree, "leader_epoch", -1),
+        log_start_offset=_number(tree, "log_start_offset", 0),
+        last_stable_offset=_number(tree, "last_stable_offset", 0),
+        high_watermark=_number(tree, "high_watermark", 0),
+        segments=with_active_end(
+            LogSegment(_number(each, "base_offset", 0), _number(each, "next_offset", 0), _number(each, "size_bytes", 0))
+            for each in tree["segments"]
+        ),
+        active_positions=tuple(
+            IndexEntry(_number(each, "offset", 0), _number(each, "position", 0)) for each in tree["active_positions"]
+        ),
+        aborted=tuple(
+            AbortedRange(
+                _number(each, "producer_id", 0), _number(each, "first_offset", 0), _number(each, "last_offset", 0)
+            )
+            for each in tree["aborted_transactions"]
+        ),
+    )
+    check_log(log)
+    return log
+
+
+def with_active_end(segments: Iterable[LogSegment]) -> tuple[LogSegment, ...]:
+    """Return the row of a log's segments, of which the last one is active."""
+    row = tuple(segments)
+    return (*row[:-1], attrs.evolve(row[-1], is_active=True)) if row else ()
+
+
+def check_log(log: PartitionLog) -> None:
+    """Refuse a log whose offsets do not fit together.
+
+    Raises:
+        ValueError: the text says what does not.
+    """
+    if not log.segments:
+        raise ValueError(f"{log.partition} has no segments")
+    offset = log.segments[0].base_offset
+    for segment in log.segments:
+        if segment.base_offset != offset or segment.next_offset < offset:
+            raise ValueError(f"{log.partition}: {segment} does not begin at offset {offset}")
+        offset = segment.next_offset
+    if not log.segments[0].base_offset <= log.log_start_offset <= log.high_watermark <= offset:
+        raise ValueError(
+            f"{log.partition}: start {log.log_start_offset} and high watermark {log.high_watermark} are not within "
+            f"the segments, which run from {log.segments[0].base_offset} to {offset}"
+        )
+    if log.last_stable_offset > log.high_watermark:
+        raise ValueError(f"{log.partition}: last stable offset {log.last_stable_offset} above {log.high_watermark}")
+
+
+def _number(tree: Any, name: str, minimum: int) -> int:
+    value = tree[name]
+    if type(value) is not int or not minimum <= value <= MAX_OFFSET:
+        raise ValueError(f"{name} is {value!r}")
+    return value
+
+
+def _text(tree: Any, name: str) -> str:
+    value = tree[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}")
+    return value

@@ -1,0 +1,240 @@
+"""Data directories without a broker: backups, and what is left of a machine.
+
+Asked for partitions and offsets like a cluster, and for manifests like a broker; whatever it answers is read from the
+files, which stay as they are. A directory that a broker works in is refused: only the broker knows what of it counts.
+
+What is there is looked at once and remembered, since it does not change.
+
+Source: docs/formats/checkpoints.md; docs/formats/segment.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from trio_broker.spark.errors import OptionError, SourceUnavailable
+from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicManifest
+from trio_broker.spark.files.offline_end import Checkpoints
+from trio_broker.spark.files.offline_log import read_log, segment_paths
+from trio_broker.spark.files.offline_times import offset_for_time
+from trio_broker.spark.files.offline_transactions import with_transactions
+from trio_broker.spark.files.segment_files import topic_id_in
+from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
+from trio_broker.storage import checkpoints, file_names
+from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
+from trio_broker.storage.log_directory import MetaProperties
+from trio_broker.topic_partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+PATH_OPTION: Final = "path"
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+@attrs.frozen
+class DataDirectory:
+    """A data directory's checkpoints; empty ones where a backup left them out."""
+
+    path: Path
+    cluster_id: str
+    was_clean: bool
+    recovery_points: Mapping[TopicPartition, int]
+    log_start_offsets: Mapping[TopicPartition, int]
+    high_watermarks: Mapping[TopicPartition, int]
+
+    @classmethod
+    def read(cls, path: Path) -> DataDirectory:
+        """Read what is in ``path`` beside partitions.
+
+        Raises:
+            OptionError: it is not there, or a broker works in it.
+        """
+        if not path.is_dir():
+            raise OptionError(PATH_OPTION, f"there is no directory {path}")
+        _refuse_locked(path)
+        return cls(
+            path=path,
+            cluster_id=_cluster_id(path),
+            was_clean=(path / file_names.CLEAN_SHUTDOWN_MARKER).exists(),
+            recovery_points=_offsets(path / file_names.RECOVERY_POINT_CHECKPOINT),
+            log_start_offsets=_offsets(path / file_names.LOG_START_OFFSET_CHECKPOINT),
+            high_watermarks=_offsets(path / file_names.HIGH_WATERMARK_CHECKPOINT),
+        )
+
+    def checkpoints_of(self, partition: TopicPartition) -> Checkpoints:
+        """Return what is written down of one partition."""
+        return Checkpoints(
+            was_clean=self.was_clean,
+            recovery_point=self.recovery_points.get(partition),
+            log_start_offset=self.log_start_offsets.get(partition),
+            high_watermark=self.high_watermarks.get(partition),
+        )
+
+
+class OfflineLogs:
+    """An ``OffsetSource`` and a ``ManifestSource`` over the data directories at ``paths``."""
+
+    def __init__(self, paths: Sequence[str], *, read_committed: bool = True) -> None:
+        self._read_committed = read_committed
+        self._directories = [DataDirectory.read(Path(path)) for path in paths]
+        self._partitions: dict[TopicPartition, DataDirectory] = {}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        for directory in self._directories:
+            for partition in _partitions_in(directory.path):
+                if other := self._partitions.get(partition):
+                    reason = f"{partition} is in {other.path} and in {directory.path}: which one counts?"
+                    raise OptionError(PATH_OPTION, reason)
+                self._partitions[partition] = directory
+
+    # --- OffsetSource ---
+
+    def partitions(self, selection: Selection) -> list[TopicPartition]:
+        """Return the partitions that ``selection`` means, sorted; assigned ones that do not exist are left out.
+
+        Raises:
+            OptionError: a topic that is named is not here, or is one of Kafka's own.
+        """
+        match selection:
+            case SubscribePattern():
+                chosen = [
+                    each
+                    for each in self._partitions
+                    if each.topic not in INTERNAL_TOPICS and selection.matches(each.topic)
+                ]
+            case Subscribe(topics=names):
+                self._check_named(names, "subscribe")
+                chosen = [each for each in self._partitions if each.topic in names]
+            case Assign(partitions=assigned):
+                self._check_named({each.topic for each in assigned}, "assign")
+                chosen = [each for each in assigned if each in self._partitions]
+        return sorted(set(chosen))
+
+    def _check_named(self, names: Iterable[str], option: str) -> None:
+        if internal := sorted(INTERNAL_TOPICS.intersection(names)):
+            raise OptionError(option, f"{', '.join(internal)}: topics that Kafka keeps for itself are not read")
+        if missing := sorted(set(names) - {each.topic for each in self._partitions}):
+            where = ", ".join(str(each.path) for each in self._directories)
+            raise OptionError(option, f"there is no topic {', '.join(map(repr, missing))} in {where}")
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offset of each; partitions that are not here are left out."""
+        return {each: self._log(each).log_start_offset for each in partitions if each in self._partitions}
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each for ``read_committed``, else the high watermark."""
+        return {each: self._end_offset(self._log(each)) for each in partitions if each in self._partitions}
+
+    def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the offset of the first record at least as young as the time (ms since 1970), None where none is."""
+        return {each: self._for_time(each, time_ms) for each, time_ms in times.items() if each in self._partitions}
+
+    def _for_time(self, partition: TopicPartition, time_ms: int) -> int | None:
+        found, directory = self._log(partition), self._partitions[partition]
+        known = directory.checkpoints_of(partition)
+        end_offset = self._end_offset(found)
+        indexed_up_to = found.segments[-1].next_offset if known.was_clean else known.recovery_point or 0
+        paths = segment_paths(directory.path / found.directory_name)
+        try:
+            return offset_for_time(found, paths, time_ms, end_offset, indexed_up_to=indexed_up_to)
+        except OSError as error:
+            raise SourceUnavailable(f"{partition}: {error}") from error
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the id of each topic as Kafka prints it, ``""`` where it is not known."""
+        return {topic: self._topic_id(topic) for topic in topics}
+
+    def _topic_id(self, topic: str) -> str:
+        """Return the id that the first partition here has; one of another id is another topic's, or was moved here."""
+        mine = sorted(each for each in self._partitions if each.topic == topic)
+        return topic_id_in(self._partitions[mine[0]].path / str(mine[0])) if mine else ""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    # --- ManifestSource ---
+
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+        """Return these partitions of a topic, or all, as they were left.
+
+        Raises:
+            NoSuchTopic: not all of them are here.
+            SourceUnavailable: one cannot be read.
+        """
+        here = {each.partition for each in self._partitions if each.topic == topic}
+        if not here or not here.issuperset(partitions):
+            names = ", ".join(map(str, sorted(set(partitions) - here)))
+            raise NoSuchTopic(f"there is no topic {topic!r}" if not here else f"{topic!r} has no partition {names}")
+        numbers = sorted(partitions or here)
+        logs = {number: self._log(TopicPartition(topic, number)) for number in numbers}
+        cluster_id = self._partitions[TopicPartition(topic, numbers[0])].cluster_id
+        return TopicManifest(topic, self._topic_id(topic), cluster_id, logs)
+
+    def for_workers(self) -> None:
+        """Tasks have nobody to ask, and nothing changes."""
+        return
+
+    # --- Logs ---
+
+    def _end_offset(self, found: PartitionLog) -> int:
+        return found.last_stable_offset if self._read_committed else found.high_watermark
+
+    def _log(self, partition: TopicPartition) -> PartitionLog:
+        found = self._logs.get(partition)
+        if found is None:
+            directory = self._partitions[partition]
+            path = directory.path / str(partition)
+            found = read_log(path, partition, directory.checkpoints_of(partition))
+            if self._read_committed:
+                found = with_transactions(found, path, segment_paths(path))
+            self._logs[partition] = found
+        return found
+
+
+def _partitions_in(path: Path) -> list[TopicPartition]:
+    found = [file_names.parse_partition_directory(entry.name) for entry in os.scandir(path) if entry.is_dir()]
+    return [each for each in found if each is not None and each.topic != METADATA_TOPIC]
+
+
+def _refuse_locked(path: Path) -> None:
+    """Raise if a broker, ours or Kafka's, works in the directory: see ``storage.log_directory`` for the two locks."""
+    lock = path / file_names.LOCK_FILE
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("%s cannot be opened to see whether a broker works there: %s", lock, error.strerror)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        reason = f"a broker works in {path}: name it by kafka.bootstrap.servers, since only it knows what counts"
+        raise OptionError(PATH_OPTION, reason) from error
+    finally:
+        os.close(descriptor)
+
+
+def _cluster_id(path: Path) -> str:
+    try:
+        return MetaProperties.decode((path / file_names.META_PROPERTIES).read_bytes(), str(path)).cluster_id
+    except (ForeignDirectory, OSError):
+        return ""
+
+
+def _offsets(path: Path) -> Mapping[TopicPartition, int]:
+    """Return a checkpoint's offsets; without them more is read, and the log ends where its batches do."""
+    try:
+        return checkpoints.read_offsets(path)
+    except (CorruptCheckpoint, OSError) as error:
+        log.warning("not using a checkpoint: %s", error)
+        return {}

@@ -1,0 +1,256 @@
+"""The files of a partition's segments, opened to be read to a planned end.
+
+All files of a stretch are opened before the first byte is read, since an open descriptor keeps a file that retention
+or compaction removes. ``FilesChanged`` says that a file is not what the plan said, so that somebody may plan anew: it
+is gone, shorter than planned, or sealed and of another size, which is what compaction leaves under an old name.
+
+Everything is read with ``pread``. A file that is mapped into memory and then cut kills the process that looks at it.
+
+Source: docs/formats/segment.md, docs/formats/indexes.md; docs/formats/segment-manifest.md for what readers must mind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import attrs
+
+from kafka_wire.primitives import uuid_text
+from trio_broker.spark.errors import SourceUnavailable
+from trio_broker.spark.files.manifest import IndexEntry, LogSegment, PartitionLog
+from trio_broker.storage import file_names, index_file, partition_metadata
+from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
+
+MAX_OPEN_SEGMENTS: Final = 256
+"""Files open at once in one task; a process may have 1,024 as a rule. What a longer stretch needs is opened later."""
+
+MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
+"""Six times ``segment.index.bytes``; a longer file is no index of ours, and is not worth reading."""
+
+NO_TOPIC_ID: Final = ""
+
+# base offset, batch length, (epoch,) magic, (crc, attributes,) last offset delta
+_SPAN: Final = struct.Struct(">qi4xb6xi")
+_ENTRY: Final = struct.Struct(">ii")
+_MIN_BATCH_LENGTH: Final = 49
+_MAGIC: Final = 2
+
+
+def data_directories(log: PartitionLog, paths: Sequence[str]) -> list[Path]:
+    """Return where the directory of ``log`` may be: ``paths``, or the one that the broker told, if they are there."""
+    return [root for root in map(Path, paths or (log.log_directory,)) if root.is_dir()]
+
+
+def partition_directory(log: PartitionLog, roots: Sequence[Path]) -> Path:
+    """Return the directory of ``log`` under the first of ``roots`` that has it, under the first one where none has."""
+    found = [root / log.directory_name for root in roots if (root / log.directory_name).is_dir()]
+    return found[0] if found else roots[0] / log.directory_name
+
+
+class FilesChanged(Exception):
+    """A file is not what the plan says; the text says which and how. Never leaves the transport."""
+
+
+@attrs.define
+class OpenSegment:
+    """One open file; ``segment`` is what was planned of it."""
+
+    segment: LogSegment
+    path: Path
+    descriptor: int
+
+    def __enter__(self) -> OpenSegment:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        os.close(self.descriptor)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill ``buffer`` from ``position`` on; return how many bytes there were, fewer only at the end of the file.
+
+        Raises:
+            FilesChanged: the server of a network file system has removed the file.
+            SourceUnavailable: the disk does not give the bytes.
+        """
+        filled = 0
+        while filled < len(buffer):
+            try:
+                count = os.preadv(self.descriptor, [buffer[filled:]], position + filled)
+            except OSError as error:
+                if error.errno == errno.ESTALE:
+                    raise FilesChanged(f"{self.path}: {error.strerror}") from None
+                raise SourceUnavailable(f"{self.path} at byte {position + filled}: {error.strerror}") from error
+            if not count:
+                break
+            filled += count
+        return filled
+
+    def will_read(self, position: int, size: int) -> None:
+        """Let the system fetch bytes from the disk that are asked for next, while others are worked on."""
+        if size > 0:
+            os.posix_fadvise(self.descriptor, position, size, os.POSIX_FADV_WILLNEED)
+
+    def has_grown(self) -> bool:
+        """Return whether the file is longer than what was planned of it."""
+        return os.fstat(self.descriptor).st_size > self.segment.size_bytes
+
+
+@contextmanager
+def opened(log: PartitionLog, directory: Path, segments: Sequence[LogSegment]) -> Iterator[list[OpenSegment]]:
+    """Open the files of ``segments`` in ``directory``, and close them at the end of the block.
+
+    Raises:
+        FilesChanged: one is not there, or not as planned; or the directory is that of another topic of the name.
+        SourceUnavailable: one may not be read.
+    """
+    with ExitStack() as stack:
+        _check_topic_id(log, directory)
+        files = [stack.enter_context(_open(directory, segment)) for segment in segments]
+        for file in files:
+            _check_is_still_there(file)
+        yield files
+
+
+def _check_topic_id(log: PartitionLog, directory: Path) -> None:
+    found = topic_id_in(directory)
+    if found and log.topic_id and found != log.topic_id:
+        raise FilesChanged(f"{directory} belongs to another topic of that name: its id is {found}, not {log.topic_id}")
+
+
+def topic_id_in(directory: Path) -> str:
+    """Return the topic id that a partition's directory names, the empty string where it names none."""
+    try:
+        stored = partition_metadata.read(directory)
+    except (CorruptCheckpoint, OSError):
+        return NO_TOPIC_ID
+    return NO_TOPIC_ID if stored is None else uuid_text(stored)
+
+
+def _open(directory: Path, segment: LogSegment) -> OpenSegment:
+    # The swap that ends a compaction takes the old name away some moments before the new file gets it. After a crash
+    # both names may be there; the size tells which one was planned.
+    problem: FilesChanged | None = None
+    for suffix in ("", file_names.SWAP_SUFFIX):
+        path = file_names.segment_path(directory, segment.base_offset, file_names.LOG_SUFFIX + suffix)
+        try:
+            file = OpenSegment(segment, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except FileNotFoundError:
+            problem = problem or FilesChanged(f"{path} is not there")
+            continue
+        except OSError as error:
+            raise SourceUnavailable(f"{path}: {error.strerror}") from error
+        mismatch = _mismatch(file)
+        if mismatch is None:
+            os.posix_fadvise(file.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+            return file
+        os.close(file.descriptor)
+        problem = problem or mismatch
+    assert problem is not None, f"{segment} was not looked for"
+    raise problem
+
+
+def _mismatch(file: OpenSegment) -> FilesChanged | None:
+    """Return in what a file differs from its plan, None where it does not."""
+    size, planned = os.fstat(file.descriptor).st_size, file.segment.size_bytes
+    if size < planned:
+        return FilesChanged(f"{file.path} has {size} bytes, not {planned}: it was cut or compacted")
+    if size > planned and not file.segment.is_active:
+        return FilesChanged(f"{file.path} has {size} bytes, not {planned}, though it was sealed")
+    return None
+
+
+def _check_is_still_there(file: OpenSegment) -> None:
+    """Compare inodes once all files are open: they then make up one state of the log and not two halves of two."""
+    mine = os.fstat(file.descriptor)
+    for path in (file.path, file.path.with_suffix("")):
+        try:
+            named = os.stat(path)
+        except FileNotFoundError:
+            continue
+        if (named.st_ino, named.st_dev) == (mine.st_ino, mine.st_dev):
+            return
+        break
+    raise FilesChanged(f"{file.path} was replaced or removed while its neighbours were opened")
+
+
+# --- Where to begin ---
+
+
+def start_position(file: OpenSegment, offset: int, known: Sequence[IndexEntry]) -> int:
+    """Return a position at which a batch begins, and before which no batch ends at ``offset`` or behind it.
+
+    Taken from ``known`` entries and from the segment's index file, if what they say is true; else 0, where the first
+    batch begins.
+    """
+    if offset <= file.segment.base_offset:
+        return 0
+    candidates = [*_around(known, offset), *_around(index_entries(file.path, file.segment), offset)]
+    for entry in sorted(candidates, key=lambda each: each.position, reverse=True):
+        base_offset = _base_offset_at(file, entry)
+        if base_offset is not None and (entry.offset <= offset or base_offset <= offset):
+            return entry.position
+    return 0
+
+
+def _around(entries: Sequence[IndexEntry], offset: int) -> list[IndexEntry]:
+    """Return the last entry at ``offset`` or before it, and the next one, whose batch may hold it."""
+    index = bisect_right(entries, offset, key=lambda each: each.offset)
+    return [entries[each] for each in (index - 1, index) if 0 <= each < len(entries)]
+
+
+def _base_offset_at(file: OpenSegment, entry: IndexEntry) -> int | None:
+    """Return the base offset of the batch at the entry's position, None where none is whose last offset is its own."""
+    if not 0 <= entry.position <= file.segment.size_bytes - _SPAN.size:
+        return None
+    head = bytearray(_SPAN.size)
+    if file.read_into(memoryview(head), entry.position) < len(head):
+        return None
+    base_offset, length, magic, last_delta = _SPAN.unpack(head)
+    if magic != _MAGIC or length < _MIN_BATCH_LENGTH or last_delta < 0 or base_offset < file.segment.base_offset:
+        return None
+    return int(base_offset) if base_offset + last_delta == entry.offset else None
+
+
+def index_entries(path: Path, segment: LogSegment) -> Sequence[IndexEntry]:
+    """Return the entries of the index file beside the log file at ``path`` as far as both columns grow.
+
+    None where there is no good file. Behind the last entry a Kafka that was killed leaves zeros: it makes the file long
+    beforehand.
+    """
+    try:
+        index = path.with_name(path.name.replace(file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX))
+        if index.stat().st_size > MAX_INDEX_BYTES:
+            return ()
+        content = index_file.read_index_file(index, _ENTRY.size)
+    except (CorruptIndex, OSError):
+        return ()
+    return IndexColumns(content, segment.base_offset)
+
+
+class IndexColumns(Sequence[IndexEntry]):
+    """The good part of an index file's content, an entry at a time: there may be a million, and few are looked at."""
+
+    def __init__(self, content: bytes, base_offset: int) -> None:
+        import numpy as np
+
+        columns = np.frombuffer(content, ">i4").reshape(-1, 2)
+        falls = (np.diff(columns, axis=0) <= 0).any(axis=1)
+        self._columns = columns[: int(falls.argmax()) + 1] if falls.any() else columns
+        self._base_offset = base_offset
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __getitem__(self, index: int) -> IndexEntry:  # type: ignore[override]
+        relative, position = self._columns[index]
+        return IndexEntry(self._base_offset + int(relative), int(position))

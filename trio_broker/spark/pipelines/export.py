@@ -1,0 +1,149 @@
+"""Export: topics to a table, all columns as they are; a directory of Parquet files, Iceberg or Delta.
+
+Files are written inside the tasks, so that rows never become the JVM's; measured against ``df.write.parquet`` from the
+same source that takes a quarter to two thirds of the time. A table is partitioned by topic and day, and holds each
+record exactly once (``micro_batches``). Running an export again goes on where it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from trio_broker.spark.errors import OptionError
+from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.read_options import ReadOptions, read_options
+from trio_broker.spark.pipelines.micro_batches import JobReport, Pace, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.pipelines.running import InSpark, Result, TaskRunner
+from trio_broker.spark.schema import COLUMNS, arrow_schema
+from trio_broker.spark.tables.local_files import HIDDEN
+from trio_broker.spark.tables.table import Partitioning, TableFiles, TableShape
+from trio_broker.spark.tables.target import Target, parse_target
+from trio_broker.spark.tables.writing import FileSettings, TableWriter
+from trio_broker.spark.tasks import ReadTask, read_task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KIND: Final = "export"
+
+ROWS: Final = "rows"
+"""What the one table of an export is called in commits and reports."""
+
+OPAQUE: Final = frozenset({"key", "value", "headers"})
+"""Columns that hold what is meant for others."""
+
+
+@attrs.frozen
+class WriteRows:
+    """What a task of an export does: it writes the rows of a range as they come."""
+
+    files: TableFiles
+    settings: FileSettings
+
+    def __call__(self, number: int, task: ReadTask) -> list[Result]:
+        with TableWriter(self.files, self.settings, number, task.offsets.partition.topic) as writer:
+            for batch in read_task(task):
+                writer.write(batch)
+            return [file_result(ROWS, file) for file in writer.finish()]
+
+
+@attrs.frozen
+class ExportSettings:
+    """An export but for what it reads: the table, how its files are, how much at a time, and where it notes that.
+
+    Without ``checkpoint`` that is a directory in the table's own; an Iceberg table has none that is known beforehand.
+    """
+
+    target: Target
+    files: FileSettings = attrs.field(factory=FileSettings)
+    pace: Pace = attrs.field(factory=Pace)
+    checkpoint: Path | None = None
+
+    @property
+    def checkpoint_directory(self) -> Path:
+        """Where the job notes what it did.
+
+        Raises:
+            OptionError: it must be said, and is not.
+        """
+        return checkpoint_of(self.target, self.checkpoint, KIND)
+
+
+def checkpoint_of(target: Target, checkpoint: Path | None, kind: str) -> Path:
+    """Return where a job that writes ``target`` notes what it did.
+
+    Raises:
+        OptionError: the table is not a directory, and nothing else is said.
+    """
+    if checkpoint is not None:
+        return checkpoint
+    if target.directory is None:
+        raise OptionError("checkpoint", f"say where the job is to note what it did: {target} is not a directory")
+    return target.directory / HIDDEN / kind
+
+
+def export(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    to: str | Target,
+    *,
+    files: FileSettings | None = None,
+    pace: Pace | None = None,
+    checkpoint: Path | str | None = None,
+    progress: Progress | None = None,
+) -> JobReport:
+    """Copy what is new in topics to a table, and return what was done. ``options`` are those of the data source.
+
+    Raises:
+        SparkJobError: it cannot go on; what was committed stays, and another call goes on from there.
+    """
+    settings = ExportSettings(
+        to if isinstance(to, Target) else parse_target(to),
+        files or FileSettings(),
+        pace or Pace(),
+        None if checkpoint is None else Path(checkpoint),
+    )
+    with Reading.of(read_job_options(options, settings.pace)) as reading:
+        return run_export(reading, settings, lambda: InSpark(spark), progress=progress)
+
+
+def read_job_options(options: Mapping[str, str], pace: Pace) -> ReadOptions:
+    """Read options of the data source for a job that fills tables.
+
+    Raises:
+        OptionError: one is wrong, or makes no sense for such a job.
+    """
+    given = read_options(options, Mode.BATCH)
+    for name in options:
+        if name.lower() in ("columns", "includeheaders"):
+            raise OptionError(name, "which columns are read is the job's own business")
+        if name.lower().startswith("ending") and pace.interval_seconds is not None:
+            raise OptionError(name, "a job that waits for more has no end")
+    return given
+
+
+def run_export(
+    reading: Reading, settings: ExportSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
+) -> JobReport:
+    """As ``export``, with what runs the tasks; it is not asked for where nothing is to be read.
+
+    Raises:
+        SparkJobError: as ``export``.
+    """
+    table = settings.target.table(TableShape(arrow_schema(COLUMNS), Partitioning.TOPIC_AND_DATE, OPAQUE))
+    job = TableJob(
+        kind=KIND,
+        settings={"table": str(settings.target)},
+        checkpoint=settings.checkpoint_directory,
+        tables={ROWS: table},
+        # Not all tables have the topic in their files; but it is the same in all rows of a task, and costs little.
+        columns=COLUMNS,
+        function=lambda needs: WriteRows(needs[ROWS], settings.files),
+    )
+    return run_job(job, reading, runner, settings.pace, progress=progress)

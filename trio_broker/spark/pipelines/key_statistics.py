@@ -1,0 +1,114 @@
+"""What compaction could drop from a partition: the records whose key comes again later, and those without a key.
+
+How many that are does not depend on the order: all records but one for each key. The last record of each key is kept
+by compaction, a tombstone for a while, so those are not counted as dead here.
+
+Source: Kafka's LogCleaner; storage.cleaner.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import attrs
+
+from trio_broker.spark.errors import CorruptData
+from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
+from trio_broker.spark.pipelines.key_set import KEPT_HASHES, KeyCollector, KeySet
+from trio_broker.spark.pipelines.sweep import batches_of
+from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.tasks import ReadTask, read_task
+from trio_broker.topic_partition import TopicPartition
+
+
+@attrs.frozen
+class KeyStatistics:
+    """Keys of a slice of a partition. ``problem`` says why some records could not be decoded; they are not counted."""
+
+    partition: TopicPartition
+    record_count: int = 0
+    null_keys: int = 0
+    keys: KeySet = attrs.field(factory=KeySet)
+    problem: str | None = None
+
+    def then(self, other: KeyStatistics, *, kept: int = KEPT_HASHES) -> KeyStatistics:
+        """Return the statistics of two slices."""
+        assert self.partition == other.partition, f"{self.partition}, {other.partition}"
+        return KeyStatistics(
+            partition=self.partition,
+            record_count=self.record_count + other.record_count,
+            null_keys=self.null_keys + other.null_keys,
+            keys=self.keys.union(other.keys, kept=kept),
+            problem=self.problem or other.problem,
+        )
+
+    @property
+    def dead_records(self) -> int:
+        """How many records compaction could drop; never below zero where the number of keys is an estimate."""
+        return max(0, self.record_count - self.keys.count)
+
+
+def count_keys(task: ReadTask, swept: PartitionStatistics) -> KeyStatistics:
+    """Return the keys in the slice of ``task``, which decodes the column ``key`` alone.
+
+    The bad batches and unreadable stretches that a sweep found in this slice are stepped over.
+
+    Raises:
+        SparkJobError: the slice is not there, or nobody serves it.
+    """
+    collector = KeyCollector()
+    record_count = null_keys = 0
+    problem: str | None = None
+    waiting = sound_ranges(task.offsets, swept)[::-1]
+    while waiting:
+        part = attrs.evolve(task, offsets=waiting.pop())
+        try:
+            for batch in read_task(part):
+                keys = batch.column(0)
+                record_count += len(keys)
+                null_keys += keys.null_count
+                collector.add(keys)
+        except CorruptData as error:
+            rest = behind_cut_head(part, error)
+            if rest is None:
+                problem = problem or str(error)
+            else:
+                waiting.append(rest)
+    return KeyStatistics(task.offsets.partition, record_count, null_keys, collector.result(), problem)
+
+
+def behind_cut_head(task: ReadTask, error: CorruptData) -> OffsetRange | None:
+    """Return what is left of a slice behind the batch that its start cuts, if ``error`` is about that one.
+
+    Such a batch belongs to the slice before, which tells of it.
+
+    Raises:
+        SparkJobError: the slice is not there, or nobody serves it.
+    """
+    offsets = task.offsets
+    if error.offset >= offsets.start_offset:
+        return None
+    try:
+        with closing(batches_of(task, takes_cut_head=True)) as batches:
+            first = next(batches, None)
+    except CorruptData:
+        return None
+    if first is None or first.first_base_offset >= offsets.start_offset:
+        return None
+    after = int(first.table.last_offsets[first.chosen.start]) + 1
+    return OffsetRange(offsets.partition, min(after, offsets.end_offset), offsets.end_offset)
+
+
+def sound_ranges(offsets: OffsetRange, swept: PartitionStatistics) -> list[OffsetRange]:
+    """Return ``offsets`` without the batches and stretches that are known to be damaged."""
+    damaged = sorted(
+        [(bad.base_offset, bad.last_offset + 1) for bad in swept.bad_batches]
+        + [(damage.start_offset, damage.end_offset) for damage in swept.damages]
+    )
+    sound, start = [], offsets.start_offset
+    for damage_start, damage_end in [*damaged, (offsets.end_offset, offsets.end_offset)]:
+        end = min(damage_start, offsets.end_offset)
+        if start < end:
+            sound.append(OffsetRange(offsets.partition, start, end))
+        start = max(start, damage_end)
+    return sound

@@ -1,0 +1,326 @@
+"""Replay: a range of offsets or of time of some topics, written again to a topic of the same or another cluster.
+
+Keys, values, headers and timestamps are kept, and partitions unless keys are to choose anew. The range is fixed when
+the job starts. It is worked off in rounds (``rounds``): a round is noted in the commit log with its slices before it
+begins, and as finished when every in-sync replica has all of it. A job that was interrupted therefore does exactly its
+last round again, with the same slices under the same numbers.
+
+Within a task the producer is idempotent, so no record comes twice by a retry of its own. What a repeated task or round
+writes again cannot be told by the broker, but by a consumer: each record gets a header (``producing.row_ids``) made of
+the job's id, the round, the partition it is from and its place in the slice; ``row_ids.Deduplicator`` drops the second.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from trio_broker.spark.errors import OptionError
+from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
+from trio_broker.spark.pipelines.progress import Progress
+from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.pipelines.rounds import next_round, slice_records_at
+from trio_broker.spark.pipelines.running import Result, TaskRunner
+from trio_broker.spark.pipelines.target_topics import prepare_topics
+from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
+from trio_broker.spark.planning.offset_planning import plan_batch
+from trio_broker.spark.planning.task_planning import plan_tasks
+from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.tasks import ReadTask, read_task
+from trio_broker.topic_partition import TopicPartition
+
+KIND: Final = "replay"
+
+NAMESPACE: Final = uuid.UUID("8f0d1c1e-5a3b-4b0e-9c7e-3f6f0a2f6a55")
+"""Of the ids that replays have in headers, made from those in their commit logs."""
+
+
+class Partitions(Enum):
+    """Which partition a record goes to."""
+
+    KEEP = "keep"
+    """The same as before."""
+    KEY = "key"
+    """The one that its key says, by Java's hash; records without a key are spread."""
+
+
+@attrs.frozen
+class ReplaySettings:
+    """What becomes of the records. Without ``topic`` they keep the names of theirs, which needs another cluster."""
+
+    target: ProducerSettings
+    checkpoint: Path
+    topic: str | None = None
+    partitions: Partitions = Partitions.KEEP
+    limit: RateLimit = attrs.field(factory=RateLimit)
+    with_row_ids: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read."""
+        wanted = ["key", "value", "headers", "timestamp"]
+        if self.topic is None:
+            wanted.append("topic")
+        if self.partitions is Partitions.KEEP:
+            wanted.append("partition")
+        return tuple(wanted)
+
+    def identity(self, source_options: Mapping[str, str]) -> dict[str, Any]:
+        """Return what must not change between two runs of one job."""
+        return {
+            "source": dict(sorted(source_options.items())),
+            "target": ",".join(map(str, self.target.bootstrap_servers)),
+            "topic": self.topic,
+            "partitions": self.partitions.value,
+        }
+
+
+@attrs.frozen
+class ReplayReport:
+    """What one run did; ``offsets_before`` were done by earlier runs of the same job."""
+
+    records: int
+    rounds: int
+    seconds: float
+    offsets_before: int
+
+
+@attrs.frozen
+class ReplayPlan:
+    """What a replay would read."""
+
+    ranges: tuple[OffsetRange, ...]
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets that is; there may be fewer records."""
+        return sum(each.offset_count for each in self.ranges)
+
+
+def plan_replay(reading: Reading, settings: ReplaySettings) -> ReplayPlan:
+    """Return what a new replay would read, after a look at the topics it would write. Nothing is written.
+
+    Raises:
+        SparkJobError, ClientError: as ``replay``.
+    """
+    check_target(reading, settings)
+    ranges = tuple(plan_batch(reading.options, reading.source))
+    prepare_topics(settings.target.bootstrap_servers, needed_partitions(ranges, settings))
+    return ReplayPlan(ranges)
+
+
+def replay(
+    reading: Reading,
+    settings: ReplaySettings,
+    source_options: Mapping[str, str],
+    runner: Callable[[], TaskRunner],
+    progress: Progress | None = None,
+) -> ReplayReport:
+    """Write the records again, or what an interrupted run of the same job left; return what was done.
+
+    ``runner`` is not asked for where nothing is left to do.
+
+    Raises:
+        SparkJobError: it cannot go on; another call goes on from the last finished round.
+        ClientError: the cluster that is written to cannot be asked.
+    """
+    check_target(reading, settings)
+    with CommitLog(settings.checkpoint).open(KIND, settings.identity(source_options)) as log:
+        return _Run(reading, settings, log, runner, progress or Progress(KIND)).run()
+
+
+def check_target(reading: Reading, settings: ReplaySettings) -> None:
+    """Refuse what would append topics to themselves by accident.
+
+    Raises:
+        OptionError: no topic is named, and the cluster is the same.
+    """
+    source = set(reading.options.kafka.bootstrap_servers)
+    if settings.topic is None and source & set(settings.target.bootstrap_servers):
+        raise OptionError("to-topic", "name one: records would be written to the topic that they are read from")
+
+
+def needed_partitions(ranges: tuple[OffsetRange, ...], settings: ReplaySettings) -> dict[str, int]:
+    """Return how many partitions each topic must have that is written to; 0 for any number."""
+    needed: dict[str, int] = {}
+    for each in ranges:
+        name = settings.topic or each.partition.topic
+        kept = each.partition.partition + 1 if settings.partitions is Partitions.KEEP else 0
+        needed[name] = max(kept, needed.get(name, 0))
+    return needed
+
+
+@attrs.frozen
+class Goal:
+    """The whole range of a job, fixed at its first start; and the topics' ids then, lest one be made anew meanwhile."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, str]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as commits keep it."""
+        return {
+            "starts": offsets_document(self.starts),
+            "ends": offsets_document(self.ends),
+            "topic_ids": dict(self.topic_ids),
+        }
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Goal:
+        """Return what ``document`` has."""
+        return cls(
+            read_offsets_document(document["starts"]), read_offsets_document(document["ends"]), document["topic_ids"]
+        )
+
+    def task_number(self, partition: TopicPartition) -> int:
+        """Return the number of a partition, which is the same in all rounds."""
+        return sorted(self.ends).index(partition)
+
+
+@attrs.define
+class _Run:
+    """One run of a job."""
+
+    reading: Reading
+    settings: ReplaySettings
+    log: CommitLog
+    runner: Callable[[], TaskRunner]
+    progress: Progress
+
+    def run(self) -> ReplayReport:
+        """Do what is left."""
+        began = time.monotonic()
+        goal = self._goal()
+        unfinished = self._unfinished()
+        before = self._offsets_done(goal, unfinished)
+        total = sum(goal.ends.values()) - sum(goal.starts.values())
+        self.progress.grow(total)
+        self.progress.advance(before)
+        records = rounds = 0
+        if before < total:
+            for slices_records in self._rounds(goal, unfinished, self.runner()):
+                records += slices_records
+                rounds += 1
+        return ReplayReport(records, rounds, time.monotonic() - began, before)
+
+    def _rounds(self, goal: Goal, unfinished: tuple[OffsetRange, ...], runner: TaskRunner) -> Iterator[int]:
+        """Do round after round, beginning with the one that was left unfinished; yield how many records each wrote."""
+        most_slices = runner.parallelism()
+        slice_records = slice_records_at(self.settings.limit, most_slices)
+        slices = unfinished
+        while True:
+            if slices:
+                yield self._copy(goal, slices, runner)
+                self.log.finish()
+                self.progress.advance(sum(each.offset_count for each in slices))
+            slices = next_round(self.log.offsets, goal.ends, most_slices=most_slices, slice_records=slice_records)
+            if not slices:
+                return
+            self._begin(goal, slices)
+
+    def _begin(self, goal: Goal, slices: tuple[OffsetRange, ...]) -> None:
+        """Note a round before it begins."""
+        facts = {"goal": goal.document(), "slices": [slice_document(each) for each in slices]}
+        self.log.prepare({each.partition: each.end_offset for each in slices}, facts)
+
+    def _copy(self, goal: Goal, slices: tuple[OffsetRange, ...], runner: TaskRunner) -> int:
+        """Write the records of a round; return how many there were."""
+        assert self.log.last is not None
+        offsets = sum(each.offset_count for each in slices)
+        job_id = uuid.uuid5(NAMESPACE, self.log.job_id) if self.settings.with_row_ids else None
+        function = CopySlice(
+            settings=self.settings,
+            job_id=job_id,
+            batch=self.log.last.batch,
+            numbers=tuple(goal.task_number(each.partition) for each in slices),
+            limits=tuple(self.settings.limit.share(each.offset_count, offsets) for each in slices),
+        )
+
+        def on_done(tasks: int) -> None:
+            self.progress.set_running(offsets * tasks // len(slices))
+
+        results = runner.run(self._tasks(goal, slices), function, on_done)
+        return sum(int(result["records"]) for [result] in results)
+
+    def _tasks(self, goal: Goal, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:
+        """Return one task for each slice."""
+        options = attrs.evolve(self.reading.options, min_partitions=None, max_records_per_partition=None)
+        columns = self.settings.columns
+        return plan_tasks(options, self.reading.source, slices, columns=columns, topic_ids=goal.topic_ids)
+
+    def _goal(self) -> Goal:
+        """Return the goal of the job, which its first run decides and notes as a commit of its own."""
+        if self.log.last is not None:
+            if not self.log.last.facts["slices"] and not self.log.last_is_finished:
+                # The commit of the goal itself, which asks for nothing to be done.
+                self.log.finish()
+            return Goal.read(self.log.last.facts["goal"])
+        ranges = tuple(plan_batch(self.reading.options, self.reading.source))
+        prepare_topics(self.settings.target.bootstrap_servers, needed_partitions(ranges, self.settings))
+        goal = Goal(
+            {each.partition: each.start_offset for each in ranges},
+            {each.partition: each.end_offset for each in ranges},
+            self.reading.source.topic_ids({each.partition.topic for each in ranges}),
+        )
+        self.log.prepare(goal.starts, {"goal": goal.document(), "slices": []})
+        self.log.finish()
+        return goal
+
+    def _offsets_done(self, goal: Goal, unfinished: tuple[OffsetRange, ...]) -> int:
+        """Return how many offsets finished rounds did."""
+        noted = sum(self.log.offsets[partition] - start for partition, start in goal.starts.items())
+        return noted - sum(each.offset_count for each in unfinished)
+
+    def _unfinished(self) -> tuple[OffsetRange, ...]:
+        """Return the slices of a round that was begun and is not known to have ended."""
+        if self.log.last is None or self.log.last_is_finished:
+            return ()
+        return tuple(
+            OffsetRange(TopicPartition(topic, partition), start, end)
+            for topic, partition, start, end in self.log.last.facts["slices"]
+        )
+
+
+def slice_document(offsets: OffsetRange) -> list[str | int]:
+    """Return a slice as commits keep it."""
+    return [offsets.partition.topic, offsets.partition.partition, offsets.start_offset, offsets.end_offset]
+
+
+@attrs.frozen
+class CopySlice:
+    """What a task does: it writes the records of a slice as they come, at its share of the rate.
+
+    ``numbers`` and ``limits`` have an item for each slice of the round: the number of its partition in row ids, and its
+    share. ``job_id`` is None where records get no row ids.
+    """
+
+    settings: ReplaySettings
+    job_id: uuid.UUID | None
+    batch: int
+    numbers: tuple[int, ...]
+    limits: tuple[RateLimit, ...]
+
+    def __call__(self, number: int, task: ReadTask) -> list[Result]:
+        from trio_broker.spark.producing.record_writer import RecordWriter
+        from trio_broker.spark.producing.row_ids import TaskId
+
+        task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, self.numbers[number])
+        throttle = Throttle(self.limits[number])
+        with RecordWriter(
+            self.settings.target,
+            topic=self.settings.topic,
+            task_id=task_id,
+            first_partition=self.numbers[number],
+        ) as writer:
+            for batch in read_task(task):
+                for piece in throttle.pieces(batch):
+                    writer.write(piece)
+        return [{"records": writer.written.record_count}]

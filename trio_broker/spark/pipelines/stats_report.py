@@ -1,0 +1,239 @@
+"""What ``stats`` found, as a document: the same names in JSON, in tables and on the HTML page.
+
+Times are ISO 8601 in UTC, durations milliseconds, sizes bytes as in the log. A number that is not known is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from trio_broker.spark.decoder.batch_table import Int64Array
+from trio_broker.spark.pipelines.batch_statistics import CODECS, PartitionStatistics, bin_bounds, codec_name
+from trio_broker.spark.pipelines.key_statistics import KeyStatistics
+from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings
+
+Document: TypeAlias = dict[str, Any]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+SUMMED: Final = (
+    "batches",
+    "control_batches",
+    "records",
+    "bytes",
+    "transactional_batches",
+    "idempotent_batches",
+    "log_append_time_batches",
+    "gaps",
+    "offsets_missing_between",
+    "offsets_missing_inside",
+    "late_batches",
+    "bad_batches",
+    "unreadable_stretches",
+)
+"""What of the partitions is added up in the totals."""
+
+
+def report_document(found: Sequence[PartitionHealth], settings: StatsSettings, now_ms: int) -> Document:
+    """Return all there is to tell; ``now_ms`` is when it was found."""
+    partitions = [partition_document(each, settings) for each in found]
+    return {
+        "generated": time_text(now_ms),
+        "checksums_verified": settings.verify_crc,
+        "totals": totals_document(partitions, found),
+        "codecs": codec_documents([each.batches for each in found]),
+        "batch_sizes": size_documents([each.batches for each in found]),
+        "records_in_batches": record_documents([each.batches for each in found]),
+        "partitions": partitions,
+        "bad_batches": bad_documents(found),
+        "unreadable": damage_documents(found),
+    }
+
+
+def partition_document(health: PartitionHealth, settings: StatsSettings) -> Document:
+    """Return what there is to tell of one partition."""
+    batches = health.batches
+    order, timed = batches.order, batches.order.batch_count > 0
+    return {
+        "topic": batches.partition.topic,
+        "partition": batches.partition.partition,
+        "start_offset": health.offsets.start_offset,
+        "end_offset": health.offsets.end_offset,
+        "batches": batches.data_batches,
+        "control_batches": batches.control_batches,
+        "records": batches.record_count,
+        "bytes": batches.data_bytes + batches.control_bytes,
+        "records_per_batch": mean(batches.record_count, batches.data_batches),
+        "bytes_per_batch": mean(batches.data_bytes, batches.data_batches),
+        "bytes_per_record": mean(batches.data_bytes, batches.record_count),
+        "first_timestamp": time_text(batches.first_timestamp) if timed else None,
+        "last_timestamp": time_text(batches.last_timestamp) if timed else None,
+        "transactional_batches": batches.transactional_batches,
+        "idempotent_batches": batches.idempotent_batches,
+        "log_append_time_batches": batches.log_append_time_batches,
+        "gaps": batches.gap_count,
+        "offsets_missing_between": batches.missing_between,
+        "offsets_missing_inside": batches.missing_inside,
+        "longest_gap": _place(batches.longest_gap.offset, offsets=batches.longest_gap.offsets),
+        "late_batches": order.late_count,
+        "worst_lag": _place(order.worst_offset, milliseconds=order.worst_lag_ms),
+        "bad_batches": batches.bad_count if settings.verify_crc else None,
+        "unreadable_stretches": batches.damage_count,
+        "keys": None if health.keys is None else key_document(health.keys),
+    }
+
+
+def _place(offset: int, **facts: int) -> Document | None:
+    """Return what was found at an offset, and None where nothing was."""
+    return None if offset < 0 else {"offset": offset, **facts}
+
+
+def key_document(keys: KeyStatistics) -> Document:
+    """Return what there is to tell of keys."""
+    return {
+        "records": keys.record_count,
+        "distinct_keys": keys.keys.count,
+        "is_estimate": keys.keys.is_cut,
+        "records_without_key": keys.null_keys,
+        "dead_records": keys.dead_records,
+        "dead_ratio": ratio(keys.dead_records, keys.record_count),
+        "problem": keys.problem,
+    }
+
+
+def totals_document(partitions: Sequence[Document], found: Sequence[PartitionHealth]) -> Document:
+    """Return the sums over all partitions."""
+    counted = [each["keys"] for each in partitions if each["keys"] is not None]
+    known = [each for each in partitions if each["last_timestamp"] is not None]
+    timed = [each.batches for each in found if each.batches.order.batch_count]
+    sums: Document = {name: _sum([each[name] for each in partitions]) for name in SUMMED}
+    dead = sum(keys["dead_records"] for keys in counted) if counted else None
+    records = sum(keys["records"] for keys in counted)
+    return {
+        "topics": len({each["topic"] for each in partitions}),
+        "partitions": len(partitions),
+        **sums,
+        "first_timestamp": time_text(min(each.first_timestamp for each in timed)) if known else None,
+        "last_timestamp": time_text(max(each.last_timestamp for each in timed)) if known else None,
+        "worst_lag_ms": max((each.order.worst_lag_ms for each in timed), default=None),
+        "dead_records": dead,
+        "dead_ratio": None if dead is None else ratio(dead, records),
+    }
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """Return the sum; None where nothing was counted."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known or not numbers else None
+
+
+# --- Histograms ---
+
+
+def codec_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
+    """Return batches, records and bytes of each codec that there is."""
+    batches = _added([each.size_bins for each in found], CODECS, None).sum(axis=1)
+    records = _added([each.codec_records for each in found], CODECS)
+    sizes = _added([each.codec_bytes for each in found], CODECS)
+    return [
+        {"codec": codec_name(number), "batches": count, "records": int(records[number]), "bytes": int(sizes[number])}
+        for number, count in enumerate(batches.tolist())
+        if count
+    ]
+
+
+def size_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
+    """Return how many batches of each codec have so many bytes, from the first bin that has any to the last."""
+    bins = _added([each.size_bins for each in found], CODECS, None)
+    return [
+        {
+            **_bounds(index, "bytes"),
+            "batches": int(bins[:, index].sum()),
+            "by_codec": {codec_name(number): count for number, count in enumerate(bins[:, index].tolist()) if count},
+        }
+        for index in _used(bins.sum(axis=0))
+    ]
+
+
+def record_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
+    """Return how many batches have so many records, from the first bin that has any to the last."""
+    bins = _added([each.record_bins for each in found], None)
+    return [{**_bounds(index, "records"), "batches": int(bins[index])} for index in _used(bins)]
+
+
+def _added(arrays: Sequence[Int64Array], *shape: int | None) -> Int64Array:
+    """Return the sum of arrays; ``shape`` is that of nothing, where a None has no items."""
+    return np.sum(arrays, axis=0) if arrays else np.zeros([each or 0 for each in shape], np.int64)
+
+
+def _used(bins: Int64Array) -> range:
+    used = np.flatnonzero(bins)
+    return range(int(used[0]), int(used[-1]) + 1) if len(used) else range(0)
+
+
+def _bounds(index: int, unit: str) -> Document:
+    low, high = bin_bounds(index)
+    return {f"{unit}_from": low, f"{unit}_to": high}
+
+
+# --- Damage ---
+
+
+def bad_documents(found: Sequence[PartitionHealth]) -> list[Document]:
+    """Return the batches whose checksum is wrong, as far as they are listed."""
+    return [
+        {
+            **_partition(each),
+            "offset": bad.base_offset,
+            "last_offset": bad.last_offset,
+            "bytes": bad.size_bytes,
+            "origin": bad.origin,
+        }
+        for each in found
+        for bad in each.batches.bad_batches
+    ]
+
+
+def damage_documents(found: Sequence[PartitionHealth]) -> list[Document]:
+    """Return the stretches of offsets that could not be read, as far as they are listed."""
+    return [
+        {**_partition(each), "offset": damage.start_offset, "end_offset": damage.end_offset, "reason": damage.reason}
+        for each in found
+        for damage in each.batches.damages
+    ]
+
+
+def _partition(health: PartitionHealth) -> Document:
+    return {"topic": health.offsets.partition.topic, "partition": health.offsets.partition.partition}
+
+
+def damage_count(document: Mapping[str, Any]) -> int:
+    """Return how many batches and stretches are damaged."""
+    totals = document["totals"]
+    return (totals["bad_batches"] or 0) + (totals["unreadable_stretches"] or 0)
+
+
+# --- Numbers ---
+
+
+def mean(total: int, count: int) -> float | None:
+    """Return the mean to one decimal place."""
+    return round(total / count, 1) if count else None
+
+
+def ratio(part: int, whole: int) -> float | None:
+    """Return a share to four decimal places."""
+    return round(part / whole, 4) if whole else None
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Return milliseconds since 1970 in ISO 8601; as they are where no calendar has that day."""
+    try:
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

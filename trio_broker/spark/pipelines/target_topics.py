@@ -1,0 +1,99 @@
+"""The topics that a pipeline writes: whether they are there, with partitions enough, or are to be made.
+
+Looked at before anything is written: a topic that lacks a partition would stop the job in its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from trio_broker import __version__
+from trio_broker.client.address import Address
+from trio_broker.client.connection import Identity
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import Refused
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.topics import BROKER_DEFAULT, create_topic, find_topics
+from trio_broker.spark.errors import SparkJobError
+
+CLIENT_ID: Final = "trio-broker-spark"
+
+TIMEOUT_SECONDS: Final = 60.0
+"""For finding topics, or making them; what Kafka's admin client waits."""
+
+
+class TargetError(SparkJobError):
+    """A topic cannot be written to as it is."""
+
+
+@attrs.frozen
+class NewTopics:
+    """How topics that are missing are made. None: as many partitions as are needed; the broker's own factor."""
+
+    partitions: int | None = None
+    replication_factor: int | None = None
+    configs: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def prepare_topics(
+    bootstrap_servers: tuple[Address, ...],
+    needed: Mapping[str, int],
+    *,
+    new: NewTopics | None = None,
+    dry_run: bool = False,
+) -> list[str]:
+    """See to it that each of the topics has at least the partitions needed; return those that were made.
+
+    ``needed`` has the number of partitions for each name, 0 where any will do. Without ``new`` nothing is made. In a
+    dry run the broker only says whether they could be.
+
+    Raises:
+        TargetError: a topic is missing, or has too few partitions.
+        ClientError: the cluster cannot be asked, or refuses.
+    """
+    identity = Identity(CLIENT_ID, __version__)
+    made: list[str] = []
+    with KafkaClient(bootstrap_servers, identity, Deadline(TIMEOUT_SECONDS)) as client:
+        for name, topic in find_topics(client, sorted(needed)).items():
+            if not isinstance(topic, Refused):
+                require_partitions(name, len(topic.partitions), needed[name])
+            elif topic.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise topic
+            elif new is None:
+                raise TargetError(f"topic {name!r} does not exist; it can be created with the option for that")
+            else:
+                make(client, name, needed[name], new, dry_run=dry_run)
+                made.append(name)
+    return made
+
+
+def make(client: KafkaClient, name: str, needed: int, new: NewTopics, *, dry_run: bool) -> None:
+    """Create a topic.
+
+    Raises:
+        TargetError: it would have too few partitions.
+        ClientError: the cluster refuses.
+    """
+    if new.partitions is not None:
+        require_partitions(name, new.partitions, needed)
+    create_topic(
+        client,
+        name,
+        partitions=new.partitions or needed or BROKER_DEFAULT,
+        replication_factor=new.replication_factor or BROKER_DEFAULT,
+        configs=new.configs,
+        validate_only=dry_run,
+    )
+
+
+def require_partitions(name: str, found: int, needed: int) -> None:
+    """Raise ``TargetError`` where there are too few partitions."""
+    if found < needed:
+        raise TargetError(
+            f"topic {name!r} has {found} partitions, and records of partition {needed - 1} are to go to the same;"
+            " let their keys choose, or give it more partitions"
+        )

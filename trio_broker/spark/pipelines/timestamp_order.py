@@ -1,0 +1,110 @@
+"""Whether timestamps grow with the offsets, told by slices of a log that are looked at apart.
+
+A batch is *late* when its timestamp is below that of any batch before it, and its lag is how far. Both depend on all
+that came before, which whoever looks at a slice does not know. So a slice keeps its *ladder*: the timestamps of the
+batches that were not late within it, equal ones counted together. They only grow; where a slice before it has reached
+higher, the rungs below that are late batches after all, and everything else stays as it is. That makes the merge exact,
+however a log was cut, at the cost of a number or two for each batch that was in time.
+
+Late batches make lookups by time, retention by time and windows of stream jobs surprising.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import numpy as np
+
+from trio_broker.spark.decoder.batch_table import Int64Array
+
+NO_OFFSET = -1
+"""Where a statement is about no batch."""
+
+
+_SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
+
+
+def _nothing() -> Int64Array:
+    return np.empty(0, np.int64)
+
+
+@attrs.frozen
+class TimestampOrder:
+    """What is known of the order in a slice. Timestamps are milliseconds since 1970.
+
+    ``batch_count`` are batches that have a timestamp, ``late_count`` the late ones among them. ``worst_lag_ms`` is the
+    greatest lag and ``worst_offset`` the base offset of the first batch that has it. ``lowest`` and ``highest`` mean
+    nothing while there are no batches.
+    """
+
+    batch_count: int = 0
+    late_count: int = 0
+    worst_lag_ms: int = 0
+    worst_offset: int = NO_OFFSET
+    lowest: int = 0
+    lowest_offset: int = NO_OFFSET
+    highest: int = 0
+    ladder: Int64Array = attrs.field(factory=_nothing, eq=_SAME_ITEMS, repr=False)
+    ladder_counts: Int64Array = attrs.field(factory=_nothing, eq=_SAME_ITEMS, repr=False)
+
+    def then(self, later: TimestampOrder) -> TimestampOrder:
+        """Return what is known of this slice and the one that follows it."""
+        if not later.batch_count:
+            return self
+        if not self.batch_count:
+            return later
+        below = int(np.searchsorted(later.ladder, self.highest))
+        ladder, counts = later.ladder[below:], later.ladder_counts[below:].copy()
+        kept = len(self.ladder)
+        if len(ladder) and ladder[0] == self.highest:
+            counts[0] += self.ladder_counts[-1]
+            kept -= 1
+        # The earlier slice wins a tie: its batch comes first.
+        worst_lag_ms, worst_offset = min(
+            (lag for lag in (self._worst, later._worst, self._lag_of_lowest(later)) if lag[0]),
+            key=lambda lag: (-lag[0], lag[1]),
+            default=(0, NO_OFFSET),
+        )
+        lowest, lowest_offset = min((self.lowest, self.lowest_offset), (later.lowest, later.lowest_offset))
+        return TimestampOrder(
+            batch_count=self.batch_count + later.batch_count,
+            late_count=self.late_count + later.late_count + int(later.ladder_counts[:below].sum()),
+            worst_lag_ms=worst_lag_ms,
+            worst_offset=worst_offset,
+            lowest=lowest,
+            lowest_offset=lowest_offset,
+            highest=max(self.highest, later.highest),
+            ladder=np.concatenate([self.ladder[:kept], ladder]),
+            ladder_counts=np.concatenate([self.ladder_counts[:kept], counts]),
+        )
+
+    @property
+    def _worst(self) -> tuple[int, int]:
+        return self.worst_lag_ms, self.worst_offset
+
+    def _lag_of_lowest(self, later: TimestampOrder) -> tuple[int, int]:
+        """Return how far the lowest timestamp of a later slice is behind this one, and where."""
+        return max(0, self.highest - later.lowest), later.lowest_offset
+
+
+def order_of(timestamps: Int64Array, base_offsets: Int64Array) -> TimestampOrder:
+    """Return what there is to know of batches in the order of their offsets, none of them without a timestamp."""
+    if not len(timestamps):
+        return TimestampOrder()
+    assert timestamps.min() >= 0, f"{timestamps.min()}"  # so that no difference overflows
+    highest = np.maximum.accumulate(timestamps)
+    lags = highest - timestamps
+    ladder, counts = np.unique(timestamps[lags == 0], return_counts=True)
+    worst, lowest = int(lags.argmax()), int(timestamps.argmin())
+    return TimestampOrder(
+        batch_count=len(timestamps),
+        late_count=int(np.count_nonzero(lags)),
+        worst_lag_ms=int(lags[worst]),
+        worst_offset=int(base_offsets[worst]) if lags[worst] else NO_OFFSET,
+        lowest=int(timestamps[lowest]),
+        lowest_offset=int(base_offsets[lowest]),
+        highest=int(highest[-1]),
+        ladder=ladder,
+        ladder_counts=counts.astype(np.int64),
+    )

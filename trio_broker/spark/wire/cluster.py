@@ -1,0 +1,219 @@
+"""What a job asks a Kafka cluster before it reads: which partitions there are, and how far they reach.
+
+Asked in the driver, once for a batch and at every trigger of a stream, over connections that are kept in between. All
+partitions of a leader are asked for in one request. What fails for now is tried again a few times, within a minute at
+most; then the job ends with one line that says who did not answer.
+
+Partitions and topics that are gone are left out of an answer, because to find that out is the planner's business;
+nothing else is: a partition whose leader does not answer is an error, not a partition without records.
+
+Source: Spark's KafkaOffsetReaderAdmin and ConsumerStrategy; Kafka's ListOffsets and Metadata APIs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.primitives import NO_UUID, uuid_text
+from trio_broker import __version__
+from trio_broker.client.connection import Identity
+from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNotServed
+from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
+from trio_broker.client.offsets import EARLIEST, LATEST, UNKNOWN_OFFSET, Found, find_offsets, find_offsets_at
+from trio_broker.client.topics import TopicDescription, find_topics, list_topics
+from trio_broker.spark.errors import OptionError, SourceUnavailable
+from trio_broker.spark.options.kafka_settings import KafkaSettings
+from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
+from trio_broker.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+ASKING_SECONDS: Final = 60.0
+"""The longest that one question may take, with all attempts, as Kafka's ``default.api.timeout.ms``."""
+
+OLDEST_TIME_MS: Final = 0
+"""Below it ListOffsets takes no times but its special values, so that older times are asked for as this one."""
+
+NO_SUCH_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
+
+
+class KafkaCluster:
+    """An ``OffsetSource``: the partitions and offsets of a cluster. Connects when it is first asked.
+
+    A question is tried ``retries`` times, ``retry_interval_ms`` apart. With ``read_committed`` a partition ends at its
+    last stable offset. ``now`` and ``sleep`` are in seconds, and replaced by tests.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        *,
+        read_committed: bool,
+        retries: int,
+        retry_interval_ms: int,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._read_committed = read_committed
+        self._attempts = max(1, retries)
+        self._retry_interval_seconds = retry_interval_ms / 1000
+        self._now = now
+        self._sleep = sleep
+        self._client = KafkaClient(kafka.bootstrap_servers, identity(kafka), self._deadline())
+
+    def close(self) -> None:
+        """Close the connections; the next question opens new ones."""
+        self._client.close()
+
+    # --- Which partitions ---
+
+    def partitions(self, selection: Selection) -> list[TopicPartition]:
+        """Return the partitions that ``selection`` means, sorted; assigned ones that do not exist are left out.
+
+        A pattern that matches nothing is no error.
+
+        Raises:
+            OptionError: a topic that is named does not exist, or is one of Kafka's own.
+            SourceUnavailable: nobody who knows can be reached in time.
+        """
+        match selection:
+            case SubscribePattern():
+                topics = self._asked(list_topics)
+                return _partitions(topic for topic in topics if _is_matched(selection, topic))
+            case Subscribe(topics=names):
+                return _partitions(self._named(names, "subscribe"))
+            case Assign(partitions=assigned):
+                names = tuple(sorted({partition.topic for partition in assigned}))
+                there = _partitions(self._named(names, "assign"))
+                return sorted(set(assigned).intersection(there))
+
+    def _named(self, names: Collection[str], option: str) -> list[TopicDescription]:
+        topics = self._asked(lambda client: _find(client, names))
+        if missing := sorted(set(names) - set(topics)):
+            raise OptionError(option, f"there is no topic {', '.join(map(repr, missing))} at {self._where}")
+        if internal := [topic.name for topic in topics.values() if topic.is_internal]:
+            raise OptionError(option, f"{', '.join(internal)}: topics that Kafka keeps for itself are not read")
+        return list(topics.values())
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the id of each topic as Kafka prints it, ``""`` where there is no such topic or the broker is too old.
+
+        Raises:
+            SourceUnavailable: nobody who knows can be reached in time.
+        """
+        found = self._asked(lambda client: _find(client, sorted(topics)))
+        return {name: id_text(found[name].topic_id) if name in found else "" for name in topics}
+
+    # --- How far they reach ---
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the log start offset of each; partitions that are gone are left out.
+
+        Raises:
+            SourceUnavailable: a leader does not answer in time.
+        """
+        return self._asked(lambda client: _offsets(find_offsets(client, partitions, EARLIEST)))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last stable offset of each for ``read_committed``, else the high watermark; errors as above."""
+        committed = self._read_committed
+        return self._asked(lambda client: _offsets(find_offsets(client, partitions, LATEST, read_committed=committed)))
+
+    def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the offset of the first record at least as young as the time (ms since 1970), None where none is.
+
+        Partitions that are gone are left out. Records behind the last stable offset do not count for
+        ``read_committed``.
+
+        Raises:
+            SourceUnavailable: a leader does not answer in time.
+        """
+        wanted = {partition: max(OLDEST_TIME_MS, time_ms) for partition, time_ms in times.items()}
+        committed = self._read_committed
+        offsets = self._asked(lambda client: _offsets(find_offsets_at(client, wanted, read_committed=committed)))
+        return {each: None if offset == UNKNOWN_OFFSET else offset for each, offset in offsets.items()}
+
+    # --- Asking ---
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(map(str, self._client.bootstrap))
+
+    def _deadline(self) -> Deadline:
+        return Deadline(ASKING_SECONDS, now=self._now, sleep=self._sleep)
+
+    def _asked(self, ask: Callable[[KafkaClient], T]) -> T:
+        """Return what ``ask`` returns, tried as often as the job allows.
+
+        Raises:
+            SourceUnavailable: with the words of the last failure.
+        """
+        client = self._client
+        client.deadline = self._deadline()
+        for attempts_left in reversed(range(self._attempts)):
+            try:
+                return ask(client)
+            except ClientError as error:
+                hopeless = isinstance(error, (NotKafka, VersionNotServed))
+                if hopeless or not attempts_left or not client.deadline.pause(self._retry_interval_seconds):
+                    raise SourceUnavailable(f"kafka.bootstrap.servers {self._where}: {error}") from None
+                client.forget()
+        raise AssertionError("there is at least one attempt")
+
+
+def identity(kafka: KafkaSettings) -> Identity:
+    """Return who asks, for the broker's statistics and quotas."""
+    return Identity(kafka.client_id, __version__)
+
+
+def _partitions(topics: Iterable[TopicDescription]) -> list[TopicPartition]:
+    return sorted(TopicPartition(topic.name, each.index) for topic in topics for each in topic.partitions)
+
+
+def _is_matched(pattern: SubscribePattern, topic: TopicDescription) -> bool:
+    return not topic.is_internal and pattern.matches(topic.name)
+
+
+def _find(client: KafkaClient, names: Collection[str]) -> dict[str, TopicDescription]:
+    """Return those of the named topics that exist. One that is just being created is waited for.
+
+    Raises:
+        Refused: a topic cannot be described, for another reason than that it does not exist.
+    """
+    found: dict[str, TopicDescription | Refused] = {}
+    for pause in pauses():
+        found = find_topics(client, names)
+        awaited = any(isinstance(topic, Refused) and topic.code in NOT_NOW for topic in found.values())
+        if not awaited or not client.deadline.pause(pause):
+            break
+    there: dict[str, TopicDescription] = {}
+    for name, topic in found.items():
+        if isinstance(topic, TopicDescription):
+            there[name] = topic
+        elif topic.code not in NO_SUCH_TOPIC:
+            raise topic
+    return there
+
+
+def id_text(topic_id: bytes) -> str:
+    """Return a topic's id as Kafka prints it, ``""`` for the one that says it is not known."""
+    return "" if topic_id == NO_UUID else uuid_text(topic_id)
+
+
+def _offsets(found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
+    """Return the offsets without the partitions that do not exist.
+
+    Raises:
+        Refused: a partition could not tell, for another reason.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for partition, answer in found.items():
+        if isinstance(answer, int):
+            offsets[partition] = answer
+        elif answer.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise answer
+    return offsets

@@ -1,0 +1,204 @@
+"""The broker that leads a partition, as a reader meets it: found, asked for records, and lost again.
+
+A request may be sent long before its answer is wanted (``ask`` and then ``answer``): the broker reads and the bytes
+travel while the reader decodes what came before. Not more than one request is ever under way, so that what waits is
+bounded by one answer, of which the socket's buffers hold what fits into them.
+
+Nothing here tries again. Whatever goes wrong is a ``ClientError``, after which ``forget`` and the next ``ask`` begin
+from the start: who leads, which topic is this, a connection. No rack is told, so that no broker sends us to a replica.
+
+Source: Kafka's Fetch API; KIP-320 for leader epochs, KIP-516 for topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.primitives import NO_UUID, uuid_text
+from kafka_wire.schema import NEWEST
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, Connection, Pending
+from trio_broker.client.deadline import Deadline
+from trio_broker.client.errors import Refused, check, only
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.receive_buffer import ReceiveBuffer
+from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
+from trio_broker.spark.options.kafka_settings import KafkaSettings
+from trio_broker.spark.tasks import AbortedTransaction
+from trio_broker.topic_partition import TopicPartition
+
+NAMES_UP_TO: Final = 12
+"""The last version of Fetch in which topics go by name; from the next one on a broker must have told an id."""
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+NOT_A_REPLICA: Final = -1
+
+
+class TopicReplaced(Refused):
+    """The topic was deleted, and another one has its name."""
+
+    def __init__(self, topic: str, wanted: bytes, found: bytes) -> None:
+        reason = f"it was deleted and created again: its id was {uuid_text(wanted)} and is {uuid_text(found)}"
+        super().__init__(f"topic {topic!r}", ErrorCode.INCONSISTENT_TOPIC_ID, reason)
+
+
+@attrs.frozen
+class Fetched:
+    """One answer about the partition. ``records`` are good until the next answer is received.
+
+    Offsets are -1 where the broker does not tell. ``aborted`` are the transactions whose abort marker lies in what was
+    asked for, or behind it.
+    """
+
+    broker: str
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+
+
+@attrs.frozen
+class _Leader:
+    """Where to ask, and as what."""
+
+    connection: Connection
+    topic_id: bytes
+    leader_epoch: int
+
+    @property
+    def version(self) -> int:
+        newest = NAMES_UP_TO if self.topic_id == NO_UUID else NEWEST
+        return self.connection.version_for(FetchRequest, at_most=newest)
+
+
+class PartitionLeader:
+    """Asks for records of ``partition``; ``topic_id`` is the one that its topic must have, ``NO_UUID`` for any.
+
+    The id that is seen first is then wanted for ever.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        partition: TopicPartition,
+        kafka: KafkaSettings,
+        *,
+        read_committed: bool,
+        topic_id: bytes = NO_UUID,
+    ) -> None:
+        self._client = client
+        self._partition = partition
+        self._kafka = kafka
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        self._topic_id = topic_id
+        self._leader: _Leader | None = None
+        self._pending: Pending[FetchResponse] | None = None
+        self._buffer = ReceiveBuffer()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a request is under way, whose answer comes next."""
+        return self._pending is not None
+
+    def forget(self) -> None:
+        """Let go of the leader, and of the answer that may be under way."""
+        if self._leader is not None:
+            # An answer that nobody waits for any more must not be taken for that to the next request.
+            self._leader.connection.close()
+        self._leader = None
+        self._pending = None
+        self._client.forget()
+
+    def ask(self, offset: int, max_bytes: int, deadline: Deadline) -> None:
+        """Ask for records from ``offset`` on, about ``max_bytes`` of them, after the leader was found if need be.
+
+        Raises:
+            TopicReplaced: this is not the topic any more.
+            ClientError: the leader is not known, not there, or does not take the request.
+        """
+        self._client.deadline = deadline
+        leader = self._leader or self._find()
+        self._leader = leader
+        version = leader.version
+        partition = FetchPartition(
+            partition=self._partition.partition,
+            current_leader_epoch=leader.leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=max_bytes,
+        )
+        request = FetchRequest(
+            replica_id=NOT_A_REPLICA,
+            # A broker that waits as long as we do would answer too late.
+            max_wait_ms=min(self._kafka.fetch_max_wait_ms, deadline.remaining_ms // 2),
+            min_bytes=self._kafka.fetch_min_bytes,
+            max_bytes=self._kafka.fetch_max_bytes,
+            isolation_level=self._isolation_level,
+            topics=[FetchTopic(topic=self._partition.topic, topic_id=leader.topic_id, partitions=[partition])],
+        )
+        self._pending = leader.connection.begin(request, deadline, version)
+
+    def answer(self, deadline: Deadline) -> Fetched:
+        """Wait for the answer to ``ask``.
+
+        Raises:
+            Refused: the broker has no records for us; the code says why.
+            ClientError: no answer came, or one that makes no sense.
+        """
+        leader, pending = self._leader, self._pending
+        assert leader is not None
+        assert pending is not None, f"nothing was asked about {self._partition}"
+        self._pending = None
+        # One batch comes whole even if it is larger than all limits, so that the frame may be larger, too (KIP-74).
+        max_bytes = self._kafka.fetch_max_bytes + MAX_RESPONSE_BYTES
+        response = leader.connection.finish(pending, deadline, buffer=self._buffer, max_bytes=max_bytes)
+        subject = f"broker {leader.connection.address}: Fetch of {self._partition}"
+        check(subject, response.error_code)
+        data = only(only(response.responses, subject).partitions, subject)
+        check(subject, data.error_code)
+        return _fetched(str(leader.connection.address), data)
+
+    def _find(self) -> _Leader:
+        """Return the leader as the cluster tells it now, connected."""
+        name = self._partition.topic
+        topic = find_topics(self._client, [name])[name]
+        if isinstance(topic, Refused):
+            raise topic
+        self._check_id(topic)
+        described = _described(topic, self._partition)
+        if described.leader_id < 0:
+            raise Refused(f"partition {self._partition}", ErrorCode.LEADER_NOT_AVAILABLE)
+        return _Leader(self._client.node(described.leader_id), topic.topic_id, described.leader_epoch)
+
+    def _check_id(self, topic: TopicDescription) -> None:
+        if topic.topic_id == NO_UUID:
+            return
+        if self._topic_id == NO_UUID:
+            self._topic_id = topic.topic_id
+        if self._topic_id != topic.topic_id:
+            raise TopicReplaced(topic.name, self._topic_id, topic.topic_id)
+
+
+def _described(topic: TopicDescription, partition: TopicPartition) -> PartitionDescription:
+    for each in topic.partitions:
+        if each.index == partition.partition:
+            return each
+    raise Refused(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _fetched(broker: str, data: PartitionData) -> Fetched:
+    return Fetched(
+        broker=broker,
+        records=memoryview(data.records or b""),
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset,
+        log_start_offset=data.log_start_offset,
+        aborted=tuple(
+            AbortedTransaction(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+        ),
+    )
