@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from collections.abc import Iterator
@@ -154,17 +155,53 @@ def test_where_nothing_is_new_no_spark_is_started(
     assert (result.exit_code, result.output) == (0, "nothing new\n")
 
 
-def test_ctrl_c_is_exit_code_130(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+class FakeSession:
+    stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def interrupted_export(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sessions: list[object]):
+    """An export that Ctrl-C ends; ``sessions`` are the active ones of its beginning and its end."""
+
     def interrupt(self: SparkStart, app_name: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SparkStart, "__call__", interrupt)
-    stopped: list[bool] = []
-    monkeypatch.setattr(options_module, "stop_spark", lambda: stopped.append(True))
-    result = pipeline("export", "-b", broker.bootstrap_servers, "--topic", "orders", "--to", f"parquet:{tmp_path}/t")
+    monkeypatch.setattr(options_module, "active_spark", iter(sessions).__next__)
+    return pipeline("export", "-b", broker.bootstrap_servers, "--topic", "orders", "--to", f"parquet:{tmp_path}/t")
+
+
+def test_ctrl_c_is_exit_code_130(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    started = FakeSession()
+    result = interrupted_export(broker, tmp_path, monkeypatch, [None, started])
     assert result.exit_code == 130
-    assert result.output.startswith("interrupted; what was committed stays")
-    assert stopped == [True]
+    assert result.output.startswith("interrupted; what was finished stays")
+    assert started.stopped == 1
+
+
+def test_a_session_that_ran_before_is_left_alone(broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    running = FakeSession()
+    interrupted_export(broker, tmp_path, monkeypatch, [running, running])
+    assert running.stopped == 0
+
+
+@pytest.mark.parametrize("command", ["export", "etl", "replay", "restore", "stats"])
+def test_without_the_extra_one_line_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pyarrow" else find(name))
+    given = {
+        "export": ["--topic", "orders", "--to", f"parquet:{tmp_path}/t"],
+        "etl": ["--topic", "orders", "--to", f"parquet:{tmp_path}/t", "--schema", "id bigint"],
+        "replay": ["--topic", "orders", "--to-topic", "copies", "--checkpoint", str(tmp_path)],
+        "restore": [str(tmp_path), "--to-topic", "copies", "--checkpoint", str(tmp_path)],
+        "stats": ["--topic", "orders"],
+    }
+    result = pipeline(command, *given[command])
+    assert (result.exit_code, result.output) == (
+        1, "trio-broker: Spark's jobs need pyarrow: pip install 'trio-broker[spark]'\n",
+    )  # fmt: skip
 
 
 def test_the_flag_for_the_broker_and_the_option_are_the_same(broker: BrokerThread, tmp_path: Path):

@@ -89,9 +89,12 @@ def with_job_errors(command: Command) -> Command:
     def run(*arguments: Any, **options: Any) -> None:
         from trio_broker.client.errors import ClientError
         from trio_broker.spark.errors import OptionError, SparkJobError
+        from trio_broker.spark.session import require_packages
 
         let_everything_be_printed()
+        was_running = active_spark()
         try:
+            require_packages()
             command(*arguments, **options)
         except OptionError as error:
             complain(str(error))
@@ -99,23 +102,24 @@ def with_job_errors(command: Command) -> Command:
         except (SparkJobError, ClientError) as error:
             fail(str(error))
         except KeyboardInterrupt:
-            note("interrupted; what was committed stays, and the same command goes on from there")
+            note("interrupted; what was finished stays")
             sys.exit(INTERRUPTED)
         finally:
-            stop_spark()
+            started = active_spark()
+            if started is not None and started is not was_running:
+                started.stop()
 
     return run
 
 
-def stop_spark() -> None:
-    """Stop the Spark of this process, if one was started; what it says while it ends is not for people."""
+def active_spark() -> SparkSession | None:
+    """The Spark session of this process, if there is one."""
     if "pyspark" not in sys.modules:
-        return
+        return None
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
+    active: SparkSession | None = SparkSession.getActiveSession()
+    return active
 
 
 def reads_topics(command: Command) -> Command:

