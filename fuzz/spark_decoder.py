@@ -29,12 +29,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
+import cramjam
+import lz4.frame
 import pyarrow as pa
 
 from fuzz.records import MAX_INFLATED_BYTES, Statistics, broken, broken_batch, clock_ticks, random_records
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     DELETE_HORIZON_BIT,
     LOG_OVERHEAD_BYTES,
     MAX_OFFSET,
@@ -47,7 +50,7 @@ from kafka_wire.records.batch import (
     read_batch_header,
     read_batches,
 )
-from kafka_wire.records.compression import Codec
+from kafka_wire.records.compression import Codec, decompress
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch, read_control_record
 from kafka_wire.records.record import NewRecord
 from trio_broker.spark.decoder import Engine, decode
@@ -94,13 +97,17 @@ class Finding:
 
 
 def random_batches(chance: random.Random) -> tuple[list[bytes], list[AbortedTransaction]]:
-    """Return one to eight intact batches of one partition, and the transactions among them that were aborted."""
+    """Return one to eight intact batches of one partition, and the transactions among them that were aborted.
+
+    Half of the logs have one codec only, since zstd frames that follow one another are inflated together.
+    """
+    codecs = tuple(Codec) if chance.random() < 0.5 else (chance.choice(tuple(Codec)),)
     batches: list[bytes] = []
     aborted: list[AbortedTransaction] = []
     began: dict[int, int] = {}
     offset = chance.choice((0, 5, 2**40))
     for _ in range(chance.randint(1, 8)):
-        batch = random_batch(chance, offset, began)
+        batch = random_batch(chance, offset, began, codecs)
         header = read_batch_header(batch)
         if header.is_control:
             (record,) = RecordBatch(header, memoryview(batch)).records()
@@ -115,7 +122,7 @@ def random_batches(chance: random.Random) -> tuple[list[bytes], list[AbortedTran
     return batches, aborted
 
 
-def random_batch(chance: random.Random, offset: int, began: dict[int, int]) -> bytes:
+def random_batch(chance: random.Random, offset: int, began: dict[int, int], codecs: Sequence[Codec]) -> bytes:
     """Return an intact batch: with or without gaps, codec, producer; or the marker of a transaction that ``began``."""
     producer_id = chance.choice((-1, 7, 8))
     if began and chance.random() < 0.4:
@@ -131,12 +138,31 @@ def random_batch(chance: random.Random, offset: int, began: dict[int, int]) -> b
     batch = build_batch(
         records,
         base_offset=offset,
-        codec=chance.choice((Codec.NONE, *Codec)),
+        codec=chance.choice(codecs),
         timestamp_type=chance.choice((TimestampType.CREATE_TIME, *TimestampType)),
         producer_id=producer_id,
         transactional=producer_id >= 0 and chance.random() < 0.7,
     )
+    batch = framed_as_java(batch) if chance.random() < 0.5 else batch
     return cleaned(batch, chance) if chance.random() < 0.2 else batch
+
+
+def framed_as_java(batch: bytes) -> bytes:
+    """Return ``batch`` with lz4 and zstd as Java's producers write them: with neither sizes nor checksums of their own.
+
+    That is read in other ways than what we write.
+    """
+    header, block = read_batch_header(batch), batch[BATCH_HEADER_BYTES:]
+    match header.attributes & CODEC_MASK:
+        case Codec.LZ4:
+            records = decompress(Codec.LZ4, block)
+            return assemble_batch(header, lz4.frame.compress(records, block_linked=False, store_size=False))
+        case Codec.ZSTD:
+            compressor = cramjam.zstd.Compressor(level=3)
+            compressor.compress(decompress(Codec.ZSTD, block))
+            return assemble_batch(header, bytes(compressor.finish()))
+        case _:
+            return batch
 
 
 def cleaned(batch: bytes, chance: random.Random) -> bytes:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
+import lz4.frame
 import pytest
 
 from kafka_wire.records.compression import (
+    LZ4_PLAIN_HEADERS,
+    ZSTD_SEPARATOR,
     Codec,
     DecompressionTooLarge,
     InvalidRecord,
@@ -14,7 +18,9 @@ from kafka_wire.records.compression import (
     decompress,
     decompress_into,
     decompress_zstd_frames,
+    decompress_zstd_frames_apart,
     zstd_declared_bytes,
+    zstd_output_bound,
 )
 
 DATA = random.Random(1).randbytes(500) * 300
@@ -108,3 +114,100 @@ def test_a_damaged_frame_among_others_is_noticed() -> None:
     assert decompress_zstd_frames([good, good], out)
     assert not decompress_zstd_frames([good, good[:-1]], out)
     assert not decompress_zstd_frames([good], out)
+
+
+def undeclared(data: bytes) -> bytes:
+    """Return a zstd frame that does not say what it inflates to, as Java's producers write them."""
+    import cramjam
+
+    compressor = cramjam.zstd.Compressor(level=3)
+    compressor.compress(data)
+    packed = bytes(compressor.finish())
+    assert not zstd_declared_bytes(memoryview(packed))  # nothing at all is declared, but does not matter here
+    return packed
+
+
+@pytest.mark.parametrize("data", [b"", b"a", bytes(1000), DATA, random.Random(2).randbytes(200_000)])
+def test_an_undeclared_frame_has_a_bound_that_holds(data: bytes) -> None:
+    packed = undeclared(data)
+    bound = zstd_output_bound(memoryview(packed))
+    assert bound is not None
+    assert len(data) <= bound <= len(data) + 2 * 128 * 1024
+    room = Room()
+    assert decompress_into(Codec.ZSTD, packed, room) == len(data)
+    assert room.memory[: len(data)] == data
+    assert room.asked == [max(1, bound)]
+
+
+def test_what_is_not_one_zstd_frame_has_no_bound() -> None:
+    packed = undeclared(DATA)
+    for wrong in (b"", packed[:5], packed[:-1], packed + b"\0", packed + packed, b"\0" + packed):
+        assert zstd_output_bound(memoryview(wrong)) is None
+    room = Room()
+    assert decompress_into(Codec.ZSTD, packed + packed, room) == 2 * len(DATA)
+    assert room.memory[: 2 * len(DATA)] == 2 * DATA
+
+
+def apart(frames: list[bytes], start: int = 0) -> list[bytes] | None:
+    views = [memoryview(one) for one in frames]
+    memory = bytearray(start + sum((zstd_output_bound(view) or 0) + len(ZSTD_SEPARATOR) for view in views))
+    pieces = decompress_zstd_frames_apart(views, memory, start)
+    assert memory[:start] == bytes(start)
+    return None if pieces is None else [bytes(memory[begin:end]) for begin, end in pieces]
+
+
+@pytest.mark.parametrize("start", [0, 100])
+def test_frames_of_unknown_size_are_inflated_at_once_and_kept_apart(start: int) -> None:
+    pieces = [b"a", b"", DATA[:10_000], b"", bytes(1000), random.Random(3).randbytes(1000)]
+    assert apart([undeclared(one) for one in pieces], start) == pieces
+    assert apart([compress(Codec.ZSTD, one) for one in pieces], start) == pieces
+
+
+@pytest.mark.parametrize("position", [5, 40, -1])
+def test_a_damaged_frame_of_unknown_size_is_noticed_among_others(position: int) -> None:
+    import cramjam
+
+    good = undeclared(DATA)
+    assert apart([good, good]) == [DATA, DATA]
+    bad = bytearray(good)
+    bad[position] ^= 0xFF
+    try:
+        assert cramjam.zstd.decompress(bytes(bad)) != DATA
+        damage = False
+    except cramjam.DecompressionError:
+        damage = True
+    assert (apart([good, bytes(bad), good]) is None) == damage
+
+
+JAVA = {"block_linked": False, "store_size": False}
+"""How Java's clients and librdkafka frame lz4."""
+
+
+@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+@pytest.mark.parametrize("data", [b"a" * 20, DATA, DATA + random.Random(4).randbytes(200_000), bytes(3_000_000)])
+def test_lz4_without_sizes_and_checksums_is_inflated_block_by_block(data: bytes, block_size: int) -> None:
+    packed = lz4.frame.compress(data, block_size=block_size, **JAVA)
+    assert packed[:7] in LZ4_PLAIN_HEADERS
+    room = Room()
+    assert decompress_into(Codec.LZ4, packed, room) == len(data)
+    assert room.memory[: len(data)] == data
+
+
+def test_every_cut_of_plain_lz4_is_refused_as_by_the_frame_reader() -> None:
+    packed = lz4.frame.compress(DATA[:600], **JAVA)
+    for size in range(len(packed)):
+        with pytest.raises(InvalidRecord):
+            decompress_into(Codec.LZ4, packed[:size], Room())
+
+
+def test_plain_lz4_never_writes_beyond_what_its_blocks_may_hold() -> None:
+    chance = random.Random(5)
+    packed = lz4.frame.compress(DATA[:3000], **JAVA)
+    for _ in range(500):
+        broken = bytearray(packed)
+        broken[chance.randrange(7, len(packed))] = chance.randrange(256)
+        room = Room()
+        with suppress(InvalidRecord):
+            decompress_into(Codec.LZ4, bytes(broken), room)
+        most = max(room.asked, default=0)
+        assert room.memory[most:] == bytes(len(room.memory) - most)

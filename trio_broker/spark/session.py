@@ -28,10 +28,12 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+LOOPBACK: Final = "127.0.0.1"
+
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     # A local session speaks to itself alone, and needs no name that the network knows.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": LOOPBACK,
+    "spark.driver.bindAddress": LOOPBACK,
 }
 
 
@@ -77,6 +79,7 @@ def spark_session(
             chosen.update(LOCAL_DEFAULTS)
             # Else the first python3 of the PATH runs the tasks, which need not be the one that has our packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()

@@ -22,6 +22,7 @@ docs/formats/record-batch.md.
 from __future__ import annotations
 
 import enum
+import os
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -32,6 +33,8 @@ from kafka_wire.records.crc import Buffer
 from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
 
 __all__ = [
+    "ZSTD_BLOCK_BYTES",
+    "ZSTD_SEPARATOR",
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
     "MAX_DECOMPRESSED_BYTES",
     "Codec",
@@ -42,9 +45,11 @@ __all__ = [
     "decompress",
     "decompress_into",
     "decompress_zstd_frames",
+    "decompress_zstd_frames_apart",
     "decompression_bound",
     "decompression_limit",
     "zstd_declared_bytes",
+    "zstd_output_bound",
 ]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
@@ -123,6 +128,13 @@ ZSTD_REPEATED_BYTE, ZSTD_COMPRESSED = 1, 2
 """Kinds of blocks; kind 0 is stored as it is, 3 does not exist."""
 ZSTD_BLOCK_BYTES = 128 * 1024
 """What a block inflates to at most."""
+
+ZSTD_SEPARATOR = os.urandom(32)
+"""Inflated between frames that do not say how large they are, to be found again. No data can hold it, since it is
+chosen when the process starts. One of this length is looked for at eight bytes a nanosecond."""
+ZSTD_SEPARATOR_FRAME = struct.pack("<IBBHB", ZSTD_MAGIC, 0x20, len(ZSTD_SEPARATOR), len(ZSTD_SEPARATOR) << 3 | 1, 0)
+ZSTD_SEPARATOR_FRAME += ZSTD_SEPARATOR
+"""It, stored as it is in the one block of a frame."""
 
 Room = Callable[[int], memoryview]
 """Takes a number of bytes, returns writable memory of at least as many."""
@@ -479,7 +491,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
 
 
 def _zstd_into(data: memoryview, room: Room, limit: int) -> int:
-    bound = _zstd_output_bound(data)
+    bound = zstd_output_bound(data)
     if bound is not None and bound <= limit:
         import cramjam
 
@@ -495,8 +507,8 @@ def _zstd_into(data: memoryview, room: Room, limit: int) -> int:
     return len(inflated)
 
 
-def _zstd_output_bound(data: memoryview) -> int | None:
-    """Return the most that ``data`` can inflate to; None unless it is one whole frame."""
+def zstd_output_bound(data: memoryview) -> int | None:
+    """Return the most that ``data`` inflates to, which is what it declares if it does; None unless it is one frame."""
     frame = _zstd_frame(data)
     bound = None if frame is None else _zstd_blocks_bound(data, frame)
     return bound if frame is None or bound is None or frame.declared_bytes is None else frame.declared_bytes
@@ -565,3 +577,29 @@ def decompress_zstd_frames(frames: Sequence[memoryview], out: memoryview) -> boo
     except cramjam.DecompressionError:
         return False
     return produced == len(out)
+
+
+def decompress_zstd_frames_apart(
+    frames: Sequence[memoryview], memory: bytearray, start: int
+) -> list[tuple[int, int]] | None:
+    """Inflate ``frames``, of any size, into ``memory`` from ``start`` on; return from where to where each one lies.
+
+    As ``decompress_zstd_frames``, for those that do not declare what they inflate to. There must be room for as much as
+    they can become (``zstd_output_bound``, which makes sure that each is one whole frame, too) and for a
+    ``ZSTD_SEPARATOR`` behind each. None means that some frame is damaged; ``decompress`` knows which and why.
+    """
+    import cramjam
+
+    joined = ZSTD_SEPARATOR_FRAME.join([*frames, b""])
+    try:
+        end = start + cramjam.zstd.decompress_into(joined, memoryview(memory)[start:])
+    except cramjam.DecompressionError:
+        return None
+    pieces: list[tuple[int, int]] = []
+    for _ in frames:
+        found = memory.find(ZSTD_SEPARATOR, start, end)
+        if found < 0:
+            return None
+        pieces.append((start, found))
+        start = found + len(ZSTD_SEPARATOR)
+    return pieces if start == end else None

@@ -28,11 +28,15 @@ from kafka_wire.records.batch import (
     InvalidRecord,
 )
 from kafka_wire.records.compression import (
+    ZSTD_BLOCK_BYTES,
+    ZSTD_SEPARATOR,
     Codec,
     decompress_into,
     decompress_zstd_frames,
+    decompress_zstd_frames_apart,
     decompression_bound,
     zstd_declared_bytes,
+    zstd_output_bound,
 )
 from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
 from trio_broker.spark.decoder.damage import ChunkOfPartition
@@ -48,6 +52,10 @@ block, or one record alone, of up to two gibibytes, it stays within the int32 th
 MAX_FRAMES_AT_ONCE: Final = 32
 """How many zstd frames are inflated by one call. With that the setting up is a fortieth of the work; beyond it, joining
 them costs more than it saves."""
+
+SMALL_FRAME_BYTES: Final = 16 * 1024
+"""Up to here a zstd frame that does not declare what it inflates to is inflated together with others: finding its end
+again costs less than the setting up."""
 
 BLOCK_COLUMNS: Final = 9
 (START, END, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, RECORD_COUNT, CRC) = (
@@ -110,8 +118,13 @@ class InflationBuffer:
     """Memory that inflated blocks are appended to, and that is used again after ``clear``."""
 
     def __init__(self) -> None:
-        self.data: ByteArray = np.empty(FIRST_INFLATION_BYTES, np.uint8)
+        self.memory = bytearray(FIRST_INFLATION_BYTES)
         self.used_bytes = 0
+
+    @property
+    def data(self) -> ByteArray:
+        """The memory as an array."""
+        return np.frombuffer(self.memory, np.uint8)
 
     def clear(self) -> None:
         """Forget all blocks."""
@@ -120,11 +133,11 @@ class InflationBuffer:
     def room(self, size: int) -> memoryview:
         """Return memory for ``size`` more bytes, behind the ones used."""
         needed = self.used_bytes + size
-        if needed > len(self.data):
-            grown = np.empty(max(needed, 2 * len(self.data)), np.uint8)
-            grown[: self.used_bytes] = self.data[: self.used_bytes]
-            self.data = grown
-        return self.data.data[self.used_bytes : needed]
+        if needed > len(self.memory):
+            grown = bytearray(max(needed, 2 * len(self.memory)))
+            grown[: self.used_bytes] = memoryview(self.memory)[: self.used_bytes]
+            self.memory = grown
+        return memoryview(self.memory)[self.used_bytes : needed]
 
 
 def record_blocks(
@@ -215,13 +228,12 @@ def _inflated(
             done = 0
             while done < len(packed):
                 buffer.clear()
-                ends, error = _inflate_some(packed[done:], decoding, buffer, grouping)
-                if ends:
-                    table = group.table[done : done + len(ends)]
-                    table[:, END] = ends
-                    table[:, START] = [0, *ends[:-1]]
-                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(ends)])
-                done += len(ends)
+                pieces, error = _inflate_some(packed[done:], decoding, buffer, grouping)
+                if pieces:
+                    table = group.table[done : done + len(pieces)]
+                    table[:, START], table[:, END] = zip(*pieces, strict=True)
+                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(pieces)])
+                done += len(pieces)
                 if error is not None:
                     raise source.corrupt(packed[done].row, error)
 
@@ -233,6 +245,10 @@ class PackedBlock:
     row: int
     codec: int
     data: memoryview
+
+
+Pieces = list[tuple[int, int]]
+"""From where to where inflated blocks lie in the memory."""
 
 
 def _packed_blocks(source: ChunkOfPartition, blocks: RecordBlocks) -> list[PackedBlock]:
@@ -247,22 +263,25 @@ def _packed_blocks(source: ChunkOfPartition, blocks: RecordBlocks) -> list[Packe
 
 def _inflate_some(
     packed: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> tuple[list[int], KafkaError | None]:
-    """Inflate blocks until the group is large enough; return where each ends, and what is wrong with the next one."""
-    ends: list[int] = []
-    while len(ends) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
-        block = packed[len(ends)]
+) -> tuple[Pieces, KafkaError | None]:
+    """Inflate blocks until the group is large enough; return where they lie, and what is wrong with the next one."""
+    pieces: Pieces = []
+    while len(pieces) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
+        block = packed[len(pieces)]
         if block.codec == Codec.ZSTD:
-            some = packed[len(ends) : len(ends) + MAX_FRAMES_AT_ONCE]
-            if together := _inflate_zstd_frames(some, decoding, buffer, grouping):
-                ends += together
+            some = packed[len(pieces) : len(pieces) + MAX_FRAMES_AT_ONCE]
+            together = _inflate_zstd_frames(some, decoding, buffer, grouping)
+            together = together or _inflate_small_zstd_frames(some, decoding, buffer)
+            if together:
+                pieces += together
                 continue
+        start = buffer.used_bytes
         try:
             _inflate(block, decoding, buffer)
         except KafkaError as error:
-            return ends, error
-        ends.append(buffer.used_bytes)
-    return ends, None
+            return pieces, error
+        pieces.append((start, buffer.used_bytes))
+    return pieces, None
 
 
 def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) -> None:
@@ -274,10 +293,10 @@ def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) ->
 
 def _inflate_zstd_frames(
     blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> list[int]:
-    """Inflate as many blocks as are zstd and declare what they grow to; return where each ends, none if in doubt."""
+) -> Pieces:
+    """Inflate as many blocks as are zstd and declare what they grow to; return where they lie, none if in doubt."""
     frames: list[memoryview] = []
-    ends: list[int] = []
+    pieces: Pieces = []
     end = buffer.used_bytes
     for block in blocks:
         size = zstd_declared_bytes(block.data) if block.codec == Codec.ZSTD else None
@@ -286,9 +305,30 @@ def _inflate_zstd_frames(
         if end + size > grouping.inflated_bytes:
             break
         frames.append(block.data)
+        pieces.append((end, end + size))
         end += size
-        ends.append(end)
     if len(frames) < 2 or not decompress_zstd_frames(frames, buffer.room(end - buffer.used_bytes)):
         return []
     buffer.used_bytes = end
-    return ends
+    return pieces
+
+
+def _inflate_small_zstd_frames(blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer) -> Pieces:
+    """Inflate as many blocks as are zstd and small, whatever they declare; return where they lie, none if in doubt."""
+    frames: list[memoryview] = []
+    size = 0
+    for block in blocks:
+        if block.codec != Codec.ZSTD or len(block.data) > SMALL_FRAME_BYTES:
+            break
+        bound = zstd_output_bound(block.data)
+        if bound is None or bound > min(ZSTD_BLOCK_BYTES, decoding.max_inflated_bytes):
+            break
+        frames.append(block.data)
+        size += bound + len(ZSTD_SEPARATOR)
+    if len(frames) < 2:
+        return []
+    buffer.room(size)
+    pieces = decompress_zstd_frames_apart(frames, buffer.memory, buffer.used_bytes) or []
+    if pieces:
+        buffer.used_bytes = pieces[-1][1]
+    return pieces
