@@ -12,8 +12,9 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,10 +23,10 @@ import attrs
 import psutil
 
 from bench.figures import Better, Repeats, ratio
-from bench.load import in_turn
 from bench.outcome import Options, Outcome
+from bench.spark_decoder import framed_as_java
 from bench.subject import QUIET, scratch
-from bench.wire import create_topic, produce_frame, success_response
+from bench.wire import connect, create_topic, produce_frame, produced
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
@@ -40,11 +41,15 @@ PAGE_CACHE: Final = {"log.durability": "page-cache"}
 
 PARTITIONS: Final = 4
 
+TASKS_AT_ONCE: Final = 2
+"""What ``local[2]`` runs; a micro-batch has no more tasks than that, so that it is what each costs that is measured."""
+
 PRODUCED_BATCH_BYTES: Final = 16 * 1024
 """``batch.size`` of producers that set nothing."""
 
-DISTINCT_BATCHES: Final = 64
-"""Built beforehand and sent again and again; more than any codec or cache could see as the same bytes."""
+DISTINCT_SHARE: Final = 4
+"""Every value comes so many times, far apart: so seldom that neither Parquet's dictionaries nor a codec gain by it, and
+often enough that making them takes seconds."""
 
 SMALL_BYTES: Final = 100
 
@@ -54,6 +59,8 @@ KAFKA_JARS: Final = Path(__file__).parent.parent / "tests" / "compat" / "spark" 
 """Spark's own Kafka source, where it was fetched (CONTRIBUTING.md); without it that comparison is left out."""
 
 MICRO_BATCHES: Final = 20
+PLENTY: Final = 20
+"""So many times what is read, so that none of the micro-batches is empty."""
 MICRO_BATCH_ROWS: Final = 100
 WARM_UP_BATCHES: Final = 5
 """The first micro-batches compile code in the JVM and import Python modules."""
@@ -76,18 +83,23 @@ class Shape:
         """What measures of this shape are called."""
         return "small" if self.value_bytes == SMALL_BYTES else "large"
 
-    def batches(self) -> list[bytes]:
+    @property
+    def batch_rows(self) -> int:
+        return max(1, PRODUCED_BATCH_BYTES // (self.value_bytes + 24))
+
+    def batches(self, count: int) -> list[bytes]:
         chance = random.Random(self.value_bytes)
-        count = max(1, PRODUCED_BATCH_BYTES // (self.value_bytes + 24))
         return [
-            build_batch(
-                [
-                    NewRecord(NOW_MS + index, b"%016d" % chance.randrange(10**9), self.value(chance))
-                    for index in range(count)
-                ],
-                codec=Codec.LZ4,
+            framed_as_java(
+                build_batch(
+                    [
+                        NewRecord(NOW_MS + index, b"%016d" % chance.randrange(10**9), self.value(chance))
+                        for index in range(self.batch_rows)
+                    ]
+                ),
+                Codec.LZ4,
             )
-            for _ in range(DISTINCT_BATCHES)
+            for _ in range(count)
         ]
 
     def value(self, chance: random.Random) -> bytes:
@@ -180,7 +192,7 @@ def bench(options: Options, shapes: tuple[Shape, ...] = SHAPES) -> Iterator[Benc
         BrokerProcess(directory / "data", PAGE_CACHE, QUIET) as broker,
     ):
         rows = {shape: fill(broker, shape, options.volume(shape.rows)) for shape in shapes}
-        session = spark_session("bench", master="local[2]", settings=settings)
+        session = spark_session("bench", master=f"local[{TASKS_AT_ONCE}]", settings=settings)
         try:
             yield Bench(broker, session, directory, rows)
         finally:
@@ -191,15 +203,21 @@ def has_kafka_source() -> bool:
     return any(KAFKA_JARS.glob("spark-sql-kafka-*.jar"))
 
 
-def fill(broker: BrokerProcess, shape: Shape, rows: int) -> int:
-    """Produce about ``rows`` records, in whole rounds over all batches, and return how many they are."""
-    create_topic(broker.port, shape.topic, PARTITIONS)
-    batches = shape.batches()
-    per_batch = max(1, PRODUCED_BATCH_BYTES // (shape.value_bytes + 24))
-    frames = [produce_frame(shape.topic, index % PARTITIONS, batch, 1) for index, batch in enumerate(batches)]
-    requests = max(len(frames), round(rows / per_batch / len(frames)) * len(frames))
-    in_turn(broker.port, frames, requests, len(success_response(shape.topic)))
-    return requests * per_batch
+def fill(broker: BrokerProcess, shape: Shape, rows: int, partitions: int = PARTITIONS) -> int:
+    """Produce about ``rows`` records, the same ones to each partition in another order; return how many they are."""
+    create_topic(broker.port, shape.topic, partitions)
+    batches = shape.batches(max(1, rows // shape.batch_rows // DISTINCT_SHARE))
+    with ThreadPoolExecutor(partitions) as threads:
+        list(threads.map(partial(fill_partition, broker.port, shape.topic, batches), range(partitions)))
+    return len(batches) * partitions * shape.batch_rows
+
+
+def fill_partition(port: int, topic: str, batches: Sequence[bytes], partition: int) -> None:
+    first = partition * len(batches) // PARTITIONS % len(batches)
+    with closing(connect(port)) as sock:
+        for batch in (*batches[first:], *batches[:first]):
+            sock.sendall(produce_frame(topic, partition, batch, 1))
+            produced(sock)
 
 
 def spark_cpu_seconds() -> float:
@@ -328,7 +346,8 @@ def write_by_spark(subject: Bench, shape: Shape, transport: str) -> None:
 def micro_batches(options: Options) -> Outcome:
     """What a micro-batch costs when there is next to nothing in it: from our source into our sink."""
     outcome = Outcome("spark-micro-batches")
-    with bench(options, (SMALL,)) as subject:
+    with bench(options, ()) as subject:
+        fill(subject.broker, SMALL, MICRO_BATCH_ROWS * MICRO_BATCHES * PLENTY, partitions=TASKS_AT_ONCE)
         create_topic(subject.broker.port, "copied", 1)
         checkpoint = subject.directory / "checkpoint"
         reader = subject.session.readStream.format("trio_broker").option("subscribe", SMALL.topic)
@@ -340,7 +359,8 @@ def micro_batches(options: Options) -> Outcome:
         try:
             while len(query.recentProgress) < WARM_UP_BATCHES + MICRO_BATCHES and query.isActive:
                 time.sleep(0.5)
-            durations = [each["durationMs"] for each in query.recentProgress[WARM_UP_BATCHES:]]
+            taken = query.recentProgress[WARM_UP_BATCHES:]
+            durations = [each["durationMs"] for each in taken if each["numInputRows"]]
         finally:
             query.stop()
             shutil.rmtree(checkpoint, ignore_errors=True)
