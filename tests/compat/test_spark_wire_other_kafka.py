@@ -228,11 +228,20 @@ def transactions(kafka: KafkaProcess) -> Iterator[str]:
     for which, producer in enumerate(producers):
         if is_open[which]:
             producer.abort_transaction(SECONDS)
+    wait_for_markers(kafka, topic)
     producers[0].begin_transaction()
     send(producers[0], topic, number, 3, b"open")
     send(plain, topic, number + 1, 3, b"behind the open one")
     yield topic
     producers[0].abort_transaction(SECONDS)
+
+
+def wait_for_markers(kafka: KafkaProcess, topic: str) -> None:
+    """Until every transaction is over in the log as well: Kafka says that it is before it has written the markers."""
+    give_up_at = time.monotonic() + SECONDS
+    while len({Reader(kafka, committed, Engine.PLAIN).whole(topic).end_offset for committed in (True, False)}) > 1:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.05)
 
 
 def send(producer: Producer, topic: str, number: int, count: int, key: bytes) -> None:

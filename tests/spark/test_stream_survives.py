@@ -196,8 +196,14 @@ class Trial:
         for done in admin.incremental_alter_configs([resource]).values():
             done.result(PATIENCE_SECONDS)
 
+    def has_rolled(self) -> bool:
+        """Whether some partition has a segment that is not the active one, and so can be deleted."""
+        directories = (self.broker.data_directory / f"{TOPIC}-{number}" for number in range(PARTITIONS))
+        return any(len(list(directory.glob("*.log"))) > 1 for directory in directories)
+
     def delete_what_was_read(self, sender: Sender) -> None:
         """Let retention take all segments but the active ones, once the query has read them."""
+        wait_for(self.has_rolled, "a second segment")
         with sender.silence():
             ends = {number: end for number, (_, end) in self.bounds().items()}
             wait_for(lambda: self.read_up_to() == ends, "the query to read everything")
