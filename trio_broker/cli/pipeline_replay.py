@@ -13,9 +13,11 @@ from trio_broker.cli.output import print_json
 from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
 from trio_broker.cli.pipeline_plan import show_ranges
 from trio_broker.cli.pipeline_writing import (
+    checkpoint_option,
     partitions_option,
     producer_settings,
     rate_options,
+    row_ids_option,
     target_options,
 )
 
@@ -26,18 +28,8 @@ if TYPE_CHECKING:
 
 @click.command("replay")
 @click.option("--to-topic", metavar="TOPIC", help="Where to; without it topics keep their names, on another cluster.")
-@click.option(
-    "--checkpoint",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the job notes what it did. The same command goes on from there.",
-)
-@click.option(
-    "--row-ids/--no-row-ids",
-    default=True,
-    show_default=True,
-    help="Give each record a header by which one that comes twice, after a crash, can be told.",
-)
+@checkpoint_option
+@row_ids_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be read.")
 @partitions_option
 @target_options

@@ -12,7 +12,14 @@ from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import addresses, json_option
 from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.pipeline_options import DEFAULT_BOOTSTRAP_SERVER, SparkStart, runs_spark
-from trio_broker.cli.pipeline_writing import partitions_option, producer_settings, rate_options, target_options
+from trio_broker.cli.pipeline_writing import (
+    checkpoint_option,
+    partitions_option,
+    producer_settings,
+    rate_options,
+    row_ids_option,
+    target_options,
+)
 
 if TYPE_CHECKING:
     from trio_broker.spark.pipelines.restore import RestorePlan
@@ -23,12 +30,7 @@ if TYPE_CHECKING:
 @click.command("restore")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
 @click.option("--to-topic", metavar="TOPIC", help="Where to; without it rows go to the topic that they are from.")
-@click.option(
-    "--checkpoint",
-    required=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the job notes what it did. The same command goes on from there.",
-)
+@checkpoint_option
 @click.option("--create-topic", is_flag=True, help="Create topics that are missing.")
 @click.option(
     "--topic-partitions",
@@ -39,12 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--topic-config", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting of topics that are created."
 )
-@click.option(
-    "--row-ids/--no-row-ids",
-    default=True,
-    show_default=True,
-    help="Give each record a header by which one that comes twice, after a crash, can be told.",
-)
+@row_ids_option
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @partitions_option
 @target_options

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 WRITE_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 Command = Callable[..., None]
+
+checkpoint_option = click.option(
+    "--checkpoint",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the job notes what it did. The same command goes on from there.",
+)
+
+row_ids_option = click.option(
+    "--row-ids/--no-row-ids",
+    default=True,
+    show_default=True,
+    help="Give each record a header by which one that comes twice, after a crash, can be told.",
+)
 
 partitions_option = click.option(
     "--partitions",
