@@ -80,6 +80,7 @@ async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_pat
         error = await start_expecting_failure(make_broker(tmp_path / "data", listeners=listener))
     assert listener in str(error)
     assert "Address already in use" in str(error)
+    assert "choose a different one with --port or listeners" in str(error)
     assert not (tmp_path / "data").exists()
 
 
@@ -88,6 +89,7 @@ async def test_a_taken_admin_port_is_told_and_lets_go_of_everything(tmp_path):
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         error = await start_expecting_failure(make_broker(tmp_path, admin_listener=address))
     assert address in str(error)
+    assert "choose a different one with --admin-port or admin.listener" in str(error)
     async with running(tmp_path) as broker, connected(broker) as client:
         assert await client.ask(brokers_alone(), 12)
 
@@ -446,7 +448,8 @@ async def test_a_topic_whose_log_cannot_be_opened_does_not_end_the_others(tmp_pa
 # --- signals ---
 
 
-async def test_the_first_signal_stops_cleanly(tmp_path):
+async def test_the_first_signal_stops_cleanly(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     broker, lines = make_broker(tmp_path), []
 
     def announce(line: str) -> None:
@@ -456,8 +459,9 @@ async def test_the_first_signal_stops_cleanly(tmp_path):
 
     with trio.fail_after(PATIENCE_SECONDS):
         await serve_until_signalled(broker, announce)
-    assert [line.split()[0] for line in lines] == ["trio-broker", "data", "durability", "listening", "admin"]
+    assert [line.split()[0] for line in lines] == ["trio-broker", "data", "durability", "listening", "admin", "stop"]
     assert (tmp_path / CLEAN_MARKER).exists()
+    assert caplog.records[-1].getMessage() == "stopped"
 
 
 async def test_the_second_signal_does_not_wait_for_the_grace(tmp_path, nursery):

@@ -19,6 +19,7 @@ Source: Kafka's BrokerServer.
 
 from __future__ import annotations
 
+import errno
 import gc
 import ipaddress
 import logging
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from broker_admin.server import AdminAddress
 
 log = logging.getLogger(__name__)
+
+
+PORT_TAKEN = "; another program, perhaps another broker, has the port: choose a different one with {}"
 
 
 class StartupError(Exception):
@@ -127,6 +131,7 @@ class Broker:
                 self._follow_config()
                 if reason := await self._serve(parts, task_status):
                     raise StartupError(reason)
+            log.info("stopped")
         except DataDirectoryError as error:
             raise StartupError(str(error)) from error
         finally:
@@ -138,7 +143,8 @@ class Broker:
             self.server.bind()
         except OSError as error:
             listeners = ", ".join(map(str, listener_endpoints(self.config.get)))
-            raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}") from error
+            hint = PORT_TAKEN.format("--port or listeners") if error.errno == errno.EADDRINUSE else ""
+            raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}{hint}") from error
         for endpoint in self.bound_endpoints:
             if not ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0]).is_loopback:
                 log.warning(
@@ -186,7 +192,9 @@ class Broker:
         try:
             address: AdminAddress = await admin_nursery.start(serve)
         except AdminListenerError as error:
-            return str(error)
+            cause = error.__cause__
+            taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
+            return str(error) + (PORT_TAKEN.format("--admin-port or admin.listener") if taken else "")
         self.admin_url = address.url
         return ""
 
@@ -316,6 +324,7 @@ def announcement(broker: Broker) -> list[str]:
         f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
         *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
         f"admin      {broker.admin_url or 'off'}",
+        "stop       Ctrl-C, or SIGTERM",
     ]
 
 

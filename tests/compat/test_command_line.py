@@ -92,7 +92,7 @@ def test_a_locked_data_directory_is_told(start_broker: Callable[..., BrokerProce
     broker = start_broker()
     line = refusal("start", "--data-dir", broker.data_directory, "--port", "0", "--admin-port", "0")
     assert str(broker.data_directory) in line
-    assert "lock" in line
+    assert line.endswith(f"is locked by process {broker.pid}")
 
 
 def test_a_directory_of_another_node_is_told(tmp_path: Path) -> None:

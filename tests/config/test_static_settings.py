@@ -52,9 +52,20 @@ def test_what_has_no_effect_is_a_warning(properties):
     config = load_broker_config(path, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
     assert config.warnings == [
         f"{path}:3: num.partitions was set above already; the last value counts",
-        "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored",
+        "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored;"
+        " did you mean TRIO_BROKER_NUM_IO_THREADS?",
         f"{path}:1: process.roles is not a key of this broker and is ignored",
     ]
+
+
+def test_a_misspelt_key_of_a_file_is_warned_of_with_the_one_that_was_meant(properties):
+    path = properties("num.io.thread=12\n")
+    told = f"{path}:1: num.io.thread is not a key of this broker and is ignored; did you mean num.io.threads?"
+    assert load_broker_config(path).warnings == [told]
+
+
+def test_the_variable_of_the_commands_for_a_cluster_is_no_mistake():
+    assert load_broker_config(environment={"TRIO_BROKER_BOOTSTRAP_SERVER": "kafka:9092"}).warnings == []
 
 
 def test_a_missing_file_is_one_clear_line(tmp_path):

@@ -57,7 +57,7 @@ def test_a_second_broker_is_refused_with_one_clear_line(directory: LogDirectory)
     again.unlock()
 
 
-def test_a_posix_lock_as_java_takes_it_is_respected(directory: LogDirectory):
+def test_a_posix_lock_as_java_takes_it_is_respected_and_its_holder_named(directory: LogDirectory):
     directory.path.mkdir()
     script = (
         "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True);"
@@ -72,7 +72,7 @@ def test_a_posix_lock_as_java_takes_it_is_respected(directory: LogDirectory):
     assert other.stdout is not None
     try:
         assert other.stdout.readline() == b"locked\n"
-        with pytest.raises(DirectoryLocked):
+        with pytest.raises(DirectoryLocked, match=rf"is locked by process {other.pid}$"):
             directory.open()
     finally:
         other.communicate()

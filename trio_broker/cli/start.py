@@ -1,7 +1,8 @@
 """``trio-broker start``: arguments → configuration → run.
 
 Whatever is wrong before the broker serves (a bad key, a taken port, a data directory that is locked or not ours) ends
-the command with one line that says so.
+the command with one line that says so. A key that this broker does not know is refused on the command line, where it is
+a misspelling; in a file, which may be Kafka's own, it is warned of.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from trio_broker.cli.failure import fail
+
+if TYPE_CHECKING:
+    from trio_broker.config.static_settings import StaticSettings
 
 LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -21,8 +26,8 @@ LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file, as Kafka's.")
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the logs lie (log.dirs).")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port of the Kafka listener; 0 picks one.")
-@click.option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page; 0 picks one.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the Kafka listener on 127.0.0.1; 0 picks one.")
+@click.option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page on 127.0.0.1; 0 picks one.")
 @click.option(
     "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 )
@@ -38,13 +43,16 @@ def start(
     import os
 
     from trio_broker.broker import StartupError, run_until_signalled
-    from trio_broker.config.broker_config import load_broker_config
+    from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
+    from trio_broker.config.static_settings import gather_settings
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
     try:
-        settings = command_line_settings(overrides, data_dir, port, admin_port)
-        config = load_broker_config(config_file, settings, os.environ)
+        settings = gather_settings(config_file, parse_overrides(overrides), os.environ)
+        refuse_unknown_overrides(settings)
+        apply_options(settings, data_dir, port, admin_port)
+        config = broker_config_of(settings)
         for warning in config.warnings:
             logging.getLogger(__name__).warning("%s", warning)
         run_until_signalled(config, announce=click.echo)
@@ -52,13 +60,11 @@ def start(
         fail(str(error))
 
 
-def command_line_settings(
-    overrides: tuple[str, ...], data_dir: Path | None, port: int | None, admin_port: int | None
-) -> dict[str, str]:
-    """What the command line sets, as configuration keys; the short options win over ``--override``.
+def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
+    """Return the keys and values of ``--override``.
 
     Raises:
-        ConfigError: an override is not of the form KEY=VALUE.
+        ConfigError: one is not of the form KEY=VALUE.
     """
     from trio_broker.config.errors import ConfigError
 
@@ -68,10 +74,38 @@ def command_line_settings(
         if not separator or not key.strip():
             raise ConfigError(f"--override takes KEY=VALUE, not {override!r}")
         settings[key.strip()] = value.strip()
-    if data_dir is not None:
-        settings["log.dirs"] = str(data_dir)
-    if port is not None:
-        settings["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-    if admin_port is not None:
-        settings["admin.listener"] = f"127.0.0.1:{admin_port}"
     return settings
+
+
+def refuse_unknown_overrides(settings: StaticSettings) -> None:
+    """Raise ``ConfigError`` for a key of the command line that this broker does not know."""
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.keys import BROKER_KEYS
+    from trio_broker.config.static_settings import COMMAND_LINE
+    from trio_broker.suggestion import did_you_mean
+
+    for key, origin in settings.origins.items():
+        if origin == COMMAND_LINE and key not in BROKER_KEYS:
+            raise ConfigError(f"--override {key}: this broker has no such key{did_you_mean(key, BROKER_KEYS)}")
+
+
+def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | None, admin_port: int | None) -> None:
+    """Set what the short options say.
+
+    Raises:
+        ConfigError: ``--port`` is given although ``listeners`` is set. It stands for one plaintext listener on this
+            machine, which must not silently take the place of a listener that was asked for with TLS.
+    """
+    from trio_broker.config.errors import ConfigError
+    from trio_broker.config.keys import LISTENERS
+    from trio_broker.config.static_settings import COMMAND_LINE
+
+    if port is not None and (origin := settings.origins.get(LISTENERS.name)) is not None:
+        where = "--override" if origin == COMMAND_LINE else origin
+        raise ConfigError(f"--port and listeners ({where}) exclude each other: name the port in listeners")
+    if data_dir is not None:
+        settings.set("log.dirs", str(data_dir), COMMAND_LINE)
+    if port is not None:
+        settings.set(LISTENERS.name, f"PLAINTEXT://127.0.0.1:{port}", COMMAND_LINE)
+    if admin_port is not None:
+        settings.set("admin.listener", f"127.0.0.1:{admin_port}", COMMAND_LINE)

@@ -28,7 +28,8 @@ from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.listeners import advertised_endpoints
-from trio_broker.config.static_settings import gather_settings
+from trio_broker.config.static_settings import StaticSettings, gather_settings
+from trio_broker.suggestion import did_you_mean
 
 T = TypeVar("T")
 
@@ -91,7 +92,8 @@ class BrokerConfig:
         for name, text in (static or {}).items():
             prefix = f"{origins[name]}: " if name in origins else ""
             if (key := BROKER_KEYS.get(name)) is None:
-                self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored")
+                hint = did_you_mean(name, BROKER_KEYS)
+                self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored{hint}")
                 continue
             try:
                 key.parse(text)
@@ -295,7 +297,15 @@ def load_broker_config(
     Raises:
         ConfigError: the file cannot be read, or something in it or beside it is not valid; one line that says where.
     """
-    settings = gather_settings(path, overrides or {}, environment or {})
+    return broker_config_of(gather_settings(path, overrides or {}, environment or {}))
+
+
+def broker_config_of(settings: StaticSettings) -> BrokerConfig:
+    """Return what was gathered, checked as a whole.
+
+    Raises:
+        ConfigError: something in it is not valid; one line that says where.
+    """
     config = BrokerConfig(settings.values, settings.origins)
     config.warnings[:0] = settings.warnings
     advertised_endpoints(config.get)

@@ -15,8 +15,15 @@ import attrs
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
+from trio_broker.suggestion import did_you_mean
 
 ENVIRONMENT_PREFIX = "TRIO_BROKER_"
+
+CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER"})
+"""Variables that the commands for a cluster read, and a broker does not."""
+
+COMMAND_LINE = "command line"
+"""The origin of what an option sets."""
 
 
 @attrs.define
@@ -48,7 +55,7 @@ def gather_settings(path: Path | None, overrides: Mapping[str, str], environment
         _add_file(settings, path)
     _add_environment(settings, environment)
     for key, value in overrides.items():
-        settings.set(key, value, "command line")
+        settings.set(key, value, COMMAND_LINE)
     return settings
 
 
@@ -61,9 +68,11 @@ def _add_file(settings: StaticSettings, path: Path) -> None:
 
 def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -> None:
     keys = {environment_name(key): key for key in BROKER_KEYS}
-    for variable in sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX)):
+    variables = {name for name in environment if name.startswith(ENVIRONMENT_PREFIX)}
+    for variable in sorted(variables - CLIENT_VARIABLES):
         if (key := keys.get(variable)) is None:
-            settings.warnings.append(f"environment variable {variable}: no key has that name, and it is ignored")
+            hint = did_you_mean(variable, keys)
+            settings.warnings.append(f"environment variable {variable}: no key has that name, and it is ignored{hint}")
         else:
             settings.set(key, environment[variable], f"environment variable {variable}")
 

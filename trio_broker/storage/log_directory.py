@@ -18,6 +18,8 @@ import fcntl
 import json
 import logging
 import os
+import struct
+import sys
 from pathlib import Path
 
 import attrs
@@ -105,7 +107,7 @@ class LogDirectory:
             DataDirectoryError: it cannot be made or read.
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self._make()
             self._take_lock()
             self.properties = self._identify()
             return self.properties
@@ -116,6 +118,16 @@ class LogDirectory:
             self.unlock()
             raise
 
+    def _make(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            # A dangling link counts: it takes the name as well.
+            taken = (each for each in (self.path, *self.path.parents) if os.path.lexists(each) and not each.is_dir())
+            raise DataDirectoryError(
+                f"{self.path} cannot be a data directory: {next(taken, self.path)} is not a directory"
+            ) from None
+
     def _take_lock(self) -> None:
         path = self.path / file_names.LOCK_FILE
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -123,8 +135,10 @@ class LogDirectory:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            holder = lock_holder(descriptor)
             os.close(descriptor)
-            raise DirectoryLocked(f"{self.path} is in use by another broker: {path} is locked") from error
+            by = f" by process {holder}" if holder else ""
+            raise DirectoryLocked(f"{self.path} is in use by another broker: {path} is locked{by}") from error
         self._lock = descriptor
 
     def _identify(self) -> MetaProperties | None:
@@ -208,3 +222,22 @@ class LogDirectory:
             with contextlib.suppress(OSError):
                 os.close(self._lock)
             self._lock = -1
+
+
+FLOCK = struct.Struct("hhqqi4x")
+"""Linux's ``struct flock`` on 64 bits: l_type, l_whence, l_start, l_len, l_pid."""
+
+
+def lock_holder(descriptor: int) -> int | None:
+    """Return the id of the process that holds a POSIX lock on an open file; None where it cannot be known.
+
+    It is not known of a process in another PID namespace (a container), and of this process itself.
+    """
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return None
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        return None
+    lock_type, _, _, _, pid = FLOCK.unpack(answer)
+    return pid if lock_type != fcntl.F_UNLCK and pid > 0 else None
