@@ -170,7 +170,7 @@ async def test_garbage_ends_its_connection_and_nothing_else(tmp_path, garbage):
             assert await client.ask(brokers_alone(), 12)
 
 
-async def test_trap_04_an_api_that_is_not_served_ends_its_connection(tmp_path, caplog):
+async def test_an_api_that_is_not_served_ends_its_connection(tmp_path, caplog):
     async with running(tmp_path) as broker, connected(broker) as client:
         frame = b"\x7f\x00\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x01x"
         await client.stream.send_all(len(frame).to_bytes(4, "big") + frame)

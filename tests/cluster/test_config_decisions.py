@@ -88,7 +88,7 @@ def test_append_to_what_is_no_list_is_refused(image, config):
     assert code_of(altered, image, config, TOPIC, ("retention.ms", APPEND, "1")) is ErrorCode.INVALID_CONFIG
 
 
-def test_trap_69_a_replacement_takes_away_what_it_does_not_name(image, config):
+def test_a_replacement_takes_away_what_it_does_not_name(image, config):
     assert replaced(image, config, TOPIC, {"segment.ms": "9", "retention.ms": "5"}) == {
         "segment.ms": "9",
         "cleanup.policy": None,

@@ -46,7 +46,7 @@ async def test_one_request_is_one_batch_and_refusals_keep_their_place(controller
     assert [record.name for record in metadata_log.batches[-1] if hasattr(record, "name")] == ["a", "b"]
 
 
-async def test_trap_71_validate_only_answers_alike_and_changes_nothing(controller, metadata_log, deltas):
+async def test_validate_only_answers_alike_and_changes_nothing(controller, metadata_log, deltas):
     before = len(metadata_log.batches)
     outcomes = await controller.create_topics([NewTopic(name="t"), NewTopic(name="/")], validate_only=True)
     assert outcomes[0].num_partitions == 1

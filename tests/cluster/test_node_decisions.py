@@ -37,7 +37,7 @@ async def test_a_start_registers_the_node_at_the_offset_of_its_registration(cont
     assert broker.endpoints == (EndpointImage("PLAINTEXT", "localhost", 9092, 0),)
 
 
-async def test_trap_23_every_start_raises_every_leader_epoch_in_one_batch(controller, metadata_log, node):
+async def test_every_start_raises_every_leader_epoch_in_one_batch(controller, metadata_log, node):
     await controller.create_topics([NewTopic(name="t", num_partitions=2), NewTopic(name="u")])
     await controller.register_node(node)
     epochs = [item.leader_epoch for topic in controller.image.topics.values() for item in topic.partitions.values()]

@@ -19,7 +19,7 @@ async def test_ids_follow_each_other_and_a_block_costs_one_record(controller, me
     assert len(metadata_log.batches) == before + 2
 
 
-async def test_trap_30_no_id_comes_twice_over_a_restart(controller, metadata_log, config):
+async def test_no_id_comes_twice_over_a_restart(controller, metadata_log, config):
     first = await ProducerIds(controller.take_producer_ids).next()
     restarted = Controller(metadata_log, config, metadata_log.records)
     assert await ProducerIds(restarted.take_producer_ids).next() == first + BLOCK_SIZE

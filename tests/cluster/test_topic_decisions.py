@@ -90,18 +90,18 @@ def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
     assert (first.replicas, first.isr) == ([1], [1])
 
 
-def test_trap_18_every_topic_gets_an_id_of_its_own(image, config):
+def test_every_topic_gets_an_id_of_its_own(image, config):
     ids = {decide_new_topics(image, config, [NewTopic(name="t")])[0].outcome.topic_id for _ in range(5)}
     assert len(ids) == 5
     assert NO_UUID not in ids
 
 
-def test_trap_71_minus_one_stands_for_the_brokers_defaults(image, config):
+def test_minus_one_stands_for_the_brokers_defaults(image, config):
     [decision] = decide_new_topics(image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)])
     assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (3, 1)
 
 
-def test_trap_71_a_topic_that_exists_is_refused_with_36(image, config):
+def test_a_topic_that_exists_is_refused_with_36(image, config):
     assert code_for(image, config, name="orders.eu") is ErrorCode.TOPIC_ALREADY_EXISTS == 36
 
 
@@ -135,7 +135,7 @@ def test_the_metadata_log_is_nobodys_topic(image, config):
     assert code_for(image, config, name="__cluster_metadata") is ErrorCode.INVALID_REQUEST
 
 
-def test_trap_29_the_brokers_own_topics_are_known():
+def test_the_brokers_own_topics_are_known():
     assert is_internal_topic("__consumer_offsets")
     assert not is_internal_topic("orders")
 

@@ -52,7 +52,7 @@ def listing_groups(talk: Talk) -> None:
 
 def describing_groups(talk: Talk) -> None:
     groups_of_every_kind(talk)
-    talk.note("a group that nobody knows (trap 56), and the empty name")
+    talk.note("a group that nobody knows, and the empty name")
     for version in range(7):
         talk.ask(DescribeGroupsRequest(groups=[f"{talk.name}-unknown"]), version)
     for version in (0, 5, 6):

@@ -94,7 +94,7 @@ def committing_as_a_member(talk: Talk) -> None:
         talk.ask(commit(group, topic, {0: 99}, member=member, generation=generation - 1), version)
         talk.ask(commit(group, topic, {0: 99}, member="stranger", generation=generation), version)
         talk.ask(commit(group, topic, {0: 99}, generation=generation), version)
-    talk.note("members without a generation, and strangers, while the group has members (trap 55)")
+    talk.note("members without a generation, and strangers, while the group has members")
     for version in (2, 8, 9):
         talk.ask(commit(group, topic, {0: 99}), version)
         talk.ask(commit(group, topic, {0: 99}, member=member), version)

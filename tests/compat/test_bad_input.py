@@ -198,7 +198,7 @@ def test_an_unsupported_version_closes_the_connection(witness: Witness, version:
     assert f"Metadata version {version} is not served here" in witness.refused(framed(raw_header(3, version)))
 
 
-def test_trap_1_an_unknown_version_of_api_versions_is_answered_in_version_0(witness: Witness) -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(witness: Witness) -> None:
     with RawConnection.open(witness.broker.port) as connection:
         frame = connection.exchange(raw_header(18, 99) + b"\xff" * 50)
         assert frame is not None

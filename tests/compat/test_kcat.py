@@ -1,4 +1,4 @@
-"""kcat against a real broker process. Debian's is built on librdkafka 2.0.2, an old one (trap 8)."""
+"""kcat against a real broker process. Debian's is built on librdkafka 2.0.2, an old one (KAFKA-18659)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_was_piped_in_comes_out(broker: BrokerProcess, topic: str, codec: s
     assert kcat(broker, "-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q") == text
 
 
-def test_trap_8_an_old_librdkafka_compresses(broker: BrokerProcess, topic: str) -> None:
+def test_an_old_librdkafka_compresses(broker: BrokerProcess, topic: str) -> None:
     text = "the same line again and again\n" * 5000
     kcat(broker, "-P", "-t", topic, "-p", "0", "-z", "gzip", text=text)
 

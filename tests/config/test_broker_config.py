@@ -211,7 +211,7 @@ def test_a_persisted_value_that_is_not_valid_any_more_is_left_out_with_a_warning
 # --- describing ---
 
 
-def test_trap_70_an_entry_names_its_source_and_the_whole_chain_behind_it():
+def test_an_entry_names_its_source_and_the_whole_chain_behind_it():
     config = BrokerConfig({"num.io.threads": "4"})
     config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})

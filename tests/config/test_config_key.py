@@ -94,7 +94,7 @@ def test_an_inherited_default_is_the_last_fallbacks_default_converted(key):
 
 
 def test_defaults_people_rely_on_are_kafkas():
-    """Trap 74."""
+    """Applications rely on Kafka's defaults without naming them."""
     defaults = {name: BROKER_KEYS[name].default for name in BROKER_KEYS}
     assert defaults["num.partitions"] == 1
     assert defaults["auto.create.topics.enable"] is True

@@ -69,7 +69,7 @@ def test_a_topic_setting_may_not_contradict_the_brokers_other_one():
         check_topic_configs({"min.compaction.lag.ms": "11"}, broker)
 
 
-def test_trap_70_a_topic_entry_names_the_server_synonyms_behind_it():
+def test_a_topic_entry_names_the_server_synonyms_behind_it():
     described = entry({"retention.ms": "6"}, BrokerConfig({"log.retention.hours": "2"}), "retention.ms")
     assert (described.value, described.source) == ("6", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert described.synonyms == (

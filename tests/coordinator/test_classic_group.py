@@ -1,4 +1,4 @@
-"""The classic group: conversations in ``conversations/classic_*.txt``, and the traps that clients fall into."""
+"""The classic group: conversations in ``conversations/classic_*.txt``, and what clients expect beyond the schemas."""
 
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ def joined(effects: Effects, ticket: Ticket = "join") -> JoinGroupResponse:
     return response
 
 
-# --- Traps ---
+# --- What clients expect: docs/client-compatibility.md ---
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_trap_48_from_version_4_on_a_dynamic_member_is_asked_to_join_again_with_the_id_it_is_given(version):
+def test_from_version_4_on_a_dynamic_member_is_asked_to_join_again_with_the_id_it_is_given(version):
     group = new_group()
     first = join(group, version=version, new_member_id="client-1")
     if version < 4:
@@ -135,21 +135,21 @@ def test_trap_48_from_version_4_on_a_dynamic_member_is_asked_to_join_again_with_
     assert list(group.members) == ["client-1"]
 
 
-def test_trap_48_a_static_member_is_let_in_at_once():
+def test_a_static_member_is_let_in_at_once():
     group = new_group()
     assert not join(group, version=5, instance_id="i").answers
     assert group.members
 
 
 @pytest.mark.parametrize("version", JOIN_VERSIONS)
-def test_trap_49_the_protocol_name_of_an_error_is_null_from_version_7_on_and_empty_before(version):
+def test_the_protocol_name_of_an_error_is_null_from_version_7_on_and_empty_before(version):
     response = joined(join(new_group(), version=version, session_timeout_ms=1))
     assert response.protocol_name == (None if version >= 7 else "")
     encode_bytes(response, version)
     assert classic_answers.join_refused(version, ErrorCode.INVALID_GROUP_ID).protocol_name == response.protocol_name
 
 
-def test_trap_50_the_first_member_of_an_empty_group_waits_three_seconds_for_others():
+def test_the_first_member_of_an_empty_group_waits_three_seconds_for_others():
     group = ClassicGroup("g", GroupSettings(), at(0))
     join(group)
     assert group.next_deadline() == 3.0
@@ -157,14 +157,14 @@ def test_trap_50_the_first_member_of_an_empty_group_waits_three_seconds_for_othe
     assert joined(group.tick(at(3))).generation_id == 1
 
 
-def test_trap_50_without_a_delay_it_waits_for_the_next_tick_only():
+def test_without_a_delay_it_waits_for_the_next_tick_only():
     group = new_group()
     join(group)
     assert group.next_deadline() == 0
     assert joined(group.tick(at(0))).generation_id == 1
 
 
-def test_trap_51_a_join_waits_for_as_long_as_the_longest_rebalance_timeout_of_the_others():
+def test_a_join_waits_for_as_long_as_the_longest_rebalance_timeout_of_the_others():
     group = stable_group("a")
     join(group, "a", rebalance_timeout_ms=240_000, session_timeout_ms=300_000)
     sync(group, "a")
@@ -183,12 +183,12 @@ def test_trap_51_a_join_waits_for_as_long_as_the_longest_rebalance_timeout_of_th
         (-1, ErrorCode.INVALID_SESSION_TIMEOUT),
     ],
 )
-def test_trap_51_a_session_timeout_lies_between_six_seconds_and_half_an_hour(session_timeout_ms, code):
+def test_a_session_timeout_lies_between_six_seconds_and_half_an_hour(session_timeout_ms, code):
     assert joined(join(new_group(), version=9, session_timeout_ms=session_timeout_ms)).error_code == code
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
-def test_trap_52_a_static_leader_returns_without_a_rebalance_and_must_not_assign_again(version):
+def test_a_static_leader_returns_without_a_rebalance_and_must_not_assign_again(version):
     group = new_group()
     join(group, version=version, instance_id="i", new_member_id="old")
     group.tick(at(0))
@@ -210,7 +210,7 @@ def test_trap_52_a_static_leader_returns_without_a_rebalance_and_must_not_assign
     assert answer.response.assignment == ASSIGNMENT
 
 
-def test_trap_52_a_list_of_members_leaves_by_instance_id():
+def test_a_list_of_members_leaves_by_instance_id():
     group = new_group()
     join(group, version=5, instance_id="i", new_member_id="i-1")
     group.tick(at(0))
@@ -220,7 +220,7 @@ def test_trap_52_a_list_of_members_leaves_by_instance_id():
     assert group.is_empty
 
 
-def test_trap_53_the_leader_alone_is_given_the_metadata_and_bytes_of_any_kind_are_passed_on():
+def test_the_leader_alone_is_given_the_metadata_and_bytes_of_any_kind_are_passed_on():
     group = new_group()
     garbage = b"\xff\xfe not a subscription"
     join(group, new_member_id="a", protocols={"x": garbage, "y": b""}, ticket="a")
@@ -235,7 +235,7 @@ def test_trap_53_the_leader_alone_is_given_the_metadata_and_bytes_of_any_kind_ar
 
 
 @pytest.mark.parametrize("protocol_type", ["consumer", "connect", "sr", "anything at all"])
-def test_trap_53_a_protocol_type_is_free_text_and_all_members_share_it(protocol_type):
+def test_a_protocol_type_is_free_text_and_all_members_share_it(protocol_type):
     group = new_group()
     join(group, protocol_type=protocol_type)
     assert joined(group.tick(at(0))).protocol_type == protocol_type
@@ -243,7 +243,7 @@ def test_trap_53_a_protocol_type_is_free_text_and_all_members_share_it(protocol_
     assert joined(refused).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_trap_55_only_an_empty_group_lets_a_simple_consumer_commit():
+def test_only_an_empty_group_lets_a_simple_consumer_commit():
     group = new_group()
     assert group.validate_offset_commit("", None, -1, 2, at(0)) == ErrorCode.NONE
     group = stable_group("a")
@@ -252,14 +252,14 @@ def test_trap_55_only_an_empty_group_lets_a_simple_consumer_commit():
     assert group.validate_offset_commit("a", None, 0, 10, at(0)) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_trap_56_a_dead_group_is_described_as_dead_without_an_error():
+def test_a_dead_group_is_described_as_dead_without_an_error():
     group = stable_group("a")
     group.abandon(ErrorCode.NOT_COORDINATOR)
     described = group.describe()
     assert (described.error_code, described.group_state, described.members) == (0, "Dead", [])
 
 
-def test_trap_56_metadata_and_protocol_are_described_in_a_stable_group_only():
+def test_metadata_and_protocol_are_described_in_a_stable_group_only():
     group = stable_group("a")
     described = group.describe()
     assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")

@@ -161,7 +161,7 @@ def test_metadata_is_measured_as_java_does(offsets, metadata, code):
     assert do(offsets, commit((0, 1), metadata=metadata), GroupSettings(offset_metadata_max_bytes=4)) == [code]
 
 
-def test_trap_55_a_retention_time_of_an_old_client_becomes_an_expiry_and_minus_one_none(offsets):
+def test_a_retention_time_of_an_old_client_becomes_an_expiry_and_minus_one_none(offsets):
     do(offsets, commit((0, 1), retention_time_ms=-1))
     do(offsets, commit((1, 1), retention_time_ms=5000))
     do(offsets, commit((2, 1), retention_time_ms=2**63 - 1))
@@ -306,18 +306,18 @@ def test_a_commit_takes_less_than_250_bytes():
 # --- fetching ---
 
 
-def test_trap_54_what_was_never_committed_is_minus_one_and_no_error(offsets):
+def test_what_was_never_committed_is_minus_one_and_no_error(offsets):
     do(offsets, commit((0, 17)))
     response = fetched_offsets(offsets, fetch(wanted(0, 1), wanted(0, topic="bills")))
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 1): (-1, -1, ""), ("bills", 0): (-1, -1, "")}
 
 
-def test_trap_54_a_group_that_is_not_known_has_no_offsets_and_no_error(offsets):
+def test_a_group_that_is_not_known_has_no_offsets_and_no_error(offsets):
     assert found(fetched_offsets(offsets, fetch(wanted(0)))) == {("orders", 0): (-1, -1, "")}
     assert fetched_offsets(offsets, fetch(None)).topics == []
 
 
-def test_trap_54_without_topics_everything_the_group_has_comes(offsets):
+def test_without_topics_everything_the_group_has_comes(offsets):
     do(offsets, commit((0, 17), (3, 5)))
     do(offsets, commit((1, 8), topic="bills", metadata="m"))
     do(offsets, commit((0, 99), group_id="h"))
@@ -326,7 +326,7 @@ def test_trap_54_without_topics_everything_the_group_has_comes(offsets):
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 3): (5, 3, ""), ("bills", 1): (8, 3, "m")}
 
 
-def test_trap_54_no_topics_is_not_the_same_as_null(offsets):
+def test_no_topics_is_not_the_same_as_null(offsets):
     do(offsets, commit((0, 17)))
     assert fetched_offsets(offsets, fetch()).topics == []
 

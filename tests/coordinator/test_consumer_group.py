@@ -1,4 +1,4 @@
-"""The consumer group: conversations in ``conversations/consumer_*.txt``, and the trap that clients fall into."""
+"""The consumer group: conversations in ``conversations/consumer_*.txt``, and what clients expect beyond the schemas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_consumer_group_answers_as_written(path):
     conversations.play(path, ConsumerDriver())
 
 
-def test_trap_57_the_broker_makes_the_id_in_version_0_and_the_client_from_version_1_on():
+def test_the_broker_makes_the_id_in_version_0_and_the_client_from_version_1_on():
     runner = GroupRunner()
     made = runner.heartbeat(joining(""), version=0)
     assert (made.error_code, made.member_id) == (ErrorCode.NONE, "made-1")
@@ -49,17 +49,17 @@ def test_trap_57_the_broker_makes_the_id_in_version_0_and_the_client_from_versio
 @pytest.mark.parametrize(
     "member_id", ["rKr2pSG2Q1mZkFUf7o3SPw", "5f6ee4e9-6d6a-4c6d-8f9a-3a2b1c0d9e8f", "any text, even ümläuts"]
 )
-def test_trap_57_the_client_s_id_is_free_text(member_id):
+def test_the_client_s_id_is_free_text(member_id):
     assert GroupRunner().heartbeat(joining(member_id)).member_id == member_id
 
 
-def test_trap_57_the_broker_says_how_often_to_send_heartbeats_and_how_long_a_session_is():
+def test_the_broker_says_how_often_to_send_heartbeats_and_how_long_a_session_is():
     runner = GroupRunner()
     assert runner.heartbeat(joining("a")).heartbeat_interval_ms == 5_000
     assert runner.consumer_group.next_deadline() == 45.0
 
 
-def test_trap_57_an_empty_expression_beside_names_is_none():
+def test_an_empty_expression_beside_names_is_none():
     runner = GroupRunner()
     topic_id = runner.add_topic("foo", 1)
     response = runner.heartbeat(joining("a", topics=["foo"], pattern=""))
@@ -67,7 +67,7 @@ def test_trap_57_an_empty_expression_beside_names_is_none():
     assert runner.consumer_group.describe(runner.image).members[0].subscribed_topic_regex == ""
 
 
-def test_trap_57_null_fields_mean_unchanged_and_an_assignment_is_sent_only_when_it_changes():
+def test_null_fields_mean_unchanged_and_an_assignment_is_sent_only_when_it_changes():
     runner = GroupRunner()
     topic_id = runner.add_topic("foo", 1)
     assert assigned(runner.heartbeat(joining("a", topics=["foo"]))) == {topic_id: [0]}
@@ -88,14 +88,14 @@ def test_trap_57_null_fields_mean_unchanged_and_an_assignment_is_sent_only_when_
         ("b", -1, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_trap_57_a_wrong_epoch_is_110_and_an_unknown_member_25(member_id, epoch, code):
+def test_a_wrong_epoch_is_110_and_an_unknown_member_25(member_id, epoch, code):
     runner = GroupRunner()
     runner.heartbeat(joining("a"))
     request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member_id, member_epoch=epoch)
     assert runner.heartbeat(request).error_code == code
 
 
-def test_trap_57_committing_and_fetching_at_a_wrong_epoch_is_113():
+def test_committing_and_fetching_at_a_wrong_epoch_is_113():
     runner = GroupRunner()
     runner.heartbeat(joining("a"))
     group = runner.consumer_group
@@ -103,7 +103,7 @@ def test_trap_57_committing_and_fetching_at_a_wrong_epoch_is_113():
     assert group.validate_offset_fetch("a", 1) == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_trap_57_expressions_are_those_of_re2():
+def test_expressions_are_those_of_re2():
     runner = GroupRunner()
     assert runner.heartbeat(joining("a", pattern="(?=foo)")).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert runner.heartbeat(joining("a", pattern=r"\Qfoo\E.*")).error_code == ErrorCode.NONE

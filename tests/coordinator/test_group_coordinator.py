@@ -44,12 +44,12 @@ async def timed_broker(tmp_path):
         yield coordination
 
 
-def test_trap_28_the_partition_of_a_group_is_javas_hash_of_its_name():
+def test_the_partition_of_a_group_is_javas_hash_of_its_name():
     names = ["my-group", "console-consumer-1", "test", "polygenelubricants"]
     assert [partition_for(name, 50) for name in names] == [12, 24, 48, 0]
 
 
-def test_trap_28_the_hash_goes_over_utf_16_units_however_long_the_name():
+def test_the_hash_goes_over_utf_16_units_however_long_the_name():
     # "😀" is the units D83D and DE00, whose hash is 55357 * 31 + 56832.
     assert partition_for("😀", 1_000_000_007) == 55357 * 31 + 56832
     assert partition_for("a" * 300, 50) == partition_for("a" * 300, 50)

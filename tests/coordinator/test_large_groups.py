@@ -288,7 +288,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
 @pytest.mark.parametrize(
     ("length", "code"), [(MAX_ID_CHARACTERS, ErrorCode.NONE), (MAX_ID_CHARACTERS + 1, ErrorCode.INVALID_REQUEST)]
 )
-async def test_trap_57_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length, code):
+async def test_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length, code):
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
@@ -305,7 +305,7 @@ async def test_trap_57_the_ids_of_a_consumer_may_not_be_monstrous(broker, field,
 @pytest.mark.parametrize(
     ("count", "code"), [(MAX_SUBSCRIBED_NAMES, ErrorCode.NONE), (MAX_SUBSCRIBED_NAMES + 1, ErrorCode.INVALID_REQUEST)]
 )
-async def test_trap_57_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(broker, count, code):
+async def test_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(broker, count, code):
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",

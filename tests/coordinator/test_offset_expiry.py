@@ -74,7 +74,7 @@ def expired(offsets: CommittedOffsets, group, moment: Moment = NOW) -> set[str]:
 ALL_AGES = {"fresh": 0, "late": RETENTION_MS - 1, "due": RETENTION_MS, "old": 10 * RETENTION_MS}
 
 
-def test_trap_55_a_simple_consumers_offsets_expire_from_their_commit():
+def test_a_simple_consumers_offsets_expire_from_their_commit():
     assert expired(committed(**ALL_AGES), None) == {"due", "old"}
     never_joined = ClassicGroup("g", SETTINGS, NOW)
     assert never_joined.protocol_type is None
@@ -118,7 +118,7 @@ def test_offsets_of_a_consumer_group_expire_from_their_commit_where_nobody_is_su
 
 
 @pytest.mark.parametrize("keeper", [None, group(since_ms=NOW_MS), group(since_ms=0)])
-def test_trap_55_a_commit_with_a_retention_of_its_own_ends_with_that(keeper):
+def test_a_commit_with_a_retention_of_its_own_ends_with_that(keeper):
     offsets = committed(over=(0, 0), past=(0, -5), ahead=(10 * RETENTION_MS, 1))
     assert expired(offsets, keeper) == {"over", "past"}
 

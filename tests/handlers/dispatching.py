@@ -57,7 +57,7 @@ class WireClient:
         self.parked += 1
 
     async def ask(self, request: Any, version: int, *, trailing: bytes = b"") -> Any:
-        """The response as a client of ``version`` reads it, to the last byte (trap 6); None for silence."""
+        """The response as a client of ``version`` reads it, to the last byte; None for silence."""
         answer = await self.send(request.API_KEY, version, joined(encode(request, version)) + trailing)
         if answer is None:
             return None

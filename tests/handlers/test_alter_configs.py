@@ -36,12 +36,12 @@ async def codes(admin, *resources, version=2, validate_only=False):
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_trap_69_all_settings_of_a_topic_are_replaced(admin, version):
+async def test_all_settings_of_a_topic_are_replaced(admin, version):
     assert await codes(admin, resource(TOPIC, "t", ("retention.ms", "7")), version=version) == [0]
     assert admin.controller.image.topics["t"].configs == {"retention.ms": "7"}
 
 
-async def test_trap_69_an_empty_list_takes_everything_away(admin):
+async def test_an_empty_list_takes_everything_away(admin):
     assert await codes(admin, resource(TOPIC, "t")) == [0]
     assert admin.controller.image.topics["t"].configs == {}
 

@@ -29,7 +29,7 @@ async def test_every_served_api_is_told_with_its_range(wire, version):
 
 
 @pytest.mark.parametrize("unknown_version", [5, 6, 32767])
-async def test_trap_01_a_version_above_ours_is_answered_in_version_0_with_our_own_range(wire, unknown_version):
+async def test_a_version_above_ours_is_answered_in_version_0_with_our_own_range(wire, unknown_version):
     answer = await wire.send(ApiKey.API_VERSIONS, unknown_version, b"a body that nobody parses")
     response, end = decode(ApiVersionsResponse, 0, answer, CORRELATION_ID_BYTES)
     assert end == len(answer)
@@ -38,13 +38,13 @@ async def test_trap_01_a_version_above_ours_is_answered_in_version_0_with_our_ow
     assert (own.api_key, own.min_version, own.max_version) == (ApiKey.API_VERSIONS, 0, 4)
 
 
-async def test_trap_01_a_version_below_zero_ends_the_connection(wire):
+async def test_a_version_below_zero_ends_the_connection(wire):
     with pytest.raises(CloseConnection):
         await wire.send(ApiKey.API_VERSIONS, -1, b"")
 
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
-async def test_trap_02_the_response_header_has_no_tags_even_where_the_body_is_flexible(wire, version):
+async def test_the_response_header_has_no_tags_even_where_the_body_is_flexible(wire, version):
     answer = await wire.send(ApiKey.API_VERSIONS, version, b"\x02x\x021\x00")
     response, end = decode(ApiVersionsResponse, version, answer, CORRELATION_ID_BYTES)
     assert end == len(answer)
@@ -52,28 +52,28 @@ async def test_trap_02_the_response_header_has_no_tags_even_where_the_body_is_fl
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_08_produce_is_advertised_from_version_0(wire, version):
+async def test_produce_is_advertised_from_version_0(wire, version):
     response = await wire.ask(request(), version)
     [produce] = [entry for entry in response.api_keys if entry.api_key == ApiKey.PRODUCE]
     assert (produce.min_version, produce.max_version) == (0, 13)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_09_the_unstable_top_of_init_producer_id_is_not_advertised(wire, version):
+async def test_the_unstable_top_of_init_producer_id_is_not_advertised(wire, version):
     response = await wire.ask(request(), version)
     [init_producer_id] = [entry for entry in response.api_keys if entry.api_key == ApiKey.INIT_PRODUCER_ID]
     assert init_producer_id.max_version < 6
 
 
 @pytest.mark.parametrize(("version", "supported"), [(3, []), (4, [("group.version", 0, 1)])])
-async def test_trap_10_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
+async def test_a_supported_feature_from_level_0_is_left_out_below_version_4(wire, version, supported):
     response = await wire.ask(request(), version)
     told = [(feature.name, feature.min_version, feature.max_version) for feature in response.supported_features]
     assert told == supported
 
 
 @pytest.mark.parametrize("version", FLEXIBLE_VERSIONS)
-async def test_trap_10_finalised_features_come_with_an_epoch_that_grows(wire, version):
+async def test_finalised_features_come_with_an_epoch_that_grows(wire, version):
     response = await wire.ask(request(), version)
     told = [(each.name, each.min_version_level, each.max_version_level) for each in response.finalized_features]
     assert told == [("group.version", 1, 1)]
@@ -95,14 +95,14 @@ async def test_trap_10_finalised_features_come_with_an_epoch_that_grows(wire, ve
         ("ä", "1"),
     ],
 )
-async def test_trap_11_a_software_name_that_is_none_is_an_invalid_request(wire, version, name, software_version):
+async def test_a_software_name_that_is_none_is_an_invalid_request(wire, version, name, software_version):
     response = await wire.ask(request(name, software_version), version)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.api_keys == []
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_trap_11_versions_that_carry_no_software_name_are_not_asked_for_one(wire, version):
+async def test_versions_that_carry_no_software_name_are_not_asked_for_one(wire, version):
     assert (await wire.ask(ApiVersionsRequest(), version)).error_code == ErrorCode.NONE
 
 

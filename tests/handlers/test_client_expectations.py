@@ -52,27 +52,27 @@ EVERY_SERVED_VERSION = [
 ]
 
 
-def test_trap_7_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
+def test_the_old_minima_are_kept_for_clients_that_look_at_the_maximum_alone():
     advertised = {api.api_key: tuple(api.advertised) for api in served_apis().values()}
     assert advertised == ADVERTISED_BY_KAFKA_4_3
 
 
-def test_trap_12_telemetry_is_not_offered_so_that_no_client_sends_it():
+def test_telemetry_is_not_offered_so_that_no_client_sends_it():
     assert not {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY} & set(served_apis())
 
 
-def test_trap_58_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
+def test_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
     unserved = {ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SASL_HANDSHAKE, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.END_TXN}
     assert not unserved & set(served_apis())
 
 
-async def test_trap_58_the_consumer_protocol_is_advertised_and_its_feature_finalised(wire):
+async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wire):
     assert {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE} <= set(served_apis())
     assert wire.parts.controller.image.features["group.version"] == 1
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_trap_6_an_empty_request_of_every_version_is_answered_to_the_last_byte(wire, api, version):
+async def test_an_empty_request_of_every_version_is_answered_to_the_last_byte(wire, api, version):
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1  # 0 asks for silence
@@ -81,7 +81,7 @@ async def test_trap_6_an_empty_request_of_every_version_is_answered_to_the_last_
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
-async def test_trap_46_without_quotas_nobody_is_told_to_wait(wire, api, version):
+async def test_without_quotas_nobody_is_told_to_wait(wire, api, version):
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1
@@ -89,14 +89,14 @@ async def test_trap_46_without_quotas_nobody_is_told_to_wait(wire, api, version)
 
 
 @pytest.mark.parametrize("version", [10, 12])
-async def test_trap_22_a_refused_produce_names_no_other_leader_because_there_is_none(wire, version):
+async def test_a_refused_produce_names_no_other_leader_because_there_is_none(wire, version):
     data = TopicProduceData(name="missing", partition_data=[PartitionProduceData(index=0, records=b"")])
     response = await wire.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[data]), version)
     assert response.responses[0].partition_responses[0].current_leader.leader_id == -1
     assert response.node_endpoints == []
 
 
-async def test_trap_22_a_refused_fetch_names_no_other_leader_because_there_is_none(wire):
+async def test_a_refused_fetch_names_no_other_leader_because_there_is_none(wire):
     asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
     topic = FetchTopic(topic_id=bytes(15) + b"\x07", partitions=[asked])
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], forgotten_topics_data=[])
@@ -105,7 +105,7 @@ async def test_trap_22_a_refused_fetch_names_no_other_leader_because_there_is_no
     assert response.node_endpoints == []
 
 
-def test_trap_74_the_defaults_that_people_rely_on():
+def test_the_defaults_that_people_rely_on():
     config = BrokerConfig()
     topic = resolve({}, config)
     assert config.get(keys.NUM_PARTITIONS) == 1

@@ -31,7 +31,7 @@ async def test_groups_come_in_the_order_of_the_request_each_once(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_56_what_is_no_consumer_group_is_error_69_with_a_reason(version):
+async def test_what_is_no_consumer_group_is_error_69_with_a_reason(version):
     error = KafkaError("group g is classic", code=ErrorCode.GROUP_ID_NOT_FOUND)
     [group] = await describe(version, "g", answer=lambda group_id: error, asked=True)
     assert (group.group_id, group.error_code) == ("g", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -40,7 +40,7 @@ async def test_trap_56_what_is_no_consumer_group_is_error_69_with_a_reason(versi
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_73_operations_are_told_when_asked_for(version):
+async def test_operations_are_told_when_asked_for(version):
     [asked] = await describe(version, "g", asked=True)
     [silent] = await describe(version, "g")
     assert (asked.authorized_operations, silent.authorized_operations) == (ALL_GROUP_OPERATIONS, NOT_ASKED_FOR)

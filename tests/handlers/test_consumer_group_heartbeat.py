@@ -40,7 +40,7 @@ async def test_a_group_without_a_name_is_an_invalid_request(version):
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "the group's id is empty")
 
 
-async def test_trap_57_in_version_0_the_broker_makes_the_id(groups):
+async def test_in_version_0_the_broker_makes_the_id(groups):
     response = await groups.consume(0, "", 0)
     assert response.error_code == ErrorCode.NONE
     assert response.member_id
@@ -48,12 +48,12 @@ async def test_trap_57_in_version_0_the_broker_makes_the_id(groups):
 
 
 @pytest.mark.parametrize("member_id", ["AAECAwQFBgcICQoLDA0ODw", "5b6f5f33-7c4e-4bd8-8f5c-2d8c2d1f0e4a"])
-async def test_trap_57_from_version_1_on_the_member_makes_it_as_it_likes(groups, member_id):
+async def test_from_version_1_on_the_member_makes_it_as_it_likes(groups, member_id):
     assert (await groups.consume(1, member_id, 0)).member_id == member_id
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_57_an_assignment_names_topics_by_id_and_is_sent_when_it_changes(groups, version):
+async def test_an_assignment_names_topics_by_id_and_is_sent_when_it_changes(groups, version):
     joined = await groups.consume(version, "m", 0)
     [share] = joined.assignment.topic_partitions
     assert (share.topic_id, share.partitions) == (groups.topic_id("t"), [0, 1, 2])
@@ -63,13 +63,13 @@ async def test_trap_57_an_assignment_names_topics_by_id_and_is_sent_when_it_chan
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_57_the_epoch_of_the_one_who_leaves_is_minus_1(groups, version):
+async def test_the_epoch_of_the_one_who_leaves_is_minus_1(groups, version):
     await groups.consume(version, "m", 0)
     left = await groups.consume(version, "m", -1)
     assert (left.error_code, left.member_epoch) == (0, -1)
 
 
 @pytest.mark.parametrize("names", [["t"], []])
-async def test_trap_57_an_empty_pattern_beside_names_is_none(groups, names):
+async def test_an_empty_pattern_beside_names_is_none(groups, names):
     response = await groups.consume(1, "m", 0, subscribed_topic_names=names, subscribed_topic_regex="")
     assert response.error_code == ErrorCode.NONE

@@ -34,7 +34,7 @@ def request(*topics, validate_only=False):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_71_minus_one_is_the_brokers_default(version):
+async def test_minus_one_is_the_brokers_default(version):
     client = await make_admin_client(num_partitions="3")
     [topic] = (await client.ask(create_topics, request(wanted()), version)).topics
     assert (topic.error_code, topic.error_message) == (ErrorCode.NONE, None)
@@ -43,7 +43,7 @@ async def test_trap_71_minus_one_is_the_brokers_default(version):
         assert (topic.num_partitions, topic.replication_factor) == (3, 1)
 
 
-async def test_trap_71_version_5_answers_with_settings_and_version_7_with_the_id():
+async def test_version_5_answers_with_settings_and_version_7_with_the_id():
     client = await make_admin_client()
     [old] = (await client.ask(create_topics, request(wanted("old")), 4)).topics
     assert (old.configs, old.topic_id) == ([], NO_UUID)
@@ -55,7 +55,7 @@ async def test_trap_71_version_5_answers_with_settings_and_version_7_with_the_id
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_71_validate_only_creates_nothing(version):
+async def test_validate_only_creates_nothing(version):
     client = await make_admin_client()
     before = client.metadata_log.log_end_offset
     response = await client.ask(create_topics, request(wanted(), wanted("/"), validate_only=True), version)
@@ -63,7 +63,7 @@ async def test_trap_71_validate_only_creates_nothing(version):
     assert client.metadata_log.log_end_offset == before
 
 
-async def test_trap_71_a_topic_that_exists_is_error_36_and_others_are_made():
+async def test_a_topic_that_exists_is_error_36_and_others_are_made():
     client = await make_admin_client()
     await client.ask(create_topics, request(wanted("a")), 7)
     response = await client.ask(create_topics, request(wanted("a"), wanted("b")), 7)

@@ -36,7 +36,7 @@ async def test_topics_go_by_name_in_every_version(version):
     assert client.controller.image.topics == {}
 
 
-async def test_trap_18_a_topic_goes_by_id_and_the_answer_names_both():
+async def test_a_topic_goes_by_id_and_the_answer_names_both():
     client = await client_with_topic()
     topic_id, unknown = client.controller.image.topics["t"].topic_id, random_uuid()
     states = [DeleteTopicState(name=None, topic_id=each) for each in (topic_id, unknown)]

@@ -39,13 +39,13 @@ async def test_the_one_node_is_told_with_its_address_and_rack(open_wire_client, 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_24_the_controller_is_a_live_broker(wire, version):
+async def test_the_controller_is_a_live_broker(wire, version):
     response = await wire.ask(request(), version)
     assert response.controller_id == response.brokers[0].broker_id
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_25_the_cluster_id_is_that_of_metadata_22_characters_long(wire, version):
+async def test_the_cluster_id_is_that_of_metadata_22_characters_long(wire, version):
     response = await wire.ask(request(), version)
     assert response.cluster_id == wire.parts.node.cluster_id
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", response.cluster_id)
@@ -53,14 +53,14 @@ async def test_trap_25_the_cluster_id_is_that_of_metadata_22_characters_long(wir
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("listener", "host"), [("INSIDE", "10.0.0.1"), ("OUTSIDE", "kafka.example.org")])
-async def test_trap_26_the_address_is_that_of_the_listener_asked(open_wire_client, version, listener, host):
+async def test_the_address_is_that_of_the_listener_asked(open_wire_client, version, listener, host):
     wire = await open_wire_client(advertising({"INSIDE": ("10.0.0.1", 1), "OUTSIDE": ("kafka.example.org", 2)}))
     wire.connection = attrs.evolve(CONNECTION, listener_name=listener)
     assert (await wire.ask(request(), version)).brokers[0].host == host
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_73_operations_are_told_only_when_asked_for(wire, version):
+async def test_operations_are_told_only_when_asked_for(wire, version):
     unasked = await wire.ask(request(), version)
     asked = await wire.ask(request(include_cluster_authorized_operations=True), version)
     assert (unasked.cluster_authorized_operations, asked.cluster_authorized_operations) == (NOT_ASKED_FOR, CLUSTER_BITS)

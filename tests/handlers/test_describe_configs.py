@@ -59,7 +59,7 @@ async def test_no_key_at_all_is_a_list_of_none(admin):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_70_source_and_synonyms_are_right_from_version_1_on(admin, version):
+async def test_source_and_synonyms_are_right_from_version_1_on(admin, version):
     admin.config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "5"})
     asked = request((BROKER, "1"), keys=["num.io.threads"], synonyms=True)
     [broker] = (await admin.ask(describe_configs, asked, version)).results
@@ -73,7 +73,7 @@ async def test_trap_70_source_and_synonyms_are_right_from_version_1_on(admin, ve
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_70_a_topics_chain_goes_on_with_the_brokers_keys(admin, version):
+async def test_a_topics_chain_goes_on_with_the_brokers_keys(admin, version):
     asked = request((TOPIC, "t"), keys=["retention.ms"], synonyms=True)
     [topic] = (await admin.ask(describe_configs, asked, version)).results
     [config] = topic.configs

@@ -36,7 +36,7 @@ async def test_groups_come_in_the_order_of_the_request_each_once(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_56_a_missing_group_is_dead_and_from_version_6_on_an_error(version):
+async def test_a_missing_group_is_dead_and_from_version_6_on_an_error(version):
     [group] = await describe(version, "g", answer=refusal(ErrorCode.GROUP_ID_NOT_FOUND))
     assert (group.group_id, group.group_state, group.members) == ("g", "Dead", [])
     if version >= 6:
@@ -53,7 +53,7 @@ async def test_another_error_is_the_groups_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", range(3, 7))
-async def test_trap_73_operations_are_told_when_asked_for(version):
+async def test_operations_are_told_when_asked_for(version):
     [group] = await describe(version, "g", asked=True)
     bits = (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
     assert group.authorized_operations == sum(1 << bit for bit in bits)
@@ -62,7 +62,7 @@ async def test_trap_73_operations_are_told_when_asked_for(version):
 
 
 @pytest.mark.parametrize(("version", "told"), [(5, True), (6, False)])
-async def test_trap_73_a_missing_group_has_operations_where_it_is_no_error(version, told):
+async def test_a_missing_group_has_operations_where_it_is_no_error(version, told):
     [group] = await describe(version, "g", answer=refusal(ErrorCode.GROUP_ID_NOT_FOUND), asked=True)
     assert (group.authorized_operations != NOT_ASKED_FOR) == told
 
@@ -92,7 +92,7 @@ async def test_a_stable_group_shows_its_members_and_their_bytes(groups, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_56_a_group_of_the_consumer_protocol_is_none_to_describe_here(groups, version):
+async def test_a_group_of_the_consumer_protocol_is_none_to_describe_here(groups, version):
     await groups.consume(1, "m", 0)
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=["g"]), version)).groups
     assert group.group_state == "Dead"
@@ -100,7 +100,7 @@ async def test_trap_56_a_group_of_the_consumer_protocol_is_none_to_describe_here
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_56_the_group_without_a_name_is_missing_like_any_other(groups, version):
+async def test_the_group_without_a_name_is_missing_like_any_other(groups, version):
     [group] = (await groups.wire.ask(DescribeGroupsRequest(groups=[""]), version)).groups
     assert group.group_state == "Dead"
     assert group.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE)

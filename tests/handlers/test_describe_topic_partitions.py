@@ -33,7 +33,7 @@ async def three_topics(wire):
     return wire
 
 
-async def test_trap_72_topics_come_sorted_however_they_were_asked_for(three_topics):
+async def test_topics_come_sorted_however_they_were_asked_for(three_topics):
     response = await page(three_topics, "gamma", "alpha", "gamma")
     assert partitions_of(response) == [("alpha", 0), ("alpha", 1), ("gamma", 0), ("gamma", 1)]
     assert response.next_cursor is None
@@ -44,7 +44,7 @@ async def test_an_empty_list_asks_for_all_topics(three_topics):
 
 
 @pytest.mark.parametrize("limit", range(1, 9))
-async def test_trap_72_pages_follow_each_other_without_gap_or_repetition(three_topics, limit):
+async def test_pages_follow_each_other_without_gap_or_repetition(three_topics, limit):
     whole = partitions_of(await page(three_topics))
     collected, cursor = [], None
     while True:
@@ -56,7 +56,7 @@ async def test_trap_72_pages_follow_each_other_without_gap_or_repetition(three_t
     assert collected == whole
 
 
-async def test_trap_72_no_page_is_longer_than_the_brokers_own_limit(open_wire_client):
+async def test_no_page_is_longer_than_the_brokers_own_limit(open_wire_client):
     wire = await open_wire_client(max_request_partition_size_limit="2")
     await wire.create_topic("t", 3)
     response = await page(wire, "t", limit=1000)
@@ -80,7 +80,7 @@ async def test_a_negative_cursor_is_an_invalid_request(three_topics):
     assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_trap_21_a_missing_topic_is_unknown_and_an_impossible_one_invalid(wire):
+async def test_a_missing_topic_is_unknown_and_an_impossible_one_invalid(wire):
     response = await page(wire, "missing", "not/possible")
     assert [(topic.name, topic.error_code, topic.topic_id) for topic in response.topics] == [
         ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_UUID),
@@ -93,7 +93,7 @@ async def test_it_never_creates_a_topic(wire):
     assert wire.parts.controller.image.topics == {}
 
 
-async def test_trap_18_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_epoch(wire):
+async def test_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_epoch(wire):
     topic_id = await wire.create_topic("t")
     [topic] = (await page(wire, "t")).topics
     [partition] = topic.partitions
@@ -103,7 +103,7 @@ async def test_trap_18_a_topic_is_told_with_its_id_and_each_partition_with_leade
     assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([node_id], [node_id], [])
 
 
-async def test_trap_73_topic_operations_are_always_told(wire):
+async def test_topic_operations_are_always_told(wire):
     await wire.create_topic("t")
     assert (await page(wire, "t")).topics[0].topic_authorized_operations == ALL_TOPIC_OPERATIONS
 

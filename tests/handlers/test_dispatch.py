@@ -63,12 +63,12 @@ async def test_the_answer_bears_the_requests_correlation_id_in_the_header_of_its
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-async def test_trap_05_bytes_left_over_after_a_request_are_tolerated(wire, version):
+async def test_bytes_left_over_after_a_request_are_tolerated(wire, version):
     response = await wire.ask(brokers_alone(), version, trailing=bytes(3))
     assert len(response.brokers) == 1
 
 
-async def test_trap_05_bytes_left_over_after_the_first_request_of_a_connection_are_tolerated(wire):
+async def test_bytes_left_over_after_the_first_request_of_a_connection_are_tolerated(wire):
     response = await wire.ask(
         ApiVersionsRequest(client_software_name="x", client_software_version="1"), 4, trailing=b"!"
     )
@@ -123,12 +123,12 @@ async def test_bytes_that_are_not_kafkas_end_the_connection_and_the_line_names_t
         await wire.send(ApiKey.METADATA, version, body)
 
 
-async def test_trap_04_a_version_that_the_api_does_not_have_ends_the_connection(wire):
+async def test_a_version_that_the_api_does_not_have_ends_the_connection(wire):
     with pytest.raises(CloseConnection):
         await wire.send(ApiKey.METADATA, 99, b"\x00" * 16)
 
 
-async def test_trap_08_produce_below_version_3_ends_the_connection(wire):
+async def test_produce_below_version_3_ends_the_connection(wire):
     with pytest.raises(CloseConnection):
         await wire.send(ApiKey.PRODUCE, 2, b"\x00" * 16)
 
@@ -190,7 +190,7 @@ async def test_a_handler_may_end_the_connection(wire):
         await wire.ask(brokers_alone(), 9)
 
 
-async def test_trap_33_a_failed_produce_without_acks_ends_the_connection(wire):
+async def test_a_failed_produce_without_acks_ends_the_connection(wire):
     with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
         await wire.ask(produce(acks=0, topic="missing"), 9)
 

@@ -1,4 +1,4 @@
-"""Fetch as consumers of all versions see it; trap numbers are those of the protocol notes."""
+"""Fetch as consumers of all versions see it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_every_version_by_name(client, replicas, version):
 
 
 @pytest.mark.parametrize("version", range(13, 19))
-async def test_trap_18_from_version_13_on_topics_go_by_id(client, replicas, version):
+async def test_from_version_13_on_topics_go_by_id(client, replicas, version):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     [answer] = await ask(client, wanted(), version=version, topic_id=TOPIC_ID)
@@ -87,7 +87,7 @@ async def test_an_unknown_topic_or_partition_answers_3(client, replicas):
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_trap_15_records_are_never_null(client, replicas):
+async def test_records_are_never_null(client, replicas):
     await add_topic(replicas)
     answers = await ask(client, wanted(), wanted(5))
     assert [bytes(answer.records) for answer in answers] == [b"", b""]
@@ -95,13 +95,13 @@ async def test_trap_15_records_are_never_null(client, replicas):
     assert response.responses[0].partitions[0].records == b""
 
 
-async def test_trap_23_the_current_leader_epoch_is_checked(client, replicas):
+async def test_the_current_leader_epoch_is_checked(client, replicas):
     await add_topic(replicas, leader_epoch=5)
     codes = [(await ask(client, wanted(current_leader_epoch=epoch)))[0].error_code for epoch in (-1, 5, 4, 6)]
     assert codes == [0, 0, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
-async def test_trap_40_the_first_batch_comes_whole_and_then_limits_hold(client, replicas):
+async def test_the_first_batch_comes_whole_and_then_limits_hold(client, replicas):
     partitions = await add_topic(replicas, partitions=3)
     for partition in partitions[1:]:
         await produce(replicas, partition, b"v" * 1000)
@@ -113,7 +113,7 @@ async def test_trap_40_the_first_batch_comes_whole_and_then_limits_hold(client, 
     assert answers[1].high_watermark == 2
 
 
-async def test_trap_40_partitions_are_walked_in_the_order_of_the_request(client, replicas):
+async def test_partitions_are_walked_in_the_order_of_the_request(client, replicas):
     partitions = await add_topic(replicas, partitions=2)
     for partition in partitions:
         await produce(replicas, partition, b"v" * 1000)
@@ -121,14 +121,14 @@ async def test_trap_40_partitions_are_walked_in_the_order_of_the_request(client,
     assert [(answer.partition_index, len(values(answer))) for answer in answers] == [(1, 1), (0, 0)]
 
 
-async def test_trap_40_the_batch_that_contains_the_offset_comes_from_its_beginning(client, replicas):
+async def test_the_batch_that_contains_the_offset_comes_from_its_beginning(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a", b"b", b"c")
     [answer] = await ask(client, wanted(offset=2))
     assert values(answer) == [b"a", b"b", b"c"]
 
 
-async def test_trap_41_an_offset_beyond_the_log_end_answers_1_and_at_the_end_is_empty(client, replicas):
+async def test_an_offset_beyond_the_log_end_answers_1_and_at_the_end_is_empty(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     [at_end] = await ask(client, wanted(offset=1))
@@ -140,7 +140,7 @@ async def test_trap_41_an_offset_beyond_the_log_end_answers_1_and_at_the_end_is_
     assert before.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_trap_41_between_high_watermark_and_log_end_is_empty(durable_client, durable_replicas, monkeypatch):
+async def test_between_high_watermark_and_log_end_is_empty(durable_client, durable_replicas, monkeypatch):
     [partition] = await add_topic(durable_replicas)
     monkeypatch.setattr(durable_replicas.flusher, "request", lambda partition: None)
     await produce(durable_replicas, partition, b"a", b"b")
@@ -149,7 +149,7 @@ async def test_trap_41_between_high_watermark_and_log_end_is_empty(durable_clien
         assert (answer.error_code, bytes(answer.records), answer.high_watermark) == (0, b"", 0)
 
 
-async def test_trap_43_offsets_are_given_without_records_and_are_minus_one_only_with_errors(client, replicas):
+async def test_offsets_are_given_without_records_and_are_minus_one_only_with_errors(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a", b"b")
     await replicas.delete_records(partition, 1)
@@ -158,7 +158,7 @@ async def test_trap_43_offsets_are_given_without_records_and_are_minus_one_only_
     assert (error.high_watermark, error.last_stable_offset, error.log_start_offset) == (-1, -1, -1)
 
 
-async def test_trap_47_no_replica_is_preferred(client, replicas):
+async def test_no_replica_is_preferred(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     [answer] = await ask(client, wanted(), rack_id="somewhere")
@@ -202,7 +202,7 @@ def idle_client(tmp_path):
     made.log_manager.close(clean=False)
 
 
-async def test_trap_41_a_fetch_waits_until_its_time_is_over(idle_client, autojump_clock):
+async def test_a_fetch_waits_until_its_time_is_over(idle_client, autojump_clock):
     await add_topic(idle_client.replicas)
     begin = trio.current_time()
     [answer] = await ask(idle_client, wanted(), max_wait_ms=500)
@@ -211,7 +211,7 @@ async def test_trap_41_a_fetch_waits_until_its_time_is_over(idle_client, autojum
     assert idle_client.parked == 1
 
 
-async def test_trap_41_an_error_in_any_partition_answers_at_once(client, replicas):
+async def test_an_error_in_any_partition_answers_at_once(client, replicas):
     await add_topic(replicas)
     answers = await ask(client, wanted(0), wanted(9), max_wait_ms=60_000)
     assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -248,13 +248,13 @@ async def test_min_bytes_beyond_max_bytes_are_not_waited_for(client, replicas):
     assert client.parked == 0
 
 
-async def test_trap_41_deleting_the_topic_answers_at_once(client, replicas):
+async def test_deleting_the_topic_answers_at_once(client, replicas):
     await add_topic(replicas)
     [answer] = await poll_while(lambda: replicas.delete_topic("orders"), client, wanted())
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_trap_41_a_new_leader_epoch_answers_at_once_who_knows_the_old_one(client, replicas):
+async def test_a_new_leader_epoch_answers_at_once_who_knows_the_old_one(client, replicas):
     await add_topic(replicas, leader_epoch=1)
     lead_again = partial(add_topic, replicas, leader_epoch=2)
     [answer] = await poll_while(lead_again, client, wanted(current_leader_epoch=1))
@@ -349,7 +349,7 @@ def end_transaction(partition, *, committed):
     partition.append(memoryview(bytearray(records)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
-async def test_trap_42_a_committed_reader_stops_at_an_open_transaction_and_is_woken_by_its_end(client, replicas):
+async def test_a_committed_reader_stops_at_an_open_transaction_and_is_woken_by_its_end(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
     partition.append(transactional(b"open"), now_ms=NOW_MS)
@@ -365,7 +365,7 @@ async def test_trap_42_a_committed_reader_stops_at_an_open_transaction_and_is_wo
     assert values(answer)[0] == b"open"
 
 
-async def test_trap_42_aborted_transactions_are_given_to_committed_readers(client, replicas):
+async def test_aborted_transactions_are_given_to_committed_readers(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
     partition.append(transactional(b"undone"), now_ms=NOW_MS)
@@ -376,7 +376,7 @@ async def test_trap_42_aborted_transactions_are_given_to_committed_readers(clien
     assert not uncommitted.aborted_transactions
 
 
-async def test_trap_42_only_the_aborted_transactions_of_the_records_read_are_given(client, replicas):
+async def test_only_the_aborted_transactions_of_the_records_read_are_given(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
     for sequence in range(3):
@@ -420,14 +420,14 @@ async def begin_session(client, *partitions, version=11, **fields):
     return response
 
 
-async def test_trap_39_no_session_wanted_gives_none(client, replicas):
+async def test_no_session_wanted_gives_none(client, replicas):
     await add_topic(replicas)
     response = await client.ask(fetch, request(wanted(), session_id=0, session_epoch=-1), 11)
     assert response.session_id == 0
     assert len(replicas.fetch_sessions) == 0
 
 
-async def test_trap_39_a_session_answers_with_news_only(client, replicas):
+async def test_a_session_answers_with_news_only(client, replicas):
     partitions = await add_topic(replicas, partitions=3)
     first = await begin_session(client, wanted(0), wanted(1), wanted(2))
     assert len(first.responses[0].partitions) == 3
@@ -442,7 +442,7 @@ async def test_trap_39_a_session_answers_with_news_only(client, replicas):
     assert moved.responses == []
 
 
-async def test_trap_39_a_new_log_start_offset_is_news(client, replicas):
+async def test_a_new_log_start_offset_is_news(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     first = await begin_session(client, wanted(offset=1))
@@ -451,7 +451,7 @@ async def test_trap_39_a_new_log_start_offset_is_news(client, replicas):
     assert news.responses[0].partitions[0].log_start_offset == 1
 
 
-async def test_trap_39_an_error_is_news_each_time_and_its_end_too(client, replicas):
+async def test_an_error_is_news_each_time_and_its_end_too(client, replicas):
     first = await begin_session(client, wanted(), topic="later")
     for epoch in (1, 2):
         news = await client.ask(fetch, request(session_id=first.session_id, session_epoch=epoch), 11)
@@ -461,7 +461,7 @@ async def test_trap_39_an_error_is_news_each_time_and_its_end_too(client, replic
     assert news.responses[0].partitions[0].error_code == 0
 
 
-async def test_trap_39_forgotten_partitions_leave_and_new_ones_join(client, replicas):
+async def test_forgotten_partitions_leave_and_new_ones_join(client, replicas):
     partitions = await add_topic(replicas, partitions=3)
     first = await begin_session(client, wanted(0), wanted(1))
     for partition in partitions:
@@ -471,7 +471,7 @@ async def test_trap_39_forgotten_partitions_leave_and_new_ones_join(client, repl
     assert [each.partition_index for each in news.responses[0].partitions] == [1, 2]
 
 
-async def test_trap_39_a_wrong_epoch_answers_71_and_an_unknown_id_70(client, replicas):
+async def test_a_wrong_epoch_answers_71_and_an_unknown_id_70(client, replicas):
     await add_topic(replicas)
     first = await begin_session(client, wanted())
     wrong = await client.ask(fetch, request(session_id=first.session_id, session_epoch=5), 11)
@@ -480,14 +480,14 @@ async def test_trap_39_a_wrong_epoch_answers_71_and_an_unknown_id_70(client, rep
     assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-async def test_trap_18_a_session_does_not_change_between_names_and_ids(client, replicas):
+async def test_a_session_does_not_change_between_names_and_ids(client, replicas):
     await add_topic(replicas)
     first = await begin_session(client, wanted())
     mixed = await client.ask(fetch, request(session_id=first.session_id, session_epoch=1), 13)
     assert mixed.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
 
-async def test_trap_39_the_final_epoch_ends_the_session(client, replicas):
+async def test_the_final_epoch_ends_the_session(client, replicas):
     await add_topic(replicas)
     first = await begin_session(client, wanted())
     response = await client.ask(fetch, request(wanted(), session_id=first.session_id, session_epoch=-1), 11)

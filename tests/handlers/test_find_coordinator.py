@@ -41,7 +41,7 @@ async def test_the_message_beside_no_error_is_kafkas(wire, version, message):
 
 
 @pytest.mark.parametrize("version", [0, 6])
-async def test_trap_26_the_address_is_that_of_the_listener(open_wire_client, version):
+async def test_the_address_is_that_of_the_listener(open_wire_client, version):
     client = await open_wire_client(advertising({"PLAINTEXT": ("one", 1), "INSIDE": ("two", 2)}))
     client.connection = ConnectionInfo(1, "INSIDE", "127.0.0.1", 50_000, "127.0.0.1", 9093)
     answer = only(await client.ask(request(version), version), version)
@@ -53,7 +53,7 @@ async def test_the_empty_group_has_a_coordinator_too(wire, version):
     assert only(await wire.ask(request(version, ""), version), version).error_code == ErrorCode.NONE
 
 
-async def test_trap_28_the_first_question_creates_the_topic_of_the_offsets_with_fifty_partitions(wire):
+async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_partitions(wire):
     await wire.ask(request(0), 0)
     topic = wire.parts.controller.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
@@ -73,7 +73,7 @@ async def test_many_keys_are_answered_each_in_their_order(wire, version):
     *((version, SHARE, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
     *((version, 77, ErrorCode.INVALID_REQUEST) for version in range(1, 7)),
 ])  # fmt: skip
-async def test_trap_27_what_nobody_will_ever_look_after_is_refused_for_good(wire, version, key_type, code):
+async def test_what_nobody_will_ever_look_after_is_refused_for_good(wire, version, key_type, code):
     answer = only(await wire.ask(request(version, "key", key_type), version), version)
     assert answer.error_code == code
     assert not ErrorCode(answer.error_code).retriable

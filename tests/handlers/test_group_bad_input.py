@@ -116,15 +116,13 @@ async def test_commit_of_an_unknown_member_is_25(groups, member, version):
 
 
 @pytest.mark.parametrize("version", COMMIT)
-async def test_trap_55_commit_without_a_member_is_25_while_the_group_has_some(groups, member, version):
+async def test_commit_without_a_member_is_25_while_the_group_has_some(groups, member, version):
     async with untouched(groups):
         assert await groups.commit(version) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 @pytest.mark.parametrize("version", COMMIT)
-async def test_trap_55_commit_of_a_generation_to_a_missing_group_is_22_and_from_version_9_on_69(
-    groups, member, version
-):
+async def test_commit_of_a_generation_to_a_missing_group_is_22_and_from_version_9_on_69(groups, member, version):
     expected = ErrorCode.ILLEGAL_GENERATION if version < 9 else ErrorCode.GROUP_ID_NOT_FOUND
     async with untouched(groups, "nowhere"):
         assert await groups.commit(version, NOWHERE) == [expected]
@@ -180,7 +178,7 @@ async def test_offsets_may_be_kept_for_no_group(groups, version):
 
 @pytest.mark.parametrize("version", JOIN)
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001, 0, -1])
-async def test_trap_51_an_illegal_session_timeout_is_26(groups, member, version, session_timeout_ms):
+async def test_an_illegal_session_timeout_is_26(groups, member, version, session_timeout_ms):
     async with untouched(groups):
         response = await groups.join(version, member.member_id, session_timeout_ms=session_timeout_ms)
     assert (response.error_code, response.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, member.member_id)
@@ -191,7 +189,7 @@ async def test_trap_51_an_illegal_session_timeout_is_26(groups, member, version,
 @pytest.mark.parametrize(
     "offer", [{"protocol_type": "connect"}, {"protocols": ("sticky",)}, {"protocols": ()}, {"protocol_type": ""}]
 )
-async def test_trap_53_a_protocol_that_the_others_do_not_have_is_23(groups, member, version, offer):
+async def test_a_protocol_that_the_others_do_not_have_is_23(groups, member, version, offer):
     async with untouched(groups):
         response = await groups.join(version, **offer)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -200,7 +198,7 @@ async def test_trap_53_a_protocol_that_the_others_do_not_have_is_23(groups, memb
 
 @pytest.mark.parametrize("version", JOIN)
 @pytest.mark.parametrize("offer", [{"protocols": ()}, {"protocol_type": ""}])
-async def test_trap_53_a_new_group_needs_a_protocol_too(groups, version, offer):
+async def test_a_new_group_needs_a_protocol_too(groups, version, offer):
     response = await groups.join(version, group_id="new", **offer)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -221,28 +219,28 @@ async def static_member(groups):
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-async def test_trap_52_join_under_anothers_instance_id_is_82(groups, static_member, version):
+async def test_join_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         response = await groups.join(version, "other", group_instance_id="i")
     assert response.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-async def test_trap_52_sync_under_anothers_instance_id_is_82(groups, static_member, version):
+async def test_sync_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         response = await groups.sync(version, attrs.evolve(static_member, member_id="other"), group_instance_id="i")
     assert response.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize("version", range(3, 5))
-async def test_trap_52_heartbeat_under_anothers_instance_id_is_82(groups, static_member, version):
+async def test_heartbeat_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         code = await groups.heartbeat(version, attrs.evolve(static_member, member_id="other"), group_instance_id="i")
     assert code == ErrorCode.FENCED_INSTANCE_ID
 
 
 @pytest.mark.parametrize("version", range(7, 11))
-async def test_trap_52_commit_under_anothers_instance_id_is_82(groups, static_member, version):
+async def test_commit_under_anothers_instance_id_is_82(groups, static_member, version):
     async with untouched(groups):
         stranger = attrs.evolve(static_member, member_id="other")
         codes = await groups.commit(version, stranger, group_instance_id="i")
@@ -336,26 +334,26 @@ async def test_an_oversized_subscription_of_a_consumer_is_refused_and_makes_no_g
         {"group_id": ""},
     ],
 )
-async def test_trap_57_joining_with_a_field_that_cannot_be_is_42(groups, version, wrong):
+async def test_joining_with_a_field_that_cannot_be_is_42(groups, version, wrong):
     async with untouched(groups):
         response = await groups.consume(version, "m", 0, **wrong)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert response.error_message
 
 
-async def test_trap_57_from_version_1_on_a_member_brings_its_id(groups):
+async def test_from_version_1_on_a_member_brings_its_id(groups):
     async with untouched(groups):
         assert (await groups.consume(1, "", 0)).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
-async def test_trap_57_an_unknown_assignor_is_112(groups, version):
+async def test_an_unknown_assignor_is_112(groups, version):
     async with untouched(groups):
         response = await groups.consume(version, "m", 0, server_assignor="sticky")
     assert response.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-async def test_trap_57_a_regular_expression_that_is_none_is_128(groups):
+async def test_a_regular_expression_that_is_none_is_128(groups):
     async with untouched(groups):
         response = await groups.consume(1, "m", 0, subscribed_topic_names=[], subscribed_topic_regex="(")
     assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -372,7 +370,7 @@ async def test_trap_57_a_regular_expression_that_is_none_is_128(groups):
         ("m", -3, "g", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_trap_57_a_member_that_is_not_what_it_says(groups, version, member_id, member_epoch, group_id, code):
+async def test_a_member_that_is_not_what_it_says(groups, version, member_id, member_epoch, group_id, code):
     assert (await groups.consume(version, "m", 0)).error_code == ErrorCode.NONE
     async with untouched(groups):
         response = await groups.consume(version, member_id, member_epoch, group_id=group_id)
@@ -380,7 +378,7 @@ async def test_trap_57_a_member_that_is_not_what_it_says(groups, version, member
 
 
 @pytest.mark.parametrize("version", COMMIT)
-async def test_trap_57_a_consumers_commit_needs_its_epoch_and_version_9(groups, version):
+async def test_a_consumers_commit_needs_its_epoch_and_version_9(groups, version):
     epoch = (await groups.consume(1, "m", 0)).member_epoch
     wrong = ErrorCode.STALE_MEMBER_EPOCH if version >= 9 else ErrorCode.UNSUPPORTED_VERSION
     async with untouched(groups):
@@ -391,7 +389,7 @@ async def test_trap_57_a_consumers_commit_needs_its_epoch_and_version_9(groups, 
 
 
 @pytest.mark.parametrize("version", [9, 10])
-async def test_trap_57_a_consumers_fetch_is_checked_against_its_epoch(groups, version):
+async def test_a_consumers_fetch_is_checked_against_its_epoch(groups, version):
     epoch = (await groups.consume(1, "m", 0)).member_epoch
     async with untouched(groups):
         for member_id, member_epoch, code in (
@@ -404,7 +402,7 @@ async def test_trap_57_a_consumers_fetch_is_checked_against_its_epoch(groups, ve
 
 
 @pytest.mark.parametrize("version", CONSUMER_HEARTBEAT)
-async def test_trap_56_a_classic_group_is_no_consumer_group(groups, member, version):
+async def test_a_classic_group_is_no_consumer_group(groups, member, version):
     request = ConsumerGroupDescribeRequest(group_ids=["g", "nowhere"], include_authorized_operations=False)
     async with untouched(groups):
         described = (await groups.wire.ask(request, version)).groups

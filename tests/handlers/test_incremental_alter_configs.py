@@ -54,7 +54,7 @@ async def codes(admin, *resources, version=1, validate_only=False):
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_trap_69_single_settings_of_a_topic_change_and_others_stay(admin, version):
+async def test_single_settings_of_a_topic_change_and_others_stay(admin, version):
     changes = resource(TOPIC, "t", ("segment.ms", SET, "9"), ("cleanup.policy", APPEND, "compact"))
     assert await codes(admin, changes, version=version) == [0]
     assert admin.controller.image.topics["t"].configs == {

@@ -22,7 +22,7 @@ async def test_every_version_gets_an_id(client, version):
 
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 5000, 60_000, 2**31 - 1])
 @pytest.mark.parametrize(("producer_id", "producer_epoch"), [(-1, -1), (0, 0), (1000, 5)])
-async def test_trap_32_without_a_transactional_id_every_request_gets_a_new_id_at_epoch_0(
+async def test_without_a_transactional_id_every_request_gets_a_new_id_at_epoch_0(
     client, timeout_ms, producer_id, producer_epoch
 ):
     asked = request(timeout_ms=timeout_ms, producer_id=producer_id, producer_epoch=producer_epoch)
@@ -31,7 +31,7 @@ async def test_trap_32_without_a_transactional_id_every_request_gets_a_new_id_at
     assert [answer.producer_epoch for answer in answers] == [0, 0]
 
 
-async def test_trap_27_a_transactional_id_is_refused_with_a_fatal_error(client):
+async def test_a_transactional_id_is_refused_with_a_fatal_error(client):
     with pytest.raises(KafkaError) as raised:
         await client.ask(init_producer_id, request("mine"), 5)
     response = refused(request("mine"), raised.value)

@@ -32,7 +32,7 @@ def request(member_id="", **fields):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("raised", [True, False])
-async def test_trap_49_beside_an_error_the_protocol_is_null_from_version_7_on_and_empty_before(version, raised):
+async def test_beside_an_error_the_protocol_is_null_from_version_7_on_and_empty_before(version, raised):
     client = await make_admin_client()
     code = ErrorCode.UNKNOWN_MEMBER_ID
     answer = JoinGroupResponse(error_code=code, protocol_name=None, leader="", member_id="m", members=[])
@@ -49,7 +49,7 @@ def test_a_refusal_echoes_the_member(version):
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_trap_48_up_to_version_3_a_member_is_let_in_at_once(groups, version):
+async def test_up_to_version_3_a_member_is_let_in_at_once(groups, version):
     response = await groups.join(version)
     assert (response.error_code, response.generation_id, response.leader) == (0, 1, response.member_id)
     assert [(member.member_id, bytes(member.metadata)) for member in response.members] == [
@@ -58,7 +58,7 @@ async def test_trap_48_up_to_version_3_a_member_is_let_in_at_once(groups, versio
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-async def test_trap_48_from_version_4_on_a_member_first_gets_its_id(groups, version):
+async def test_from_version_4_on_a_member_first_gets_its_id(groups, version):
     refusal = await groups.join(version)
     assert (refusal.error_code, refusal.generation_id) == (ErrorCode.MEMBER_ID_REQUIRED, -1)
     response = await groups.join(version, refusal.member_id)
@@ -68,13 +68,13 @@ async def test_trap_48_from_version_4_on_a_member_first_gets_its_id(groups, vers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_49_a_member_id_is_the_client_id_and_a_uuid(groups, version):
+async def test_a_member_id_is_the_client_id_and_a_uuid(groups, version):
     member_id = (await groups.join(version)).member_id
     assert re.fullmatch(r"test-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member_id)
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-async def test_trap_52_a_static_member_is_let_in_at_once_and_keeps_its_place(groups, version):
+async def test_a_static_member_is_let_in_at_once_and_keeps_its_place(groups, version):
     first = await groups.enter(version, group_instance_id="i")
     again = await groups.join(version, group_instance_id="i")
     assert (again.error_code, again.generation_id) == (0, first.generation_id)
@@ -83,7 +83,7 @@ async def test_trap_52_a_static_member_is_let_in_at_once_and_keeps_its_place(gro
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_51_a_join_waits_for_the_others_and_gives_its_slot_back(groups, nursery, version):
+async def test_a_join_waits_for_the_others_and_gives_its_slot_back(groups, nursery, version):
     member = await groups.enter()
     parked_before = groups.wire.parked
     answers = []

@@ -27,7 +27,7 @@ async def leave(version, request, answer):
 
 @pytest.mark.parametrize("version", SINGLE)
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID])
-async def test_trap_52_up_to_version_2_the_members_error_is_the_responses(version, code):
+async def test_up_to_version_2_the_members_error_is_the_responses(version, code):
     request = LeaveGroupRequest(group_id="g", member_id="m")
     response, groups = await leave(version, request, LeaveGroupResponse(members=[left("m", code)]))
     assert (response.error_code, response.members) == (code, [])
@@ -43,7 +43,7 @@ async def test_an_error_of_the_group_comes_before_the_members(version):
 
 
 @pytest.mark.parametrize("version", MANY)
-async def test_trap_52_from_version_3_on_each_member_has_its_own(version):
+async def test_from_version_3_on_each_member_has_its_own(version):
     answer = LeaveGroupResponse(members=[left("a"), left("b", ErrorCode.UNKNOWN_MEMBER_ID)])
     members = [MemberIdentity(member_id="a"), MemberIdentity(member_id="b", group_instance_id="i")]
     response, groups = await leave(version, LeaveGroupRequest(group_id="g", members=members), answer)
@@ -67,7 +67,7 @@ async def test_a_group_whose_last_member_leaves_is_empty(groups, version):
 
 
 @pytest.mark.parametrize("version", MANY)
-async def test_trap_52_a_static_member_is_removed_by_its_instance_id(groups, version):
+async def test_a_static_member_is_removed_by_its_instance_id(groups, version):
     await groups.enter(5, group_instance_id="i")
     members = [
         MemberIdentity(member_id="", group_instance_id="i"),

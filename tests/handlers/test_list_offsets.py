@@ -54,7 +54,7 @@ async def test_both_ends_in_every_version(client, replicas, version):
     assert await offset(client, EARLIEST, version) == 1
 
 
-async def test_trap_44_special_timestamps(client, replicas):
+async def test_special_timestamps(client, replicas):
     [partition] = await add_topic(replicas, leader_epoch=4)
     await fill(replicas, partition, 1000, 3000, 2000)
     await replicas.delete_records(partition, 1)
@@ -70,7 +70,7 @@ async def test_trap_44_special_timestamps(client, replicas):
 @pytest.mark.parametrize(
     ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (EARLIEST_PENDING_UPLOAD, 11)]
 )
-async def test_trap_44_each_special_timestamp_has_its_first_version(client, replicas, timestamp, since):
+async def test_each_special_timestamp_has_its_first_version(client, replicas, timestamp, since):
     await add_topic(replicas)
     assert (await ask(client, timestamp, since - 1)).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert (await ask(client, timestamp, since)).error_code == 0
@@ -86,7 +86,7 @@ async def test_a_time_finds_the_first_record_that_is_not_older(client, replicas)
     assert await offset(client, 3000) == 2
 
 
-async def test_trap_44_no_match_by_time_is_no_error(client, replicas):
+async def test_no_match_by_time_is_no_error(client, replicas):
     [partition] = await add_topic(replicas)
     answer = await ask(client, 5000)
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, -1, -1)
@@ -95,7 +95,7 @@ async def test_trap_44_no_match_by_time_is_no_error(client, replicas):
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, -1, -1)
 
 
-async def test_trap_42_latest_is_the_last_stable_offset_for_readers_of_committed_records(client, replicas):
+async def test_latest_is_the_last_stable_offset_for_readers_of_committed_records(client, replicas):
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 1000)
     records = batch(b"open", timestamp=2000, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
@@ -115,7 +115,7 @@ async def test_offsets_that_are_not_durable_are_not_told_in_fsync_mode(durable_c
     assert await offset(durable_client, MAX_TIMESTAMP) == -1
 
 
-async def test_trap_23_the_current_leader_epoch_is_checked(client, replicas):
+async def test_the_current_leader_epoch_is_checked(client, replicas):
     await add_topic(replicas, leader_epoch=5)
     codes = [(await ask(client, LATEST, current_leader_epoch=epoch)).error_code for epoch in (-1, 5, 4, 6)]
     assert codes == [0, 0, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]

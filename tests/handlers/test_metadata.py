@@ -63,13 +63,13 @@ def existing(wire) -> set[str]:
 
 
 @pytest.mark.parametrize("version", NULL_MEANS_ALL_VERSIONS)
-async def test_trap_24_the_controller_is_a_live_broker(wire, version):
+async def test_the_controller_is_a_live_broker(wire, version):
     response = await wire.ask(named(), version)
     assert response.controller_id == response.brokers[0].node_id == wire.parts.node.node_id
 
 
 @pytest.mark.parametrize("version", range(2, 14))
-async def test_trap_25_the_cluster_id_has_22_characters_and_does_not_change(wire, version):
+async def test_the_cluster_id_has_22_characters_and_does_not_change(wire, version):
     first, second = await wire.ask(named(), version), await wire.ask(named(), version)
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", first.cluster_id)
     assert first.cluster_id == second.cluster_id
@@ -79,7 +79,7 @@ async def test_trap_25_the_cluster_id_has_22_characters_and_does_not_change(wire
 @pytest.mark.parametrize(
     ("listener", "address"), [("INSIDE", ("10.0.0.1", 19092)), ("OUTSIDE", ("kafka.example.org", 29092))]
 )
-async def test_trap_26_the_address_is_that_of_the_listener_asked(open_wire_client, version, listener, address):
+async def test_the_address_is_that_of_the_listener_asked(open_wire_client, version, listener, address):
     wire = await open_wire_client(advertising({"INSIDE": ("10.0.0.1", 19092), "OUTSIDE": ("kafka.example.org", 29092)}))
     wire.connection = attrs.evolve(CONNECTION, listener_name=listener)
     [broker] = (await wire.ask(named(), version)).brokers
@@ -87,7 +87,7 @@ async def test_trap_26_the_address_is_that_of_the_listener_asked(open_wire_clien
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_26_who_listens_everywhere_tells_the_address_that_was_dialled(open_wire_client, version):
+async def test_who_listens_everywhere_tells_the_address_that_was_dialled(open_wire_client, version):
     wire = await open_wire_client(advertising({"PLAINTEXT": ("", 9092)}))
     wire.connection = attrs.evolve(CONNECTION, local_host="172.17.0.3")
     [broker] = (await wire.ask(named(), version)).brokers
@@ -97,20 +97,20 @@ async def test_trap_26_who_listens_everywhere_tells_the_address_that_was_dialled
 # --- null and empty lists ---
 
 
-async def test_trap_17_in_version_0_an_empty_list_asks_for_all_topics(wire):
+async def test_in_version_0_an_empty_list_asks_for_all_topics(wire):
     await wire.create_topic("a")
     assert names_of(await wire.ask(named(), 0)) == ["a"]
 
 
 @pytest.mark.parametrize("version", NULL_MEANS_ALL_VERSIONS)
-async def test_trap_17_from_version_1_on_null_asks_for_all_topics_sorted(wire, version):
+async def test_from_version_1_on_null_asks_for_all_topics_sorted(wire, version):
     await wire.create_topic("b")
     await wire.create_topic("a")
     assert names_of(await wire.ask(every_topic(version), version)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("version", NULL_MEANS_ALL_VERSIONS)
-async def test_trap_17_from_version_1_on_an_empty_list_asks_for_the_brokers_alone(wire, version):
+async def test_from_version_1_on_an_empty_list_asks_for_the_brokers_alone(wire, version):
     await wire.create_topic("a")
     response = await wire.ask(named(), version)
     assert response.topics == []
@@ -118,7 +118,7 @@ async def test_trap_17_from_version_1_on_an_empty_list_asks_for_the_brokers_alon
 
 
 @pytest.mark.parametrize("version", range(9, 14))
-async def test_trap_05_the_three_bytes_that_librdkafka_leaves_behind_a_null_list_do_no_harm(wire, version):
+async def test_the_three_bytes_that_librdkafka_leaves_behind_a_null_list_do_no_harm(wire, version):
     """The flags are read out of an array count that librdkafka left standing as zeros, and three bytes remain."""
     await wire.create_topic("a")
     cluster_operations = b"\x00" if version <= 10 else b""
@@ -152,19 +152,19 @@ async def test_a_new_partition_is_in_leader_epoch_0(wire, version):
 
 
 @pytest.mark.parametrize("version", TOPIC_ID_VERSIONS)
-async def test_trap_18_a_topic_is_told_with_the_id_it_was_created_with(wire, version):
+async def test_a_topic_is_told_with_the_id_it_was_created_with(wire, version):
     topic_id = await wire.create_topic("orders")
     assert topic_id != NO_UUID
     assert (await wire.ask(named("orders"), version)).topics[0].topic_id == topic_id
 
 
-async def test_trap_18_a_topic_created_again_has_another_id(wire):
+async def test_a_topic_created_again_has_another_id(wire):
     first = await wire.create_topic("orders")
     await wire.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=1000), 5)
     assert await wire.create_topic("orders") != first
 
 
-async def test_trap_18_the_id_survives_a_restart(open_wire_client, tmp_path):
+async def test_the_id_survives_a_restart(open_wire_client, tmp_path):
     wire = await open_wire_client(directory="first")
     topic_id = await wire.create_topic("orders")
     wire.parts.replicas.log_manager.close()
@@ -173,14 +173,14 @@ async def test_trap_18_the_id_survives_a_restart(open_wire_client, tmp_path):
 
 
 @pytest.mark.parametrize("version", BY_ID_VERSIONS)
-async def test_trap_19_a_topic_can_be_asked_for_by_id(wire, version):
+async def test_a_topic_can_be_asked_for_by_id(wire, version):
     topic_id = await wire.create_topic("orders")
     [topic] = (await wire.ask(by_id(topic_id), version)).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.NONE, "orders", topic_id)
 
 
 @pytest.mark.parametrize("version", BY_ID_VERSIONS)
-async def test_trap_19_an_unknown_id_comes_back_with_a_null_name_and_creates_nothing(wire, version):
+async def test_an_unknown_id_comes_back_with_a_null_name_and_creates_nothing(wire, version):
     [topic] = (await wire.ask(by_id(UNKNOWN_ID), version)).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.UNKNOWN_TOPIC_ID, None, UNKNOWN_ID)
     assert existing(wire) == set()
@@ -188,7 +188,7 @@ async def test_trap_19_an_unknown_id_comes_back_with_a_null_name_and_creates_not
 
 @pytest.mark.parametrize("version", range(10, 12))
 @pytest.mark.parametrize("topic_id", [UNKNOWN_ID, NO_UUID])
-async def test_trap_19_before_version_12_a_request_by_id_is_invalid(wire, version, topic_id):
+async def test_before_version_12_a_request_by_id_is_invalid(wire, version, topic_id):
     [topic] = (await wire.ask(by_id(topic_id), version)).topics
     assert (topic.error_code, topic.name) == (ErrorCode.INVALID_REQUEST, "")
 
@@ -197,7 +197,7 @@ async def test_trap_19_before_version_12_a_request_by_id_is_invalid(wire, versio
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_20_a_missing_topic_is_created_and_told_at_once(open_wire_client, version):
+async def test_a_missing_topic_is_created_and_told_at_once(open_wire_client, version):
     wire = await open_wire_client(num_partitions="3")
     [topic] = (await wire.ask(named("orders"), version)).topics
     assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 3)
@@ -205,14 +205,14 @@ async def test_trap_20_a_missing_topic_is_created_and_told_at_once(open_wire_cli
 
 
 @pytest.mark.parametrize("version", AUTO_CREATE_FLAG_VERSIONS)
-async def test_trap_20_a_client_may_forbid_the_creation(wire, version):
+async def test_a_client_may_forbid_the_creation(wire, version):
     [topic] = (await wire.ask(named("orders", allow_auto_topic_creation=False), version)).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
     assert existing(wire) == set()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_20_the_broker_may_forbid_the_creation(open_wire_client, version):
+async def test_the_broker_may_forbid_the_creation(open_wire_client, version):
     wire = await open_wire_client(auto_create_topics_enable="false")
     [topic] = (await wire.ask(named("orders"), version)).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -220,19 +220,19 @@ async def test_trap_20_the_broker_may_forbid_the_creation(open_wire_client, vers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_20_asking_for_all_topics_creates_none(wire, version):
+async def test_asking_for_all_topics_creates_none(wire, version):
     await wire.ask(every_topic(version), version)
     assert existing(wire) == set()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_20_a_name_that_cannot_be_is_invalid_and_the_others_are_served(wire, version):
+async def test_a_name_that_cannot_be_is_invalid_and_the_others_are_served(wire, version):
     response = await wire.ask(named("not/possible", "orders"), version)
     codes = {topic.name: topic.error_code for topic in response.topics}
     assert codes == {"not/possible": ErrorCode.INVALID_TOPIC_EXCEPTION, "orders": ErrorCode.NONE}
 
 
-async def test_trap_20_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
+async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
     responses = []
 
     async def ask():
@@ -252,7 +252,7 @@ async def test_trap_20_a_topic_that_somebody_else_creates_meanwhile_is_told(wire
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_21_a_partition_without_a_leader_says_so(wire, version):
+async def test_a_partition_without_a_leader_says_so(wire, version):
     topic_id = await wire.create_topic("orders")
     wire.parts.controller.image.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
     [topic] = (await wire.ask(named("orders"), version)).topics
@@ -265,7 +265,7 @@ async def test_trap_21_a_partition_without_a_leader_says_so(wire, version):
 
 
 @pytest.mark.parametrize("version", TOPIC_OPERATIONS_VERSIONS)
-async def test_trap_73_topic_operations_are_told_only_when_asked_for(wire, version):
+async def test_topic_operations_are_told_only_when_asked_for(wire, version):
     await wire.create_topic("orders")
     [unasked] = (await wire.ask(named("orders"), version)).topics
     [asked] = (await wire.ask(named("orders", include_topic_authorized_operations=True), version)).topics
@@ -274,7 +274,7 @@ async def test_trap_73_topic_operations_are_told_only_when_asked_for(wire, versi
 
 
 @pytest.mark.parametrize("version", CLUSTER_OPERATIONS_VERSIONS)
-async def test_trap_73_cluster_operations_are_told_only_when_asked_for(wire, version):
+async def test_cluster_operations_are_told_only_when_asked_for(wire, version):
     unasked = await wire.ask(named(), version)
     asked = await wire.ask(named(include_cluster_authorized_operations=True), version)
     assert unasked.cluster_authorized_operations == NOT_ASKED_FOR
@@ -282,7 +282,7 @@ async def test_trap_73_cluster_operations_are_told_only_when_asked_for(wire, ver
 
 
 @pytest.mark.parametrize("version", range(11, 14))
-async def test_trap_73_cluster_operations_have_moved_away_after_version_10(wire, version):
+async def test_cluster_operations_have_moved_away_after_version_10(wire, version):
     assert (await wire.ask(named(), version)).cluster_authorized_operations == NOT_ASKED_FOR
 
 
@@ -295,7 +295,7 @@ def test_a_refusal_is_borne_by_every_topic_and_the_whole():
     assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_trap_20_one_request_creates_a_bounded_number_of_topics(wire, monkeypatch):
+async def test_one_request_creates_a_bounded_number_of_topics(wire, monkeypatch):
     monkeypatch.setattr("trio_broker.handlers.metadata.MAX_CREATED_PER_REQUEST", 2)
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"new-{number}") for number in range(4)])
     response = await wire.ask(asked, 9)

@@ -76,7 +76,7 @@ async def test_topics_go_by_name_and_the_coordinator_hears_the_id_too(version):
 
 
 @pytest.mark.parametrize("version", BY_ID)
-async def test_trap_18_version_10_goes_by_id_and_the_coordinator_hears_the_name(version):
+async def test_version_10_goes_by_id_and_the_coordinator_hears_the_name(version):
     client = await client_with_topics("t")
     topic_id = client.controller.image.topics["t"].topic_id
     response = await client.ask(offset_commit, request(topic([1], topic_id=topic_id)), version)
@@ -87,7 +87,7 @@ async def test_trap_18_version_10_goes_by_id_and_the_coordinator_hears_the_name(
 
 @pytest.mark.parametrize("version", BY_ID)
 @pytest.mark.parametrize("topic_id", [NO_UUID, random_uuid()])
-async def test_trap_18_an_unknown_id_is_error_100(version, topic_id):
+async def test_an_unknown_id_is_error_100(version, topic_id):
     client = await client_with_topics("t")
     response = await client.ask(offset_commit, request(topic([0, 1], topic_id=topic_id)), version)
     assert (response.topics[0].topic_id, told(response)) == (topic_id, [{0: 100, 1: 100}])
@@ -145,14 +145,14 @@ def test_a_refusal_is_told_for_every_partition(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_55_a_consumer_without_a_group_commits_while_there_are_no_members(groups, version):
+async def test_a_consumer_without_a_group_commits_while_there_are_no_members(groups, version):
     assert await groups.commit(version, offset=7) == [0]
     assert await groups.fetch(9) == [(0, 7)]
 
 
 @pytest.mark.parametrize("version", range(2, 5))
 @pytest.mark.parametrize("retention_time_ms", [-1, 0, 1, 60_000])
-async def test_trap_55_a_retention_time_changes_nothing_that_can_be_seen(groups, version, retention_time_ms):
+async def test_a_retention_time_changes_nothing_that_can_be_seen(groups, version, retention_time_ms):
     assert await groups.commit(version, retention_time_ms=retention_time_ms) == [0]
     assert await groups.fetch(9) == [(0, 7)]
 

@@ -80,7 +80,7 @@ def group_of(response, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_54_every_version_has_its_shape_of_the_same_answer(version):
+async def test_every_version_has_its_shape_of_the_same_answer(version):
     client = await client_with_topic()
     topics, code = group_of(await client.ask(offset_fetch, request(version, client), version), version)
     assert code == ErrorCode.NONE
@@ -99,7 +99,7 @@ async def test_trap_54_every_version_has_its_shape_of_the_same_answer(version):
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_trap_54_null_topics_are_all_topics(version):
+async def test_null_topics_are_all_topics(version):
     client = await client_with_topic()
     topics, _ = group_of(await client.ask(offset_fetch, request(version, client, everything=True), version), version)
     if version < 10:
@@ -108,13 +108,13 @@ async def test_trap_54_null_topics_are_all_topics(version):
     assert asked.topics is None
 
 
-async def test_trap_18_all_topics_come_with_ids_and_those_without_one_are_left_out():
+async def test_all_topics_come_with_ids_and_those_without_one_are_left_out():
     client = await client_with_topic()
     topics, _ = group_of(await client.ask(offset_fetch, request(10, client, everything=True), 10), 10)
     assert [topic.topic_id for topic in topics] == [client.controller.image.topics["t"].topic_id]
 
 
-async def test_trap_18_an_unknown_id_is_error_100_for_each_partition():
+async def test_an_unknown_id_is_error_100_for_each_partition():
     client = await client_with_topic()
     wanted = request(10, client, topic="gone")
     topics, code = group_of(await client.ask(offset_fetch, wanted, 10), 10)
@@ -137,7 +137,7 @@ async def test_an_unknown_name_is_the_coordinators_matter(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("raised", [True, False])
-async def test_trap_54_the_groups_error_is_where_the_version_has_room(version, raised):
+async def test_the_groups_error_is_where_the_version_has_room(version, raised):
     code = ErrorCode.NOT_COORDINATOR
     answer = OffsetFetchResponseGroup(group_id="g", topics=[], error_code=code)
     client = await client_with_topic(KafkaError("no", code=code) if raised else answer)
@@ -153,7 +153,7 @@ async def test_trap_54_the_groups_error_is_where_the_version_has_room(version, r
 
 
 @pytest.mark.parametrize("version", range(7, 11))
-async def test_trap_54_without_transactions_every_offset_is_stable(version):
+async def test_without_transactions_every_offset_is_stable(version):
     client = await client_with_topic()
     wanted = request(version, client, require_stable=True)
     topics, code = group_of(await client.ask(offset_fetch, wanted, version), version)
@@ -208,19 +208,19 @@ async def test_a_refusal_has_room_in_every_version(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_54_an_offset_that_was_never_committed_is_minus_1_without_an_error(groups, version):
+async def test_an_offset_that_was_never_committed_is_minus_1_without_an_error(groups, version):
     await groups.commit(9, offset=7)
     assert await groups.fetch(version, indexes=(0, 1, 99)) == [(0, 7), (0, -1), (0, -1)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_trap_18_of_a_topic_that_is_not_there_only_the_id_is_unknown(groups, version):
+async def test_of_a_topic_that_is_not_there_only_the_id_is_unknown(groups, version):
     expected = ErrorCode.NONE if version < 10 else ErrorCode.UNKNOWN_TOPIC_ID
     assert await groups.fetch(version, topic="gone") == [(expected, -1)]
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_trap_54_all_that_a_group_has(groups, version):
+async def test_all_that_a_group_has(groups, version):
     await groups.commit(9, offset=7, indexes=(0, 2))
     topics, _ = group_of(await groups.wire.ask(request(version, groups.wire.parts, everything=True), version), version)
     [topic] = topics

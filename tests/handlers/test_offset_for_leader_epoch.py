@@ -49,7 +49,7 @@ async def test_an_epoch_nobody_knows_is_no_error(client, three_epochs):
     assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, -1, -1)
 
 
-async def test_trap_23_the_current_leader_epoch_is_checked(client, three_epochs):
+async def test_the_current_leader_epoch_is_checked(client, three_epochs):
     codes = [(await ask(client, 1, current_leader_epoch=epoch)).error_code for epoch in (6, 5, 7)]
     assert codes == [0, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH]
 

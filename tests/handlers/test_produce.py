@@ -1,4 +1,4 @@
-"""Produce as clients of all versions see it; trap numbers are those of the protocol notes."""
+"""Produce as clients of all versions see it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_every_version_by_name(client, replicas, version):
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
-async def test_trap_18_version_13_goes_by_id_alone(client, replicas):
+async def test_version_13_goes_by_id_alone(client, replicas):
     await add_topic(replicas)
     response = await client.ask(produce, request(batch(b"a"), topic_id=TOPIC_ID), 13)
     [topic] = response.responses
@@ -78,7 +78,7 @@ async def test_one_refusal_does_not_undo_the_others(client, replicas):
     assert codes == [(0, 0), (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (1, 0)]
 
 
-async def test_trap_29_internal_topics_are_closed_to_clients(replicas):
+async def test_internal_topics_are_closed_to_clients(replicas):
     await add_topic(replicas, "__consumer_offsets")
     answer = await ask(Client(replicas), batch(), topic="__consumer_offsets")
     assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -90,7 +90,7 @@ def idempotent(*values, sequence=0, epoch=0):
     return batch(*values, producer_id=7, producer_epoch=epoch, base_sequence=sequence)
 
 
-async def test_trap_30_a_repeated_batch_answers_its_first_offset_and_is_not_written_again(client, replicas):
+async def test_a_repeated_batch_answers_its_first_offset_and_is_not_written_again(client, replicas):
     [partition] = await add_topic(replicas)
     for sequence in range(5):
         await ask(client, idempotent(b"a", sequence=sequence))
@@ -100,14 +100,14 @@ async def test_trap_30_a_repeated_batch_answers_its_first_offset_and_is_not_writ
     assert partition.log_end_offset == 5
 
 
-async def test_trap_30_a_gap_answers_45_and_an_old_epoch_47(client, replicas):
+async def test_a_gap_answers_45_and_an_old_epoch_47(client, replicas):
     await add_topic(replicas)
     await ask(client, idempotent(b"a", epoch=1))
     assert (await ask(client, idempotent(b"a", sequence=5, epoch=1))).error_code == 45
     assert (await ask(client, idempotent(b"a", epoch=0))).error_code == 47
 
 
-async def test_trap_31_without_a_producer_id_epoch_and_sequence_are_junk(client, replicas):
+async def test_without_a_producer_id_epoch_and_sequence_are_junk(client, replicas):
     await add_topic(replicas)
     for epoch, sequence in ((-1, -1), (-1, 0), (0, 0)):
         for _ in range(2):
@@ -116,7 +116,7 @@ async def test_trap_31_without_a_producer_id_epoch_and_sequence_are_junk(client,
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-async def test_trap_33_other_acks_are_refused(client, replicas, acks):
+async def test_other_acks_are_refused(client, replicas, acks):
     await add_topic(replicas)
     with pytest.raises(Exception, match="acks must be") as raised:
         await ask(client, batch(), acks=acks)
@@ -124,13 +124,13 @@ async def test_trap_33_other_acks_are_refused(client, replicas, acks):
     assert topic.partition_responses[0].error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
-async def test_trap_33_acks_0_is_never_answered(client, replicas):
+async def test_acks_0_is_never_answered(client, replicas):
     [partition] = await add_topic(replicas)
     assert await client.ask(produce, request(batch(b"a"), acks=NONE), 9) is None
     assert partition.log_end_offset == 1
 
 
-async def test_trap_33_an_error_with_acks_0_closes_the_connection(client, replicas):
+async def test_an_error_with_acks_0_closes_the_connection(client, replicas):
     with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
         await client.ask(produce, request(batch(), acks=NONE, topic="nothing"), 9)
     with pytest.raises(CloseConnection):
@@ -146,7 +146,7 @@ def control(records):
     return batch(b"a", control=True)
 
 
-async def test_trap_34_batch_rules(client, replicas):
+async def test_batch_rules(client, replicas):
     [partition] = await add_topic(replicas, configs={"max.message.bytes": "1000"})
     two = memoryview(bytearray(bytes(batch(b"a")) + bytes(batch(b"b"))))
     assert (await ask(client, two)).error_code == ErrorCode.INVALID_RECORD
@@ -158,14 +158,14 @@ async def test_trap_34_batch_rules(client, replicas):
     assert partition.log_end_offset == 0
 
 
-async def test_trap_34_zstd_needs_version_7(client, replicas):
+async def test_zstd_needs_version_7(client, replicas):
     await add_topic(replicas)
     answer = await ask(client, batch(b"a", codec=Codec.ZSTD), 6)
     assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert (await ask(client, batch(b"a", codec=Codec.ZSTD), 7)).error_code == 0
 
 
-async def test_trap_35_offset_and_epoch_are_stamped_and_the_records_left_alone(client, replicas):
+async def test_offset_and_epoch_are_stamped_and_the_records_left_alone(client, replicas):
     [partition] = await add_topic(replicas, leader_epoch=3)
     await ask(client, batch(b"a"))
     sent = bytes(batch(b"b", b"c"))
@@ -176,25 +176,25 @@ async def test_trap_35_offset_and_epoch_are_stamped_and_the_records_left_alone(c
     assert stored[17:] == sent[17:]
 
 
-async def test_trap_36_create_time_answers_no_append_time(client, replicas):
+async def test_create_time_answers_no_append_time(client, replicas):
     await add_topic(replicas)
     assert (await ask(client, batch(b"a"))).log_append_time_ms == -1
 
 
-async def test_trap_36_log_append_time_is_the_brokers(client, replicas):
+async def test_log_append_time_is_the_brokers(client, replicas):
     await add_topic(replicas, configs={"message.timestamp.type": "LogAppendTime"})
     answer = await ask(client, batch(b"a", timestamp=5))
     assert answer.log_append_time_ms == NOW_MS
 
 
-async def test_trap_36_a_timestamp_too_far_ahead_is_refused(client, replicas):
+async def test_a_timestamp_too_far_ahead_is_refused(client, replicas):
     await add_topic(replicas)
     late = batch(b"a", timestamp=NOW_MS + 3_600_001)
     assert (await ask(client, late)).error_code == ErrorCode.INVALID_TIMESTAMP
     assert (await ask(client, batch(b"a", timestamp=NOW_MS + 3_600_000))).error_code == 0
 
 
-async def test_trap_37_version_8_names_the_bad_record_and_the_reason(client, replicas):
+async def test_version_8_names_the_bad_record_and_the_reason(client, replicas):
     await add_topic(replicas, configs={"cleanup.policy": "compact"})
     answer = await ask(client, batch(b"no key"), 8)
     assert answer.error_code == ErrorCode.INVALID_RECORD
@@ -203,7 +203,7 @@ async def test_trap_37_version_8_names_the_bad_record_and_the_reason(client, rep
     assert (older.error_code, older.error_message, older.record_errors) == (ErrorCode.INVALID_RECORD, None, [])
 
 
-async def test_trap_62_a_transactional_batch_is_refused(client, replicas):
+async def test_a_transactional_batch_is_refused(client, replicas):
     await add_topic(replicas)
     records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     assert (await ask(client, records)).error_code == ErrorCode.INVALID_TXN_STATE

@@ -50,16 +50,16 @@ def test_what_is_advertised_covers_what_is_served_and_begins_lower_for_produce_a
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY, 30_000, -1])
-def test_trap_04_an_api_without_a_handler_is_not_let_in(api_key):
+def test_an_api_without_a_handler_is_not_let_in(api_key):
     assert not is_served(api_key, 0)
 
 
-def test_trap_08_produce_below_version_3_is_advertised_but_not_let_in():
+def test_produce_below_version_3_is_advertised_but_not_let_in():
     assert not any(is_served(ApiKey.PRODUCE, version) for version in range(3))
 
 
 @pytest.mark.parametrize("api_key", [0, 1, 2, 3])
-def test_trap_75_the_maxima_that_kafka_python_reads_a_release_from_are_those_of_4_3(api_key):
+def test_the_maxima_that_kafka_python_reads_a_release_from_are_those_of_4_3(api_key):
     assert served_apis()[api_key].advertised.high == {0: 13, 1: 18, 2: 11, 3: 13}[api_key]
 
 

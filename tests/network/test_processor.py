@@ -34,7 +34,7 @@ async def test_pipelined_requests_are_answered_in_their_order(serving):
                 assert await client.receive() == (number, bytes(number))
 
 
-async def test_trap_14_the_next_request_is_handled_only_when_the_one_before_is_answered(serving):
+async def test_the_next_request_is_handled_only_when_the_one_before_is_answered(serving):
     running = 0
     highest = 0
 
@@ -84,7 +84,7 @@ async def test_silence_sends_nothing_and_the_next_request_is_served(serving):
         assert await client.receive() == (2, b"")
 
 
-async def test_trap_4_an_unknown_version_closes_the_connection_and_names_the_client(serving, caplog):
+async def test_an_unknown_version_closes_the_connection_and_names_the_client(serving, caplog):
     async with serving() as harness:
         client = await harness.connect()
         await client.send(1, version=11)
@@ -95,7 +95,7 @@ async def test_trap_4_an_unknown_version_closes_the_connection_and_names_the_cli
     assert "unnamed software" in line
 
 
-async def test_trap_4_an_unknown_api_closes_the_connection(serving, caplog):
+async def test_an_unknown_api_closes_the_connection(serving, caplog):
     async with serving(is_served=lambda api_key, version: api_key in iter(ApiKey)) as harness:
         client = await harness.connect()
         await client.send(1, api_key=999)
@@ -103,7 +103,7 @@ async def test_trap_4_an_unknown_api_closes_the_connection(serving, caplog):
     assert "unknown API 999" in caplog.text
 
 
-async def test_trap_4_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
+async def test_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
     async def handle(request: Request) -> Answer:
         request.client_software.name, request.client_software.version = "librdkafka", "2.16.0"
         return [b"\0\0\0\1"]
@@ -116,7 +116,7 @@ async def test_trap_4_the_log_line_names_the_software_that_apiversions_told(serv
     assert "librdkafka 2.16.0" in caplog.text
 
 
-async def test_trap_1_apiversions_of_an_unknown_version_reaches_its_handler(serving):
+async def test_apiversions_of_an_unknown_version_reaches_its_handler(serving):
     async with serving() as harness:
         client = await harness.connect()
         await client.send(5, b"whatever", api_key=ApiKey.API_VERSIONS, version=99)

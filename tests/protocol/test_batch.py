@@ -112,7 +112,7 @@ def test_a_codec_that_does_not_exist_is_refused(number: int) -> None:
 
 
 @pytest.mark.parametrize(("base", "last"), [(0, 2), (2**31 - 3, 2**31 - 1), (2**31 - 2, 0), (2**31 - 1, 1)])
-def test_trap_30_sequences_wrap_to_zero(base: int, last: int) -> None:
+def test_sequences_wrap_to_zero(base: int, last: int) -> None:
     assert changed(GOLDEN, base_sequence=base).header.last_sequence == last
 
 
@@ -137,7 +137,7 @@ def test_a_batch_shorter_than_its_header_is_refused(batch_length: int) -> None:
     ("magic", "code"),
     [(0, ErrorCode.INVALID_RECORD), (1, ErrorCode.INVALID_RECORD), (3, ErrorCode.CORRUPT_MESSAGE)],
 )
-def test_trap_34_other_magics_are_refused(magic: int, code: ErrorCode) -> None:
+def test_other_magics_are_refused(magic: int, code: ErrorCode) -> None:
     with pytest.raises(CorruptRecordBatch) as refusal:
         read_batch_header(GOLDEN[:16] + bytes([magic]) + GOLDEN[17:])
     assert refusal.value.code is code
@@ -177,7 +177,7 @@ def test_any_flipped_bit_behind_the_crc_is_found() -> None:
         assert refusal.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_trap_35_the_leader_stamps_without_touching_the_crc() -> None:
+def test_the_leader_stamps_without_touching_the_crc() -> None:
     data = bytearray(GOLDEN)
     stamp_batch(data, base_offset=2**40, partition_leader_epoch=17)
     batch = only(data)
@@ -186,7 +186,7 @@ def test_trap_35_the_leader_stamps_without_touching_the_crc() -> None:
     assert [record.offset for record in batch.records()] == [2**40, 2**40 + 1, 2**40 + 2]
 
 
-def test_trap_35_log_append_time_is_everyones_time_and_redoes_the_crc() -> None:
+def test_log_append_time_is_everyones_time_and_redoes_the_crc() -> None:
     data = bytearray(some_batch(codec=Codec.GZIP) + b"next")
     stamp_log_append_time(memoryview(data), T + 99)
     batch = next(read_batches(data))
@@ -232,7 +232,7 @@ def test_any_batch_comes_back(records: list[NewRecord], codec: Codec, base_offse
     )
 
 
-def test_trap_45_a_batch_emptied_by_compaction_is_read_but_not_taken_from_a_producer() -> None:
+def test_a_batch_emptied_by_compaction_is_read_but_not_taken_from_a_producer() -> None:
     empty = bytearray(GOLDEN[:BATCH_HEADER_BYTES])
     empty[8:12] = (BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES).to_bytes(4, "big")
     empty[57:61] = bytes(4)
@@ -267,7 +267,7 @@ def test_gaps_that_compaction_left_stay_gaps() -> None:
         {"base_offset": -1},
     ],
 )
-def test_trap_34_counts_and_offsets_that_do_not_agree_are_refused(fields: dict[str, int]) -> None:
+def test_counts_and_offsets_that_do_not_agree_are_refused(fields: dict[str, int]) -> None:
     with pytest.raises(InvalidRecord) as refusal:
         changed(GOLDEN, **fields).validate_records()
     assert refusal.value.code is ErrorCode.INVALID_RECORD

@@ -377,7 +377,7 @@ def test_every_truncation_is_refused(version: int) -> None:
             decode(Nested, version, encoded[:size])
 
 
-def test_trap_5_bytes_left_over_are_tolerated() -> None:
+def test_bytes_left_over_are_tolerated() -> None:
     assert decode(Tagged, 3, b"\2a\0" + b"\0\0\0") == (Tagged(name="a"), 3)
 
 

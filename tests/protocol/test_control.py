@@ -25,7 +25,7 @@ GOLDEN_ABORT = bytes.fromhex(
 T = 1_700_000_000_020
 
 
-def test_trap_65_the_golden_marker_is_written_byte_for_byte() -> None:
+def test_the_golden_marker_is_written_byte_for_byte() -> None:
     marker = EndTransactionMarker(committed=False, coordinator_epoch=9)
     assert (
         build_control_batch(
@@ -35,7 +35,7 @@ def test_trap_65_the_golden_marker_is_written_byte_for_byte() -> None:
     )
 
 
-def test_trap_65_the_golden_marker_is_read_as_kafka_reads_it() -> None:
+def test_the_golden_marker_is_read_as_kafka_reads_it() -> None:
     (batch,) = read_batches(GOLDEN_ABORT)
     batch.verify_crc()
     header = batch.header

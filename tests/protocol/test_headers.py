@@ -28,7 +28,7 @@ def test_a_request_header_reads_as_it_was_written(
     assert read_request_header(memoryview(encoded + b"body")) == (header, len(encoded))
 
 
-def test_trap_3_the_client_id_keeps_its_old_length_in_flexible_headers() -> None:
+def test_the_client_id_keeps_its_old_length_in_flexible_headers() -> None:
     old = request_header(RequestHeader(ApiKey.PRODUCE, 8, 7, "me"))
     flexible = request_header(RequestHeader(ApiKey.PRODUCE, 9, 7, "me"))
     assert old == b"\0\0\0\x08\0\0\0\x07\0\x02me"
@@ -42,7 +42,7 @@ def test_unknown_tags_in_a_header_are_skipped() -> None:
     assert frame[position:] == b"body"
 
 
-def test_trap_1_a_too_new_api_versions_request_still_tells_who_asks() -> None:
+def test_a_too_new_api_versions_request_still_tells_who_asks() -> None:
     encoded = request_header(RequestHeader(ApiKey.API_VERSIONS, 99, 5, "future"))
     header, _ = read_request_header(encoded + b"\xff\xff\xff")
     assert header == RequestHeader(ApiKey.API_VERSIONS, 99, 5, "future")
@@ -88,7 +88,7 @@ def test_a_flexible_response_has_tags_in_its_header() -> None:
     assert response_header(ApiKey.PRODUCE, 9, 258) == b"\0\0\1\2\0"
 
 
-def test_trap_2_the_api_versions_response_never_has_tags_in_its_header() -> None:
+def test_the_api_versions_response_never_has_tags_in_its_header() -> None:
     assert response_header(ApiKey.API_VERSIONS, 4, 258) == b"\0\0\1\2"
 
 

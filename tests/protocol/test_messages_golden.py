@@ -54,7 +54,7 @@ def test_every_request_was_recorded_from_some_client() -> None:
     assert {golden.client for golden in GOLDEN_FRAMES} == {"confluent-kafka", "kafka-python", "aiokafka"}
 
 
-def test_trap_5_librdkafkas_request_for_all_topics_leaves_three_bytes_over() -> None:
+def test_librdkafkas_request_for_all_topics_leaves_three_bytes_over() -> None:
     """They are all that is left over anywhere, and what comes before them reads as it should."""
     (golden,) = (golden for golden in GOLDEN_FRAMES if golden.left_over)
     assert (golden.client, golden.request, golden.left_over) == ("confluent-kafka", "MetadataRequest", 3)
@@ -65,19 +65,19 @@ def test_trap_5_librdkafkas_request_for_all_topics_leaves_three_bytes_over() -> 
     assert not request.allow_auto_topic_creation
 
 
-def test_trap_17_clients_ask_for_the_brokers_alone_with_an_empty_list() -> None:
+def test_clients_ask_for_the_brokers_alone_with_an_empty_list() -> None:
     for client in ("confluent-kafka", "kafka-python", "aiokafka"):
         assert [] in [body(golden).topics for golden in frames_of(client, "MetadataRequest")]
 
 
-def test_trap_11_clients_name_their_software_from_version_3_on() -> None:
+def test_clients_name_their_software_from_version_3_on() -> None:
     names = {
         body(golden).client_software_name: golden.version for golden in GOLDEN_FRAMES if "ApiVersions" in str(golden)
     }
     assert names == {"": 0, "confluent-kafka-python": 3, "kafka-python": 4}
 
 
-def test_trap_32_a_producer_without_transactions_sends_any_timeout() -> None:
+def test_a_producer_without_transactions_sends_any_timeout() -> None:
     timeouts = {}
     for client in ("confluent-kafka", "kafka-python", "aiokafka"):
         (golden,) = frames_of(client, "InitProducerIdRequest")
@@ -87,7 +87,7 @@ def test_trap_32_a_producer_without_transactions_sends_any_timeout() -> None:
     assert timeouts == {"confluent-kafka": -1, "kafka-python": 0, "aiokafka": 2**31 - 1}
 
 
-def test_trap_39_clients_differ_in_whether_they_want_a_fetch_session() -> None:
+def test_clients_differ_in_whether_they_want_a_fetch_session() -> None:
     wanted = {"confluent-kafka": -1, "aiokafka": -1, "kafka-python": 0}
     for client, session_epoch in wanted.items():
         for golden in frames_of(client, "FetchRequest"):
@@ -95,11 +95,11 @@ def test_trap_39_clients_differ_in_whether_they_want_a_fetch_session() -> None:
             assert (request.session_id, request.session_epoch) == (0, session_epoch)
 
 
-def test_trap_42_librdkafka_reads_committed_records_by_default() -> None:
+def test_librdkafka_reads_committed_records_by_default() -> None:
     assert {body(golden).isolation_level for golden in frames_of("confluent-kafka", "FetchRequest")} == {1}
 
 
-def test_trap_57_librdkafka_joins_by_topics_with_an_empty_expression_and_by_one_in_brackets() -> None:
+def test_librdkafka_joins_by_topics_with_an_empty_expression_and_by_one_in_brackets() -> None:
     """Under an id of its own making; what did not change is null in the heartbeats after that."""
     joins = [body(golden) for golden in frames_of("confluent-kafka", "ConsumerGroupHeartbeatRequest")]
     said = {

@@ -77,7 +77,7 @@ def test_kafka_python_reads_what_we_meant_and_writes_the_same(kind: type[Any], v
     @given(messages(kind, version))
     def agrees(message: Any) -> None:
         if kind is ApiVersionsResponse:
-            # Beside an error a client reads this answer as version 0, whatever it asked for (trap 1).
+            # Beside an error a client reads this answer as version 0, whatever it asked for (KIP-511).
             message.error_code = 0
         ours = encode_bytes(message, version)
         read = theirs.decode(ours, version=version)

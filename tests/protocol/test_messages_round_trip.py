@@ -47,7 +47,7 @@ def test_a_message_survives_the_wire(kind: type[Any], version: int) -> None:
 
 @pytest.mark.parametrize(("kind", "version"), EVERY_MESSAGE)
 def test_a_message_is_found_in_the_middle_of_a_buffer_and_leaves_the_rest(kind: type[Any], version: int) -> None:
-    """The body of a request follows its header, and trap 5 has bytes after it."""
+    """The body of a request follows its header, and librdkafka leaves three bytes after it."""
 
     @settings(quick, max_examples=2)
     @given(messages(kind, version), st.binary(max_size=9), st.binary(max_size=9))
@@ -118,7 +118,7 @@ def test_null_is_refused_where_the_version_has_none(kind: type[Any], version: in
 
 
 @pytest.mark.parametrize(("kind", "version"), [case for case in EVERY_MESSAGE if is_flexible(*case.values)])
-def test_trap_16_a_tag_from_the_future_is_skipped(kind: type[Any], version: int) -> None:
+def test_a_tag_from_the_future_is_skipped(kind: type[Any], version: int) -> None:
     @settings(quick, max_examples=2)
     @given(messages(kind, version))
     def skipped(message: Any) -> None:

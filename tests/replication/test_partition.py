@@ -157,7 +157,7 @@ def test_an_epoch_that_begins_while_the_last_one_is_written_down_needs_its_own_e
     assert partition.needs_epoch_entry
 
 
-def test_trap_23_an_older_leader_epoch_is_fenced_a_newer_one_unknown_and_minus_one_unchecked(log, asked):
+def test_an_older_leader_epoch_is_fenced_a_newer_one_unknown_and_minus_one_unchecked(log, asked):
     partition = lead(log, Durability.PAGE_CACHE, asked, leader_epoch=5)
     partition.require_leader()
     partition.require_leader(-1)
@@ -241,12 +241,12 @@ def end_transaction(partition, *, commit: bool) -> None:
     partition.append(memoryview(bytearray(marker)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
-def test_trap_42_the_last_stable_offset_is_the_high_watermark_without_transactions(cached):
+def test_the_last_stable_offset_is_the_high_watermark_without_transactions(cached):
     cached.append(batch(b"a", b"b"), now_ms=NOW_MS)
     assert cached.visible_end(IsolationLevel.READ_COMMITTED) == cached.visible_end(IsolationLevel.READ_UNCOMMITTED) == 2
 
 
-async def test_trap_42_the_last_stable_offset_stops_at_an_open_transaction(cached, autojump_clock):
+async def test_the_last_stable_offset_stops_at_an_open_transaction(cached, autojump_clock):
     cached.append(batch(b"plain"), now_ms=NOW_MS)
     cached.append(transactional(b"open"), now_ms=NOW_MS)
     cached.append(batch(b"plain"), now_ms=NOW_MS)

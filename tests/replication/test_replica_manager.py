@@ -69,7 +69,7 @@ async def test_topics_are_found_by_name_and_by_id(cached):
     assert cached.topic_by_id(TOPIC_ID).partition(0) is partition
 
 
-async def test_trap_18_an_unknown_id_and_an_unknown_name_have_codes_of_their_own(cached):
+async def test_an_unknown_id_and_an_unknown_name_have_codes_of_their_own(cached):
     await add_topic(cached)
     with pytest.raises(KafkaError) as unknown_name:
         cached.topic("nothing")

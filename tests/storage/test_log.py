@@ -67,7 +67,7 @@ def test_records_given_as_read_only_bytes_are_taken_too(bench: LogBench, batch: 
     assert bench.log.latest_epoch == 4
 
 
-def test_trap_30_a_repeated_batch_is_answered_with_its_old_offsets(bench: LogBench):
+def test_a_repeated_batch_is_answered_with_its_old_offsets(bench: LogBench):
     for sequence in range(7):
         bench.append(producer_id=9, producer_epoch=0, sequence=sequence)
     again = bench.append(producer_id=9, producer_epoch=0, sequence=4)
@@ -183,7 +183,7 @@ def test_reading_begins_with_the_batch_that_holds_the_offset(bench: LogBench):
     assert fetch(bench, 30, 1 << 20) == []
 
 
-def test_trap_40_first_batch_comes_whole_however_small_the_limit(bench: LogBench):
+def test_first_batch_comes_whole_however_small_the_limit(bench: LogBench):
     bench.append(value=bytes(1000))
     bench.append()
     assert fetch(bench, 0, 1) == [0]
@@ -329,7 +329,7 @@ def test_lookup_by_time_respects_the_log_start(bench: LogBench, now_ms: int):
     assert bench.log.offset_for_timestamp(now_ms, 4) == TimestampOffset(now_ms + 2, 2)
 
 
-def test_trap_44_the_record_with_the_largest_timestamp(bench: LogBench, now_ms: int):
+def test_the_record_with_the_largest_timestamp(bench: LogBench, now_ms: int):
     assert bench.log.max_timestamp_offset() is None
     bench.append(3, timestamp=now_ms)
     bench.append(timestamp=now_ms + 1)
@@ -375,7 +375,7 @@ def test_a_read_of_a_sealed_segment_ends_where_the_next_one_begins(make_log: Mak
 # --- Transactions ---
 
 
-def test_trap_42_the_last_stable_offset_stops_at_an_open_transaction(bench: LogBench):
+def test_the_last_stable_offset_stops_at_an_open_transaction(bench: LogBench):
     bench.append()
     assert bench.log.last_stable_offset(1) == 1
     bench.append(2, producer_id=5, producer_epoch=0, sequence=0, transactional=True)

@@ -41,7 +41,7 @@ def marker(offset: int, *, aborted: bool = True, epoch: int = 0, coordinator_epo
     return TransactionMarker(7, epoch, coordinator_epoch, offset, 0, aborted)
 
 
-def test_trap_30_the_last_five_batches_are_recognised_and_the_sixth_is_not(states: ProducerStates, header: Header):
+def test_the_last_five_batches_are_recognised_and_the_sixth_is_not(states: ProducerStates, header: Header):
     for index in range(6):
         states.update(header(index * 2, 100 + index * 2, count=2))
     assert states.duplicate_of(header(0, count=2)) is None
@@ -53,32 +53,32 @@ def test_trap_30_the_last_five_batches_are_recognised_and_the_sixth_is_not(state
         states.check_sequence(header(0, count=2))
 
 
-def test_trap_30_a_batch_that_overlaps_another_is_no_duplicate(states: ProducerStates, header: Header):
+def test_a_batch_that_overlaps_another_is_no_duplicate(states: ProducerStates, header: Header):
     states.update(header(0, count=4))
     assert states.duplicate_of(header(0, count=3)) is None
     with pytest.raises(OutOfOrderSequence):
         states.check_sequence(header(2, count=2))
 
 
-def test_trap_30_a_gap_is_out_of_order(states: ProducerStates, header: Header):
+def test_a_gap_is_out_of_order(states: ProducerStates, header: Header):
     states.update(header(0))
     states.check_sequence(header(1))
     with pytest.raises(OutOfOrderSequence):
         states.check_sequence(header(2))
 
 
-def test_trap_30_a_producer_nobody_remembers_may_begin_anywhere(states: ProducerStates, header: Header):
+def test_a_producer_nobody_remembers_may_begin_anywhere(states: ProducerStates, header: Header):
     states.check_epoch(header(1234))
     states.check_sequence(header(1234))
 
 
-def test_trap_30_an_old_epoch_is_fenced(states: ProducerStates, header: Header):
+def test_an_old_epoch_is_fenced(states: ProducerStates, header: Header):
     states.update(header(0, epoch=5))
     with pytest.raises(InvalidProducerEpoch):
         states.check_epoch(header(1, epoch=4))
 
 
-def test_trap_30_a_new_epoch_begins_at_zero(states: ProducerStates, header: Header):
+def test_a_new_epoch_begins_at_zero(states: ProducerStates, header: Header):
     states.update(header(0))
     states.check_sequence(header(0, epoch=1))
     with pytest.raises(OutOfOrderSequence):
@@ -88,7 +88,7 @@ def test_trap_30_a_new_epoch_begins_at_zero(states: ProducerStates, header: Head
     assert states.duplicate_of(header(0, epoch=1)) is not None
 
 
-def test_trap_30_sequences_wrap_to_zero(states: ProducerStates, header: Header):
+def test_sequences_wrap_to_zero(states: ProducerStates, header: Header):
     states.update(header(MAX - 1, 10, count=4))
     repeated = states.duplicate_of(header(MAX - 1, count=4))
     assert repeated is not None

@@ -151,7 +151,7 @@ def test_rebuilt_indexes_equal_the_live_ones(make_log: MakeLog):
     assert {path.name: path.read_bytes() for path in bench.directory.glob("*index")} == files
 
 
-def test_trap_30_after_a_clean_restart_all_five_batches_are_remembered(bench: Any, now_ms: int):
+def test_after_a_clean_restart_all_five_batches_are_remembered(bench: Any, now_ms: int):
     for sequence in range(8):
         bench.append_bytes(idempotent(sequence, now_ms))
     bench.restart()
@@ -160,7 +160,7 @@ def test_trap_30_after_a_clean_restart_all_five_batches_are_remembered(bench: An
     assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
 
 
-def test_trap_30_after_a_kill_all_five_batches_are_remembered_across_a_roll(make_log: MakeLog, now_ms: int):
+def test_after_a_kill_all_five_batches_are_remembered_across_a_roll(make_log: MakeLog, now_ms: int):
     bench = make_log(segment_bytes=250)
     for sequence in range(8):
         bench.append_bytes(idempotent(sequence, now_ms))

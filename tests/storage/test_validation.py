@@ -44,48 +44,48 @@ def changed(data: bytes, layout: str, position: int, value: int) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_trap_38_batches_of_all_codecs_are_taken(batch: Batch, now_ms: int, codec: Codec):
+def test_batches_of_all_codecs_are_taken(batch: Batch, now_ms: int, codec: Codec):
     assert code_of(batch(3, codec=codec), now_ms) is ErrorCode.NONE
     assert code_of(batch(3, codec=codec), now_ms, cleanup_policy=CleanupPolicy(compact=True)) is ErrorCode.NONE
 
 
-def test_trap_34_exactly_one_batch(batch: Batch, now_ms: int):
+def test_exactly_one_batch(batch: Batch, now_ms: int):
     assert code_of(b"", now_ms) is ErrorCode.INVALID_RECORD
     assert code_of(batch() + batch(), now_ms) is ErrorCode.INVALID_RECORD
     assert code_of(batch()[:-1], now_ms) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_trap_34_a_wrong_checksum_is_corrupt(batch: Batch, now_ms: int):
+def test_a_wrong_checksum_is_corrupt(batch: Batch, now_ms: int):
     data = batch()
     data[-1] ^= 1
     assert code_of(data, now_ms) is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_trap_34_old_magics_are_refused(batch: Batch, now_ms: int, magic: int):
+def test_old_magics_are_refused(batch: Batch, now_ms: int, magic: int):
     assert code_of(changed(batch(), ">b", 16, magic), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_34_counts_must_agree(batch: Batch, now_ms: int):
+def test_counts_must_agree(batch: Batch, now_ms: int):
     assert code_of(changed(batch(2), ">i", 57, 1), now_ms) is ErrorCode.INVALID_RECORD
     assert code_of(changed(batch(2), ">i", 23, 4), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_45_an_empty_batch_is_never_taken_from_a_client(batch: Batch, now_ms: int):
+def test_an_empty_batch_is_never_taken_from_a_client(batch: Batch, now_ms: int):
     empty = changed(changed(batch()[:61], ">i", 8, 49), ">i", 57, 0)
     assert code_of(empty, now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_34_control_batches_are_refused(now_ms: int):
+def test_control_batches_are_refused(now_ms: int):
     data = build_control_batch(EndTransactionMarker(True, 0), timestamp=now_ms, producer_id=1, producer_epoch=0)
     assert code_of(data, now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_34_too_large_is_its_own_error(batch: Batch, now_ms: int):
+def test_too_large_is_its_own_error(batch: Batch, now_ms: int):
     assert code_of(batch(value=bytes(200)), now_ms, max_message_bytes=200) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_trap_34_zstd_needs_version_seven(batch: Batch, now_ms: int):
+def test_zstd_needs_version_seven(batch: Batch, now_ms: int):
     data = batch(codec=Codec.ZSTD)
     assert code_of(data, now_ms, 6) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert code_of(data, now_ms, 7) is ErrorCode.NONE
@@ -97,7 +97,7 @@ def test_a_client_batch_begins_at_offset_zero(batch: Batch, now_ms: int):
     assert code_of(data, now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_31_only_the_producer_id_decides(batch: Batch, now_ms: int):
+def test_only_the_producer_id_decides(batch: Batch, now_ms: int):
     for epoch, sequence in ((-1, -1), (-1, 0), (0, 0)):
         assert code_of(batch(producer_epoch=epoch, sequence=sequence), now_ms) is ErrorCode.NONE
     assert code_of(batch(producer_id=1, producer_epoch=0, sequence=-1), now_ms) is ErrorCode.INVALID_RECORD
@@ -107,7 +107,7 @@ def test_a_codec_that_does_not_exist_is_refused(batch: Batch, now_ms: int):
     assert code_of(changed(batch(), ">h", 21, 7), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_36_create_time_may_be_an_hour_ahead(batch: Batch, now_ms: int):
+def test_create_time_may_be_an_hour_ahead(batch: Batch, now_ms: int):
     assert code_of(batch(timestamp=now_ms + HOUR_MS), now_ms) is ErrorCode.NONE
     assert code_of(batch(timestamp=now_ms + HOUR_MS + 1), now_ms) is ErrorCode.INVALID_TIMESTAMP
     ahead = batch(timestamp=now_ms + HOUR_MS + 1)
@@ -115,7 +115,7 @@ def test_trap_36_create_time_may_be_an_hour_ahead(batch: Batch, now_ms: int):
     assert code_of(ahead, now_ms, message_timestamp_type=log_append_time) is ErrorCode.NONE
 
 
-def test_trap_36_old_timestamps_are_refused_where_the_topic_says_so(batch: Batch, now_ms: int):
+def test_old_timestamps_are_refused_where_the_topic_says_so(batch: Batch, now_ms: int):
     old = batch(20, timestamp=now_ms - 1000)
     assert code_of(old, now_ms) is ErrorCode.NONE
     assert code_of(old, now_ms, message_timestamp_before_max_ms=999) is ErrorCode.INVALID_TIMESTAMP
@@ -123,19 +123,19 @@ def test_trap_36_old_timestamps_are_refused_where_the_topic_says_so(batch: Batch
     assert code_of(batch(timestamp=-1), now_ms, message_timestamp_before_max_ms=999) is ErrorCode.NONE
 
 
-def test_trap_36_a_producer_may_not_set_log_append_time(batch: Batch, now_ms: int):
+def test_a_producer_may_not_set_log_append_time(batch: Batch, now_ms: int):
     data = changed(batch(), ">h", 21, 8)
     assert code_of(data, now_ms) is ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_trap_38_compacted_topics_need_keys(now_ms: int, codec: Codec):
+def test_compacted_topics_need_keys(now_ms: int, codec: Codec):
     data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")], codec=codec)
     assert code_of(data, now_ms) is ErrorCode.NONE
     assert code_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True)) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_37_the_guilty_record_is_named(now_ms: int):
+def test_the_guilty_record_is_named(now_ms: int):
     data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")])
     with pytest.raises(KafkaError) as caught:
         taken(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
@@ -148,7 +148,7 @@ def test_records_of_small_batches_are_walked_over(batch: Batch, now_ms: int):
     assert code_of(changed(data, ">b", 16, 2), now_ms) is ErrorCode.INVALID_RECORD
 
 
-def test_trap_36_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, now_ms: int):
+def test_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, now_ms: int):
     sent = taken(batch(2), now_ms, message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     result = validation.stamp_append_time(sent, now_ms + 5)
     result.verify_crc()
@@ -157,7 +157,7 @@ def test_trap_36_log_append_time_is_stamped_with_a_new_checksum(batch: Batch, no
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_trap_38_a_topic_with_its_own_codec_gets_it(batch: Batch, now_ms: int, codec: Codec):
+def test_a_topic_with_its_own_codec_gets_it(batch: Batch, now_ms: int, codec: Codec):
     original = batch(5, codec=Codec.GZIP, value=bytes(100), producer_id=3, producer_epoch=1, sequence=9)
     result = taken(original, now_ms, compression_type=codec)
     result.verify_crc()
@@ -167,7 +167,7 @@ def test_trap_38_a_topic_with_its_own_codec_gets_it(batch: Batch, now_ms: int, c
     assert list(result.records()) == list(before.records())
 
 
-def test_trap_38_batches_are_stored_as_sent_where_the_codec_is_the_topics_or_the_producers(batch: Batch, now_ms: int):
+def test_batches_are_stored_as_sent_where_the_codec_is_the_topics_or_the_producers(batch: Batch, now_ms: int):
     original = batch(5, codec=Codec.LZ4)
     for codec in (None, Codec.LZ4):
         assert bytes(taken(original, now_ms, compression_type=codec).buffer) == bytes(original)

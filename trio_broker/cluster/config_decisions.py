@@ -1,8 +1,8 @@
 """Decides about dynamic settings: what a change comes to, whether it may be, and what is written about it.
 
-Both ways of changing are here: the incremental one (set, delete, append, subtract) and the older one that replaces
-whatever a resource had (trap 69). Either is first turned into "these keys get these values", which is then checked as a
-whole and written key by key; a key that keeps its value writes nothing.
+Both ways of changing are here: the incremental one of KIP-339 (set, delete, append, subtract) and the older one of
+KIP-133 that replaces whatever a resource had. Either is first turned into "these keys get these values", which is then
+checked as a whole and written key by key; a key that keeps its value writes nothing.
 
 Source: Kafka's ConfigurationControlManager, ConfigAdminManager and ControllerConfigurationValidator; KIP-339.
 """

@@ -21,7 +21,7 @@ CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Where the group coordinator keeps groups and committed offsets."""
 
 INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS_TOPIC, "__transaction_state", "__share_group_state"})
-"""Topics that the broker writes for itself; clients see them marked and do not produce to them (trap 29)."""
+"""Topics that the broker writes for itself; clients see them marked and do not produce to them."""
 
 _LEGAL_CHARACTERS = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 

@@ -188,7 +188,7 @@ class ConsumerGroup:
         *,
         new_member_id: str,
     ) -> Effects:
-        """Everything a member of the consumer protocol says. ``new_member_id`` is for one that has none (trap 57)."""
+        """Everything a member of the consumer protocol says. ``new_member_id`` is for version 0 (before KIP-1082)."""
         try:
             check_heartbeat(request, asker.version, self.settings.consumer_assignors)
             if not self.exists and request.member_epoch != JOIN_EPOCH:

@@ -83,7 +83,7 @@ class ConsumerMember:
 
     @property
     def pattern(self) -> str | None:
-        """The regular expression subscribed to. An empty one is none: librdkafka sends it beside names (trap 57)."""
+        """The regular expression subscribed to. An empty one is none: librdkafka sends it beside names."""
         return self.subscribed_topic_regex or None
 
     @property

@@ -44,7 +44,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
 
 
 def _check_names(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
-    # In version 0 the broker makes the id, so a member that joins has none (trap 57).
+    # KIP-1082: before version 1 the broker makes the id, so a member that joins has none.
     if version >= 1 or request.member_epoch > 0 or request.member_epoch == LEAVE_EPOCH:
         _require(not _is_blank(request.member_id), "the member id is empty")
     _require(not _is_blank(request.group_id), "the group id is empty")

@@ -90,7 +90,7 @@ LOADING_TASKS = 4
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of ``__consumer_offsets`` that ``group_id`` lives on (trap 28)."""
+    """The partition of ``__consumer_offsets`` that ``group_id`` lives on; Kafka's tools compute the same one."""
     if len(group_id) <= MAX_REMEMBERED_NAME_CHARACTERS:
         return _remembered_partition(group_id, partition_count)
     return _partition(group_id, partition_count)

@@ -71,7 +71,7 @@ TOMBSTONES_PER_BATCH = 1000
 """Offsets forgotten in one batch: about 100 KB, well below the smallest ``message.max.bytes`` anybody sets."""
 
 COMMIT_BY_EPOCH_SINCE_VERSION = 9
-"""From this version of OffsetCommit on a group that is not there has an error of its own (trap 55)."""
+"""KIP-848: from this version of OffsetCommit on, an unknown group is GROUP_ID_NOT_FOUND."""
 
 
 class ShardState(enum.Enum):

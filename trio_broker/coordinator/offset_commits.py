@@ -120,7 +120,7 @@ def least_batch_bytes(request: OffsetCommitRequest) -> int:
 
 
 def _expire_timestamp(retention_time_ms: int, now_ms: int) -> int:
-    """Trap 55: only versions 2 to 4 can ask for a retention of their own, and hardly anybody does."""
+    """KIP-211: only versions 2 to 4 can ask for a retention of their own, and few clients do."""
     if retention_time_ms == NO_RETENTION_TIME:
         return NO_EXPIRE_TIMESTAMP
     return min(now_ms + retention_time_ms, MAX_TIMESTAMP_MS)
@@ -137,7 +137,7 @@ def _java_length(text: str) -> int:
 def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Return what the group has committed in the partitions asked for, whose topics have names; all, without topics.
 
-    Trap 54: where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was
+    Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was
     deleted and created again, if both request and commit have its id.
     """
     if request.topics is None:

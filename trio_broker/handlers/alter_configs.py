@@ -1,6 +1,6 @@
 """AlterConfigs: replace all settings that a resource has of its own by those in the request.
 
-What the request does not name goes back to its default. aiokafka and kafkajs know no other way (trap 69).
+What the request does not name goes back to its default. aiokafka and kafkajs know no other way.
 
 Source: Kafka's ConfigAdminManager and ConfigurationControlManager.legacyAlterConfigs.
 """

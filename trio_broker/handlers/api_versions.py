@@ -1,7 +1,7 @@
 """ApiVersions: what this broker speaks, asked by every client before anything else.
 
 A version above ours gets the answer in version 0 with the one entry that tells our range, and its body is never parsed
-(trap 1). The features of the cluster come with it, which tell clients that they may speak the consumer protocol.
+(KIP-511). The features of the cluster come with it, which tell clients that they may speak the consumer protocol.
 
 Source: Kafka's RequestContext, ApiVersionsRequest and ApiVersionsResponse; KIP-511 for the software's name, KIP-584 for
 features.
@@ -31,13 +31,13 @@ from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import ServedApi, handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client may call itself: it ends up in logs and metrics, so nothing that could be mistaken there (trap 11)."""
+"""KIP-511: what a client may call itself. It ends up in logs and metrics, so it must not be mistakable there."""
 
 SOFTWARE_SINCE_VERSION = 3
 
 LEVEL_0_SINCE_VERSION = 4
 """Before it a supported feature may not begin at level 0, and clients refuse the whole answer; so it is left out
-(trap 10, KAFKA-17492)."""
+(KAFKA-17492)."""
 
 
 def entries(apis: Iterable[ServedApi]) -> list[ApiVersion]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 
 NOT_ASKED_FOR = -(2**31)
-"""Fills the field when the client did not ask (trap 73)."""
+"""KIP-430: fills the field when the client did not ask."""
 
 
 class AclOperation(enum.IntEnum):

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe: the state, the members and the assignments of KIP-848 groups.
 
-A classic group is GROUP_ID_NOT_FOUND here, upon which clients ask with DescribeGroups (trap 56).
+A classic group is GROUP_ID_NOT_FOUND here, upon which clients ask with DescribeGroups (KIP-848).
 
 Source: Kafka's KafkaApis.handleConsumerGroupDescribe.
 """

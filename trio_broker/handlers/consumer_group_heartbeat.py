@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, lives, moves and leaves (trap 57).
+"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, lives, moves and leaves.
 
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat.
 """

@@ -1,7 +1,7 @@
 """CreateTopics: topics come to be, with their partitions on the disk when the answer leaves.
 
--1 for partitions or replicas stands for the broker's default; with ``validate_only`` everything is answered as if it
-were done and nothing is (trap 71). From version 5 on the answer shows the settings of each topic as DescribeConfigs
+-1 for partitions or replicas stands for the broker's default (KIP-464); with ``validate_only`` everything is answered
+as if it were done and nothing is. From version 5 on the answer shows the settings of each topic as DescribeConfigs
 would. The timeout needs no attention: the answer waits for a single write and for files to be made, never for another
 broker.
 

@@ -1,6 +1,6 @@
 """DescribeCluster: the nodes of the cluster, its id, its controller.
 
-The controller named is a live broker, which takes every administrative request itself (trap 24).
+The controller named is a live broker, which takes every administrative request itself (KIP-590).
 
 Source: Kafka's KafkaApis.handleDescribeCluster; KIP-700, KIP-919 for endpoint types.
 """

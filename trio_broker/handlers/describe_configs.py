@@ -1,6 +1,6 @@
 """DescribeConfigs: the settings of topics, of this broker and of its loggers, and where each value comes from.
 
-Everything but types and documentation is told in version 1 already, at which librdkafka stops (trap 70): the source,
+Everything but types and documentation is in version 1 already (KIP-226), at which librdkafka stops: the source,
 and on request the chain of places behind it. A secret is null. A key that is asked for and does not exist is left out.
 
 A resource is described once in a response: all settings of a broker with their documentation take ten thousand bytes,

@@ -1,7 +1,7 @@
 """DescribeGroups: the state and the members of classic groups.
 
 A group that is not there, or that speaks the other protocol, is in state ``Dead`` up to version 5, without an error;
-from 6 on it is GROUP_ID_NOT_FOUND (trap 56, KIP-1043).
+from 6 on it is GROUP_ID_NOT_FOUND (KIP-1043).
 
 Source: Kafka's KafkaApis.handleDescribeGroupsRequest and GroupMetadataManager.describeGroups.
 """

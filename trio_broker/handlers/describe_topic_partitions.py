@@ -1,7 +1,7 @@
 """DescribeTopicPartitions: topics page by page.
 
 Topics come sorted by name, at most ``response_partition_limit`` partitions an answer (and never more than
-``max.request.partition.size.limit``), and a cursor that says where the next page begins (trap 72).
+``max.request.partition.size.limit``), and a cursor that says where the next page begins.
 
 Source: Kafka's DescribeTopicPartitionsRequestHandler; KIP-966.
 """

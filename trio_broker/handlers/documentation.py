@@ -52,7 +52,7 @@ def _flexible_from(api: ServedApi) -> str:
 
 
 def _notes(apis: Iterable[ServedApi]) -> str:
-    """What is advertised and not served: Produce alone, for the sake of clients that look for version 0 (trap 8)."""
+    """What is advertised and not served. KAFKA-18659: librdkafka needs Produce v0 advertised."""
     notes = [
         f"\n{api.request.__name__.removesuffix('Request')} is advertised from version {api.advertised.low} and served"
         f" from {api.versions.low} on: some clients take a higher lowest version for a broker without compression.\n"

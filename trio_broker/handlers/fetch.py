@@ -1,7 +1,7 @@
 """Fetch: read record batches from partitions, waiting for them if there are too few.
 
 Records are never touched: the answer holds regions of segment files, which the network sends with ``sendfile``.
-Topics go by name up to version 12 and by id from 13 on (trap 18). Only consumers are served; there are no followers.
+Topics go by name up to version 12 and by id from 13 on (KIP-516). Only consumers are served; there are no followers.
 
 Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
 """
@@ -43,7 +43,10 @@ REPLICA_STATE_SINCE_VERSION = 15
 
 
 def failed(index: int, code: ErrorCode) -> PartitionData:
-    """The answer for a partition that could not be read: no offsets, and zero bytes rather than null (traps 15, 43)."""
+    """The answer for a partition that could not be read: no offsets, and zero bytes of records.
+
+    The schema allows null records; librdkafka drops the response for them and kafka-python raises TypeError.
+    """
     return PartitionData(
         partition_index=index, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
     )
@@ -75,7 +78,7 @@ async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
 
 
 async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
-    """Answer for every partition named; with the initial epoch, begin a session of them if there is room (trap 39)."""
+    """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
     replicas = context.parts.replicas
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
@@ -157,7 +160,7 @@ def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
 
 
 def find_topic(name: str, topic_id: bytes, context: Context) -> HostedTopic | KafkaError:
-    """The topic, named or identified as the version has it (trap 18), or why there is none."""
+    """The topic, by name or by id (KIP-516) as the version has it, or why there is none."""
     replicas = context.parts.replicas
     try:
         return replicas.topic_by_id(topic_id) if context.version >= BY_ID_SINCE_VERSION else replicas.topic(name)
@@ -202,7 +205,7 @@ def responses_of(results: Iterable[KeyedResult]) -> list[FetchableTopicResponse]
 
 
 def partition_data(result: FetchedPartition) -> PartitionData:
-    """One partition's answer. No other replica is ever preferred (trap 47)."""
+    """One partition's answer. No preferred read replica is named (KIP-392): it would send the consumer away."""
     data = PartitionData(
         partition_index=result.index,
         error_code=result.error_code,

@@ -5,7 +5,7 @@ Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates behind it, her
 once.
 
 Nobody here looks after transactions or share groups, and nobody will after a retry, so those questions get fatal errors
-(trap 27).
+(KIP-98: error 15 would be retried for ever).
 
 Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
 """

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs: set, delete, append to or subtract from single settings of topics, brokers and loggers.
 
-Java's admin client knows no other way any more (trap 69). A broker is named by its id, or not at all for the defaults
+Java's admin client knows no other way any more (KIP-339). A broker is named by its id, or not at all for the defaults
 of the cluster; changes of either are in effect when the answer leaves.
 
 Source: Kafka's ConfigAdminManager and ConfigurationControlManager; KIP-339.

@@ -1,8 +1,7 @@
 """InitProducerId: an identity for a producer, so that its retries can be told from new records.
 
-Without a transactional id every caller gets a new id at epoch 0, whatever else the request says (trap 32). Transactions
-are not served: a transactional id is refused with a fatal error, since a retriable one would be retried for ever
-(trap 27).
+Without a transactional id every caller gets a new id at epoch 0, whatever else the request says. Transactions are not
+served: a transactional id is refused with a fatal error, since a retriable one would be retried for ever.
 
 Source: Kafka's TransactionCoordinator.handleInitProducerId; KIP-98.
 """

@@ -1,7 +1,7 @@
 """JoinGroup: a member enters a classic group, or stays in it through a rebalance.
 
 The answer is held until the group is complete or its time is up, for minutes if its members want that; the handler slot
-is given back meanwhile. A first join without a member id is answered with one (trap 48).
+is given back meanwhile. A first join without a member id is answered with one (KIP-394).
 
 Source: Kafka's KafkaApis.handleJoinGroupRequest and JoinGroupResponse.
 """
@@ -14,7 +14,7 @@ from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import handles
 
 NULL_PROTOCOL_SINCE_VERSION = 7
-"""From it on the protocol is null beside an error; before, it is the empty string (trap 49)."""
+"""KIP-559: from it on the protocol is null beside an error; before, it is the empty string."""
 
 NO_PROTOCOL = ""
 NO_LEADER = ""

@@ -1,7 +1,7 @@
 """LeaveGroup: members leave a classic group at once, rather than by their session's end.
 
 Up to version 2 a request is about one member, whose error is the response's; from 3 on it is about many, each with an
-error of its own (trap 52).
+error of its own (KIP-345).
 
 Source: Kafka's KafkaApis.handleLeaveGroupRequest, LeaveGroupRequest.normalizedData and LeaveGroupResponse.
 """

@@ -1,7 +1,7 @@
 """ListOffsets: find an offset by time, or one end of a log.
 
-Times below zero are names (trap 44): each is allowed from the version that brought it. Nothing found is no error, but
-offset -1 and timestamp -1. A reader of committed records is shown nothing behind the last stable offset (trap 42).
+Times below zero are names: each is allowed from the version that brought it. Nothing found is no error, but
+offset -1 and timestamp -1. A reader of committed records is shown nothing behind the last stable offset (KIP-98).
 Without tiered storage everything is local: the earliest local offset is the log's start, and what concerns the other
 tier has no offset.
 

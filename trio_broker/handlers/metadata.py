@@ -1,8 +1,8 @@
 """Metadata: who leads what, and where to connect.
 
 Topics are asked for by name, by id (from version 12) or all at once. What a null or an empty list means depends on the
-version (trap 17). A topic that does not exist may be created on the way: Kafka answers this first request with an error
-and creates behind it; here it is created first and told at once, which spares every client a retry (trap 20).
+version (KIP-4). A topic that does not exist may be created on the way: Kafka answers this first request with an error
+and creates behind it; here it is created first and told at once, which spares every client a retry.
 
 Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManager.
 """
@@ -30,7 +30,7 @@ from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import handles
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
-"""Before it an empty list means all topics; from it on null does, and empty means none (trap 17)."""
+"""Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
 
 BY_ID_SINCE_VERSION = 12
 
@@ -115,7 +115,7 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
     """The topic as the cluster knows it now.
 
     Raises:
-        KafkaError: ``UNKNOWN_TOPIC_ID`` (trap 19), ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
+        KafkaError: ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
             creation was refused with.
     """
     controller = context.parts.controller

@@ -1,6 +1,6 @@
 """OffsetCommit: a group remembers how far it has come.
 
-Topics go by name up to version 9 and by id from 10 on (trap 18); the coordinator is told both. What is not there is
+Topics go by name up to version 9 and by id from 10 on (KIP-516); the coordinator is told both. What is not there is
 refused here, partition by partition, and never reaches the coordinator; a request with nothing else in it does not
 either, so that even a member that was fenced hears of the topics first, as in Kafka.
 

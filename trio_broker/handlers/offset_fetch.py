@@ -1,7 +1,7 @@
 """OffsetFetch: what a group has committed.
 
-One shape for the coordinator, three for clients (trap 54): up to version 7 one group in the fields of the request, from
-8 on many; topics by name, from 10 on by id (trap 18). In version 1 the response has no room for the group's error, so
+One shape for the coordinator, three for clients (KIP-709): up to version 7 one group in the fields of the request, from
+8 on many; topics by name, from 10 on by id (KIP-516). In version 1 the response has no room for the group's error, so
 every partition bears it. An offset that was never committed is -1 without an error, even where there is no such topic;
 only an id can be unknown. ``require_stable`` changes nothing: without transactions no offset is ever about to change.
 

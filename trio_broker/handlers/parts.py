@@ -31,7 +31,7 @@ class NodeInfo:
     advertised: Mapping[str, Endpoint]
 
     def address_for(self, connection: ConnectionInfo) -> tuple[str, int]:
-        """Host and port that the client on ``connection`` is told for this node (trap 26: of the same listener)."""
+        """Host and port of this node for the client on ``connection``: those of the same listener (KIP-103)."""
         endpoint = self.advertised[connection.listener_name]
         return endpoint.host or connection.local_host, endpoint.port
 

@@ -2,7 +2,7 @@
 
 Every partition is answered on its own: one refusal does not undo the others. With acks=1 the answer comes right after
 the write, with acks=all when the high watermark has passed the batch (in page-cache mode with one replica that is at
-once), with acks=0 never: an error then closes the connection, which is the only way to tell (trap 33).
+once), with acks=0 never: an error then closes the connection, which is the only way to tell.
 
 The common request holds one small batch, and thousands of them a second decide what the broker costs; so the path of a
 batch from here to the file is straight, without a checkpoint.
@@ -41,7 +41,7 @@ ACKS_ALL = -1
 BY_ID_SINCE_VERSION = 13
 
 INTERNAL_WRITER = "__admin_client"
-"""The client id that may produce to internal topics (trap 29); Kafka's own tools use it."""
+"""The client id that may produce to internal topics; Kafka's own tools use it."""
 
 ATTRIBUTES_LOW_BYTE = 22
 """Where a batch keeps codec, timestamp type, and the transactional and control bits."""
@@ -58,7 +58,7 @@ def refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     """Every partition bears the error.
 
     Raises:
-        CloseConnection: the client wants no answer (trap 33).
+        CloseConnection: acks=0, so no response may be sent.
     """
     if request.acks == ACKS_NONE:
         raise CloseConnection(f"produce with acks=0 failed: {error}")
@@ -75,7 +75,7 @@ def refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
 
 
 def failed(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """The answer for one partition that took nothing (trap 37: from version 8 with the reason and the bad records)."""
+    """The answer for one partition that took nothing (KIP-467: from version 8 with the reason and the bad records)."""
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
@@ -111,7 +111,7 @@ class Production:
     batches: int = 0
 
     async def append_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
-        """Append the batches of one topic, named or identified as the version has it (trap 18)."""
+        """Append the batches of one topic, by name or by id (KIP-516) as the version has it."""
         try:
             if self.context.version >= BY_ID_SINCE_VERSION:
                 hosted = self.replicas.topic_by_id(topic.topic_id)
@@ -186,7 +186,7 @@ def require_acks(acks: int) -> None:
 
 
 def require_no_transaction(records: memoryview) -> None:
-    """Refuse a batch of a transaction: nobody here could ever commit it (trap 62).
+    """Refuse a batch of a transaction: nobody here could ever commit it.
 
     Raises:
         KafkaError: ``INVALID_TXN_STATE``.
@@ -212,7 +212,7 @@ async def produce(request: ProduceRequest, context: Context) -> ProduceResponse 
 
 
 def require_all_appended(responses: list[TopicProduceResponse]) -> None:
-    """Close the connection of a producer that wants no answer and whose records were refused (trap 33).
+    """Close the connection of a producer that wants no answer and whose records were refused.
 
     Raises:
         CloseConnection: with the first refusal.

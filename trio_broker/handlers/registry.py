@@ -30,8 +30,9 @@ Refusal = Callable[[Any, KafkaError], Any]
 class ServedApi:
     """One API as this broker serves it.
 
-    ``advertised`` may begin lower than ``versions`` (trap 8: Produce says 0 and serves from 3). ``refused`` builds the
-    response that refuses a whole request with one error code, at each level where that API has room for one.
+    ``advertised`` may begin lower than ``versions``: Produce says 0 and serves from 3, because librdkafka before 2.11.1
+    does not compress unless Produce v0 is advertised (KAFKA-18659). ``refused`` builds the response that
+    refuses a whole request with one error code, at each level where that API has room for one.
     """
 
     api_key: ApiKey

@@ -266,9 +266,9 @@ class Processor:
 
         Raises:
             WireError: it is none.
-            CloseConnection: we do not serve that API in that version; Kafka closes without a reply (trap 4).
+            CloseConnection: we do not serve that API in that version; Kafka closes without a reply (KIP-35).
                 ApiVersions is passed on in any version, because its answer tells a newer client what we do serve
-                (trap 1).
+                (KIP-511).
         """
         header, position = read_request_header(frame)
         connection.header = header

@@ -1,10 +1,10 @@
 """Reading many partitions for one Fetch, within one byte limit, and waiting when there is too little.
 
-Limits are soft (KIP-74, trap 40): as long as nothing was read, the next partition that has anything yields at least one
+Limits are soft (KIP-74): as long as nothing was read, the next partition that has anything yields at least one
 whole batch, however large; after that both the partition's and the request's limit hold. Partitions are read in the
 order of the request, so a client that rotates them starves none.
 
-A request is answered as soon as it has ``min_bytes``, or an error anywhere, or its time is over (trap 41). Otherwise it
+A request is answered as soon as it has ``min_bytes``, or an error anywhere, or its time is over. Otherwise it
 parks on all its partitions and looks again when enough bytes have come into sight.
 
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
@@ -59,9 +59,9 @@ class FetchLimits:
 
 @attrs.define
 class FetchedPartition:
-    """What was read from one partition. With an error all offsets are -1 and there are no records (trap 43).
+    """What was read from one partition. With an error all offsets are -1 and there are no records.
 
-    ``records`` is a region of a segment's file, or zero bytes, never None (trap 15). ``diverging_epoch`` is set when
+    ``records`` is a region of a segment's file, or zero bytes, never None. ``diverging_epoch`` is set when
     the reader's log and this one parted ways.
     """
 
@@ -215,7 +215,7 @@ def require_found(target: FetchTarget) -> Partition:
 
 
 def require_offset_in_log(offset: int, partition: Partition) -> None:
-    """Refuse an offset that the log does not reach; between high watermark and log end is merely empty (trap 41).
+    """Refuse an offset that the log does not reach; between high watermark and log end is merely empty.
 
     Raises:
         KafkaError: ``OFFSET_OUT_OF_RANGE``; the consumer then resets its position.

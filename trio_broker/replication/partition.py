@@ -147,7 +147,7 @@ class Partition:
     # ---- who may use it -------------------------------------------------------------------------------------------
 
     def require_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
-        """Refuse when the partition cannot be used, or when the client believes in another leader epoch (trap 23).
+        """Refuse when the partition cannot be used, or when the client believes in another leader epoch (KIP-320).
 
         Raises:
             KafkaError: the partition's failure; ``FENCED_LEADER_EPOCH`` for an older epoch, ``UNKNOWN_LEADER_EPOCH``

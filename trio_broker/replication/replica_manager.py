@@ -139,7 +139,7 @@ class ReplicaManager:
         """The topic of this id.
 
         Raises:
-            KafkaError: ``UNKNOWN_TOPIC_ID`` (trap 18).
+            KafkaError: ``UNKNOWN_TOPIC_ID``.
         """
         hosted = self._topics_by_id.get(topic_id)
         if hosted is None:
