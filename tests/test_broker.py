@@ -118,6 +118,13 @@ async def test_the_admin_server_is_there_only_if_it_is_wanted(tmp_path):
         assert broker.admin_url.startswith("http://127.0.0.1:")
 
 
+async def test_a_browser_that_dials_a_kafka_port_is_sent_to_the_admin_page(tmp_path):
+    async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, httpx.AsyncClient() as client:
+        answer = await client.get(f"http://127.0.0.1:{broker.bound_endpoints[0].port}/")
+        assert answer.status_code == 400
+        assert broker.admin_url in answer.text
+
+
 async def test_without_a_word_about_it_only_this_machine_is_served():
     [endpoint] = listener_endpoints(BrokerConfig({}).get)
     assert str(endpoint) == "PLAINTEXT://127.0.0.1:9092"
@@ -158,7 +165,7 @@ async def test_the_announcement_says_where_it_listens_where_the_data_lies_and_wh
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x00", b"\xff" * 64, b"\x00\x00\x00\x10" * 8]
+    "garbage", [b"HELO example.org\r\n", b"\x00\x00\x00\x00", b"\xff" * 64, b"\x00\x00\x00\x10" * 8]
 )
 async def test_garbage_ends_its_connection_and_nothing_else(tmp_path, garbage):
     async with running(tmp_path) as broker:

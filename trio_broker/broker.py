@@ -196,6 +196,7 @@ class Broker:
             taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
             return str(error) + (PORT_TAKEN.format("--admin-port or admin.listener") if taken else "")
         self.admin_url = address.url
+        self.server.name_admin_page(address.url)
         return ""
 
     async def _stop_serving(self, parts: BrokerParts) -> None:

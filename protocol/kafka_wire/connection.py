@@ -153,6 +153,12 @@ class ServerConnection:
         self._big_frame, self._big_frame_bytes, self._big_frame_received = None, 0, 0
         return frame
 
+    @property
+    def is_frame_refused(self) -> bool:
+        """Whether the size of the frame under way is not allowed, so that ``next_frame`` raises."""
+        size = self.frame_bytes_expected
+        return size is not None and self._is_refused(size)
+
     def _is_refused(self, size: int) -> bool:
         return not MIN_FRAME_BYTES <= size <= self.max_request_bytes
 

@@ -34,6 +34,7 @@ from trio_broker.clock import Clock
 from trio_broker.network.busy_meter import BusyMeter, BusyReader
 from trio_broker.network.connection import Connection, ConnectionState, MoveTo, frame_deadline
 from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.http_refusal import http_refusal
 from trio_broker.network.request_bytes import SMALL_FRAME_BYTES, RequestBytesBudget
 from trio_broker.network.request_channel import Request, RequestChannel
 from trio_broker.network.send import Sender
@@ -65,7 +66,8 @@ class Surroundings:
     """What every Processor of a server shares.
 
     ``place`` takes a connection that leaves for another Processor, ``closed`` is told of one that ended. Once
-    ``stopping`` is set, connections that arrive or move are ended by it.
+    ``stopping`` is set, connections that arrive or move are ended by it. ``admin_url`` is where the admin page is, if
+    there is one.
     """
 
     channel: RequestChannel
@@ -75,6 +77,7 @@ class Surroundings:
     place: Callable[[Connection, Processor | None], None]
     closed: Callable[[Connection, CloseCause], None]
     stopping: CloseConnection | None = None
+    admin_url: str | None = None
 
 
 @attrs.define(eq=False)
@@ -168,11 +171,12 @@ class Processor:
     async def _ending(self, connection: Connection) -> MoveTo | CloseConnection:
         """Serve ``connection`` until it must end here, and say why."""
         try:
-            await self._converse(connection)
+            try:
+                await self._converse(connection)
+            except WireError as error:
+                return await self._refused(connection, error)
         except CloseConnection as reason:
             return reason
-        except WireError as error:
-            return CloseConnection(f"not Kafka's protocol: {error}")
         except OSError as error:
             return CloseConnection(f"connection lost: {error}", CloseCause.PEER)
         except trio.ClosedResourceError:
@@ -181,6 +185,18 @@ class Processor:
             log.exception("serving %s failed", connection.info)
             return CloseConnection("serving it failed", CloseCause.FAILURE)
         return connection.order or CloseConnection("closed by the client", CloseCause.PEER)
+
+    async def _refused(self, connection: Connection, error: WireError) -> CloseConnection:
+        """Return why a connection ends that does not speak our protocol, after a reply if its first word is HTTP's."""
+        protocol = connection.protocol
+        size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
+        reply = None if size is None else http_refusal(size, self.surroundings.admin_url)
+        if reply is None:
+            return CloseConnection(f"not Kafka's protocol: {error}")
+        connection.state = ConnectionState.SENDING
+        await self.sender.send(connection, [reply])
+        await self._linger(connection)
+        return CloseConnection("not Kafka's protocol: an HTTP request")
 
     async def _converse(self, connection: Connection) -> None:
         """Read, ask, answer, in that order, until the stream ends or an order came."""

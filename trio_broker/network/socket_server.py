@@ -148,6 +148,10 @@ class SocketServer:
             for acceptor in self._acceptors:
                 acceptor.sock.close()
 
+    def name_admin_page(self, url: str) -> None:
+        """Tell HTTP clients that dial a Kafka port by mistake where the admin page is, from now on."""
+        self._surroundings.admin_url = url
+
     def stop_accepting(self) -> None:
         """Close the ports. Connections that exist go on."""
         for acceptor in self._acceptors:
