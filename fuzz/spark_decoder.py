@@ -58,7 +58,7 @@ from trio_broker.spark.decoder.batch_table import BatchTable, scan_batches
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.spark.tasks import AbortedTransaction, Chunk, Decoding
+from trio_broker.spark.tasks import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.topic_partition import TopicPartition
 
 PARTITION: Final = TopicPartition("orders", 3)
@@ -78,7 +78,7 @@ class Log:
     data: bytes
     offsets: OffsetRange
     decoding: Decoding
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedTransactionStart, ...] = ()
 
 
 @attrs.frozen
@@ -96,14 +96,14 @@ class Finding:
 # --- Logs ---
 
 
-def random_batches(chance: random.Random) -> tuple[list[bytes], list[AbortedTransaction]]:
+def random_batches(chance: random.Random) -> tuple[list[bytes], list[AbortedTransactionStart]]:
     """Return one to eight intact batches of one partition, and the transactions among them that were aborted.
 
     Half of the logs have one codec only, since zstd frames that follow one another are inflated together.
     """
     codecs = tuple(Codec) if chance.random() < 0.5 else (chance.choice(tuple(Codec)),)
     batches: list[bytes] = []
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedTransactionStart] = []
     began: dict[int, int] = {}
     offset = chance.choice((0, 5, 2**40))
     for _ in range(chance.randint(1, 8)):
@@ -114,7 +114,7 @@ def random_batches(chance: random.Random) -> tuple[list[bytes], list[AbortedTran
             marker = read_control_record(record)
             assert isinstance(marker, EndTransactionMarker)
             if (first := began.pop(header.producer_id, None)) is not None and not marker.committed:
-                aborted.append(AbortedTransaction(header.producer_id, first))
+                aborted.append(AbortedTransactionStart(header.producer_id, first))
         elif header.is_transactional:
             began.setdefault(header.producer_id, offset)
         batches.append(batch)
@@ -176,7 +176,7 @@ def cleaned(batch: bytes, chance: random.Random) -> bytes:
     return assemble_batch(header, block)
 
 
-def random_log(chance: random.Random, batches: Sequence[bytes], aborted: Sequence[AbortedTransaction]) -> Log:
+def random_log(chance: random.Random, batches: Sequence[bytes], aborted: Sequence[AbortedTransactionStart]) -> Log:
     """Return ``batches`` with a range and a way of decoding, of which half take everything."""
     data = b"".join(batches)
     first, last = 0, MAX_OFFSET

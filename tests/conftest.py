@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of the run. Mark what uses it ``@pytest.mark.spark``."""
-    from tests.spark.quiet_session import start_session
+    from tests.spark.session_fixture import start_session
 
     session = start_session(tmp_path_factory.mktemp("spark"))
     yield session

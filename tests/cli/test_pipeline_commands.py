@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.spark.filled_topics import fill, numbers
+from tests.spark.topic_records import fill, numbers
 from trio_broker.cli import main
 from trio_broker.cli import pipeline_options as options_module
 from trio_broker.cli.pipeline_options import SparkStart

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from tests.client.asking_scripted import Pauses
-from trio_broker.client.deadline import SHORTEST_PAUSE_SECONDS, Patience, pauses
+from trio_broker.client.deadline import SHORTEST_PAUSE_SECONDS, RetryDeadline, pauses
 
 
 def test_pauses_double_up_to_a_second():
@@ -42,13 +42,13 @@ def test_pauses_begin_and_end_as_told():
     assert list(islice(pauses(3, 0.5), 2)) == [0.5, 0.5]
 
 
-def patience(slept: Pauses, seconds: float, **options: float) -> Patience:
-    return Patience(seconds, now=lambda: sum(slept.made), sleep=slept.made.append, **options)
+def retry_deadline(slept: Pauses, seconds: float, **options: float) -> RetryDeadline:
+    return RetryDeadline(seconds, now=lambda: sum(slept.made), sleep=slept.made.append, **options)
 
 
 def test_patience_ends_after_its_seconds_without_a_step():
     slept = Pauses()
-    patient = patience(slept, 2)
+    patient = retry_deadline(slept, 2)
     while patient.pause():
         pass
     assert slept.made == pytest.approx([0.1, 0.2, 0.4, 0.8])
@@ -56,7 +56,7 @@ def test_patience_ends_after_its_seconds_without_a_step():
 
 def test_a_step_renews_patience_and_its_first_pause():
     slept = Pauses()
-    patient = patience(slept, 1, first_pause_seconds=0.4)
+    patient = retry_deadline(slept, 1, first_pause_seconds=0.4)
     assert patient.pause()
     patient.renew()
     assert patient.pause()
@@ -65,7 +65,7 @@ def test_a_step_renews_patience_and_its_first_pause():
 
 def test_a_question_may_take_no_longer_than_patience():
     slept = Pauses()
-    patient = patience(slept, 5)
+    patient = retry_deadline(slept, 5)
     assert patient.left_for(3).remaining_seconds == 3
     slept.made.append(4)
     assert patient.left_for(3).remaining_seconds == 1
@@ -74,6 +74,6 @@ def test_a_question_may_take_no_longer_than_patience():
 
 def test_patience_without_pauses_makes_short_ones():
     slept = Pauses()
-    patient = patience(slept, 1, first_pause_seconds=0, longest_pause_seconds=0)
+    patient = retry_deadline(slept, 1, first_pause_seconds=0, longest_pause_seconds=0)
     assert patient.pause()
     assert slept.made == [SHORTEST_PAUSE_SECONDS]

@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.spark.quiet_session import ORACLE_JARS
+from tests.spark.session_fixture import ORACLE_JARS
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.read_options import Mode, read_options
 from trio_broker.spark.planning.task_planning import plan_batch_tasks

@@ -17,15 +17,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_wire.records.compression import Codec
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import compiled_java
-from tests.spark.producing.arrow_rows import Row, arrow_batch
-from tests.spark.producing.reading_back import by_kafka_python, read_back, values_of
+from tests.spark.producer.arrow_rows import Row, arrow_batch
+from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
 from trio_broker.client.address import parse_addresses
-from trio_broker.spark.producing.errors import RecordTooLarge, WriteFailed
-from trio_broker.spark.producing.partitioner import murmur2
-from trio_broker.spark.producing.producer import IdempotentProducer
-from trio_broker.spark.producing.record_encoder import NumbaEngine, PlainEngine, RecordEngine
-from trio_broker.spark.producing.record_writer import RecordWriter
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.producer.errors import RecordTooLarge, WriteFailed
+from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
+from trio_broker.spark.producer.partitioner import murmur2
+from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
+from trio_broker.spark.producer.record_writer import RecordWriter
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 30
@@ -143,7 +143,7 @@ def test_a_compacted_topic_refuses_rows_without_key_in_words(kafka: KafkaProcess
 
 
 def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trio_broker.spark.producing.cluster_map.MISSING_TOPIC_SECONDS", 0.3)
+    monkeypatch.setattr("trio_broker.spark.producer.producer_metadata.MISSING_TOPIC_SECONDS", 0.3)
 
     with (
         IdempotentProducer(settings(kafka)) as producer,

@@ -17,7 +17,7 @@ from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.segment_view import PartitionMoment, log_moment, partition_manifest
 from trio_broker.spark.decoder import decode
-from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicManifest, parse_manifest
+from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
 from trio_broker.spark.files.transport import FileTransport
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import Decoding, Transport
@@ -103,7 +103,7 @@ class LogFiles:
         """What a broker would tell of the log now, through its JSON."""
         return self.manifest().log(self.log.partition)
 
-    def manifest(self) -> TopicManifest:
+    def manifest(self) -> TopicLogFiles:
         partition = Partition(
             self.log, leader_epoch=3, durability=Durability.PAGE_CACHE, sync_soon=lambda partition: None
         )
@@ -132,7 +132,7 @@ class CountedManifests:
     asked: int = 0
     before: Callable[[], object] = lambda: None
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         self.asked += 1
         self.before()
         if self.files is None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tests.spark.filled_topics import fill, numbers
+from tests.spark.topic_records import fill, numbers
 from trio_broker.spark.batch_reader import BatchReader
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.schema import default_columns

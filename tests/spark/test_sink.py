@@ -23,12 +23,12 @@ from pyspark.sql.types import (
 )
 
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
-from tests.spark.producing.scripted_logs import ScriptedLogs
+from tests.spark.producer.scripted_logs import ScriptedLogs
 from trio_broker.spark import sink
 from trio_broker.spark.errors import OptionError, SparkJobError
-from trio_broker.spark.producing.errors import UnwritableRow
-from trio_broker.spark.producing.producer_pool import PRODUCERS
-from trio_broker.spark.producing.row_ids import NO_BATCH, RowId, TaskId, find_row_id
+from trio_broker.spark.producer.errors import UnwritableRow
+from trio_broker.spark.producer.producer_pool import PRODUCERS
+from trio_broker.spark.producer.row_ids import NO_BATCH, RowId, TaskId, find_row_id
 from trio_broker.spark.sink import batch_writer, stream_task_id, stream_writer
 from trio_broker.topic_partition import TopicPartition
 

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.spark.filled_topics import fill
-from tests.spark.producing.reading_back import read_back
-from trio_broker.spark.producing.row_ids import Deduplicator, RowId, find_row_id
+from tests.spark.producer.consumed_records import read_back
+from tests.spark.topic_records import fill
+from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
 from trio_broker.testing import BrokerThread
 from trio_broker.topic_partition import TopicPartition
 

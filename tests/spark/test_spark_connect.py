@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.filled_topics import fill, numbers
-from tests.spark.quiet_session import JAVA_OPTIONS
+from tests.spark.session_fixture import JAVA_OPTIONS
+from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
 JOB = Path(__file__).parent / "connect_job.py"

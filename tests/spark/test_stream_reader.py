@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from tests.spark.filled_topics import fill, numbers
 from tests.spark.offset_sources import FakeLogs
+from tests.spark.topic_records import fill, numbers
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable, SparkJobError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import ReadOptions, read_options

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
-from tests.spark.filled_topics import fill, numbers
+from tests.spark.topic_records import fill, numbers
 from trio_broker.testing import BrokerThread
 
 if TYPE_CHECKING:

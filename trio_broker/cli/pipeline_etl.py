@@ -40,8 +40,8 @@ def etl_command(
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.etl import DEAD_LETTERS, ROWS, etl_settings, run_etl
     from trio_broker.spark.pipelines.export import read_job_options
-    from trio_broker.spark.pipelines.reading import Reading
-    from trio_broker.spark.pipelines.running import InSpark
+    from trio_broker.spark.pipelines.job_source import JobSource
+    from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
     from trio_broker.spark.tables.target import parse_target
 
     catalog = table_options.iceberg_catalog
@@ -51,12 +51,12 @@ def etl_command(
         dead_letters=None if dead_letters is None else parse_target(dead_letters, catalog, "dead-letters"),
         with_origin=with_origin,
         files=table_options.files,
-        pace=table_options.pace,
+        trigger=table_options.trigger,
         checkpoint=table_options.checkpoint,
     )
-    with Reading.of(read_job_options(source_options, settings.pace)) as reading:
+    with JobSource.of(read_job_options(source_options, settings.trigger)) as source:
         if dry_run:
-            show_plan(plan_job(reading, settings.checkpoint_directory, settings.pace), as_json=as_json)
+            show_plan(plan_job(source, settings.checkpoint_directory, settings.trigger), as_json=as_json)
             return
-        report = run_etl(reading, settings, lambda: InSpark(start_spark("trio-broker etl")))
+        report = run_etl(source, settings, lambda: SparkTaskRunner(start_spark("trio-broker etl")))
     show_report(report, {ROWS: str(settings.target), DEAD_LETTERS: str(settings.dead_letters)}, as_json=as_json)

@@ -29,15 +29,15 @@ def export_command(
     """Copy what is new in topics to a table, every record exactly once."""
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.export import ROWS, ExportSettings, read_job_options, run_export
-    from trio_broker.spark.pipelines.reading import Reading
-    from trio_broker.spark.pipelines.running import InSpark
+    from trio_broker.spark.pipelines.job_source import JobSource
+    from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
     from trio_broker.spark.tables.target import parse_target
 
     target = parse_target(to, table_options.iceberg_catalog)
-    settings = ExportSettings(target, table_options.files, table_options.pace, table_options.checkpoint)
-    with Reading.of(read_job_options(source_options, settings.pace)) as reading:
+    settings = ExportSettings(target, table_options.files, table_options.trigger, table_options.checkpoint)
+    with JobSource.of(read_job_options(source_options, settings.trigger)) as source:
         if dry_run:
-            show_plan(plan_job(reading, settings.checkpoint_directory, settings.pace), as_json=as_json)
+            show_plan(plan_job(source, settings.checkpoint_directory, settings.trigger), as_json=as_json)
             return
-        report = run_export(reading, settings, lambda: InSpark(start_spark("trio-broker export")))
+        report = run_export(source, settings, lambda: SparkTaskRunner(start_spark("trio-broker export")))
     show_report(report, {ROWS: str(target)}, as_json=as_json)

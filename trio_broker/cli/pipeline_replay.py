@@ -12,7 +12,7 @@ from trio_broker.cli.connecting import json_option
 from trio_broker.cli.output import print_json
 from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
 from trio_broker.cli.pipeline_plan import show_ranges
-from trio_broker.cli.pipeline_writing import (
+from trio_broker.cli.pipeline_topics import (
     checkpoint_option,
     partitions_option,
     producer_settings,
@@ -53,10 +53,10 @@ def replay_command(
     """Write records again, with keys, headers and times as they are."""
     from trio_broker.spark.options.option import Mode
     from trio_broker.spark.options.read_options import read_options
+    from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.progress import Progress, short_duration
-    from trio_broker.spark.pipelines.reading import Reading
     from trio_broker.spark.pipelines.replay import Partitions, ReplaySettings, plan_replay, replay
-    from trio_broker.spark.pipelines.running import InSpark
+    from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     options = read_options(source_options, Mode.BATCH)
     settings = ReplaySettings(
@@ -67,13 +67,13 @@ def replay_command(
         limit=limit,
         with_row_ids=row_ids,
     )
-    with Reading.of(options) as reading:
+    with JobSource.of(options) as source:
         if dry_run:
-            show_plan(plan_replay(reading, settings), limit, as_json=as_json)
+            show_plan(plan_replay(source, settings), limit, as_json=as_json)
             return
         with Progress("replay") as progress:
             report = replay(
-                reading, settings, source_options, lambda: InSpark(start_spark("trio-broker replay")), progress
+                source, settings, source_options, lambda: SparkTaskRunner(start_spark("trio-broker replay")), progress
             )
     if as_json:
         print_json(attrs.asdict(report))

@@ -12,7 +12,7 @@ from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import addresses, json_option
 from trio_broker.cli.output import print_json, print_table
 from trio_broker.cli.pipeline_options import DEFAULT_BOOTSTRAP_SERVER, SparkStart, runs_spark
-from trio_broker.cli.pipeline_writing import (
+from trio_broker.cli.pipeline_topics import (
     checkpoint_option,
     partitions_option,
     producer_settings,
@@ -68,7 +68,7 @@ def restore_command(
     from trio_broker.spark.pipelines.progress import Progress, short_duration
     from trio_broker.spark.pipelines.replay import Partitions
     from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
-    from trio_broker.spark.pipelines.running import InSpark
+    from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     settings = RestoreSettings(
         target=producer_settings(to_bootstrap_server, addresses(DEFAULT_BOOTSTRAP_SERVER), compression),
@@ -83,7 +83,7 @@ def restore_command(
         show_plan(plan_restore(paths, settings), limit, as_json=as_json)
         return
     with Progress("restore") as progress:
-        report = restore(paths, settings, lambda: InSpark(start_spark("trio-broker restore")), progress)
+        report = restore(paths, settings, lambda: SparkTaskRunner(start_spark("trio-broker restore")), progress)
     if as_json:
         print_json(attrs.asdict(report))
         return

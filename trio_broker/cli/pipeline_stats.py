@@ -45,9 +45,9 @@ def stats_command(
 ) -> None:
     """Show sizes, codecs, gaps, order of timestamps and damage of the batches in topics, from their headers."""
     from trio_broker.spark.pipelines.progress import Progress
-    from trio_broker.spark.pipelines.running import InSpark
     from trio_broker.spark.pipelines.stats import StatsSettings, stats
     from trio_broker.spark.pipelines.stats_report import damage_count, report_document
+    from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
     if html is not None or plots is not None:
         from trio_broker.spark.pipelines.stats_plots import require_matplotlib
@@ -60,7 +60,7 @@ def stats_command(
             progress.grow(count)
             return progress.set_running
 
-        found = stats(InSpark(start_spark("trio-broker stats")), source_options, settings, on_plan)
+        found = stats(SparkTaskRunner(start_spark("trio-broker stats")), source_options, settings, on_plan)
     document = report_document(found, settings, time.time_ns() // 1_000_000)
     if html is not None or plots is not None:
         write_pictures(document, html, plots)

@@ -16,9 +16,9 @@ from trio_broker.cli.pipeline_plan import show_ranges
 
 if TYPE_CHECKING:
     from trio_broker.spark.pipelines.dry_run import ReadPlan
-    from trio_broker.spark.pipelines.micro_batches import JobReport, Pace
+    from trio_broker.spark.pipelines.micro_batches import JobReport, Trigger
+    from trio_broker.spark.tables.table_writer import FileSettings
     from trio_broker.spark.tables.target import IcebergCatalog
-    from trio_broker.spark.tables.writing import FileSettings
 
 DEFAULT_TARGET_MIB: Final = 128
 DEFAULT_BATCH_RECORDS: Final = 10_000_000
@@ -43,16 +43,16 @@ class TableOptions:
     @property
     def files(self) -> FileSettings:
         """How files are written."""
-        from trio_broker.spark.tables.writing import Codec, FileSettings
+        from trio_broker.spark.tables.table_writer import FileSettings, ParquetCodec
 
-        return FileSettings(Codec(self.codec), self.target_mib * 1024 * 1024)
+        return FileSettings(ParquetCodec(self.codec), self.target_mib * 1024 * 1024)
 
     @property
-    def pace(self) -> Pace:
+    def trigger(self) -> Trigger:
         """How much is read at a time, and whether the job waits for more."""
-        from trio_broker.spark.pipelines.micro_batches import Pace
+        from trio_broker.spark.pipelines.micro_batches import Trigger
 
-        return Pace(self.batch_records, self.interval_seconds)
+        return Trigger(self.batch_records, self.interval_seconds)
 
     @property
     def iceberg_catalog(self) -> IcebergCatalog | None:

@@ -62,7 +62,7 @@ def pauses(
         seconds = min(2 * seconds, longest_seconds)
 
 
-class Patience:
+class RetryDeadline:
     """How long to go on without any progress: a deadline that begins anew with each step, and pauses that grow.
 
     ``now`` and ``sleep`` are in seconds, and replaced by tests.

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from trio_broker.spark.decoder.batch_table import Int64Array
-    from trio_broker.spark.pipelines.sweep import ChunkBatches
+    from trio_broker.spark.pipelines.header_scan import ChunkBatches
 
 FORMAT: Final = "trio_broker_batches"
 
@@ -215,7 +215,7 @@ def read_batches(slice_: BatchesTask) -> Iterator[pa.RecordBatch]:
         CorruptData: bytes can be no batch; the rows before it have come.
         SparkJobError: as the transport.
     """
-    from trio_broker.spark.pipelines.sweep import batches_of
+    from trio_broker.spark.pipelines.header_scan import batches_of
 
     for batches in batches_of(slice_.task, takes_cut_head=slice_.takes_cut_head):
         yield rows_of(batches, slice_)

@@ -33,8 +33,8 @@ from pyspark.sql.types import (
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import TOPIC, WriteOptions, write_options
-from trio_broker.spark.producing.errors import UnwritableRow
-from trio_broker.spark.producing.row_ids import NO_BATCH, TaskId
+from trio_broker.spark.producer.errors import UnwritableRow
+from trio_broker.spark.producer.row_ids import NO_BATCH, TaskId
 from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def _task_context() -> TaskContext:
 def _write(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, task_id: TaskId, *, first_partition: int
 ) -> TaskReport:
-    from trio_broker.spark.producing.producer_pool import PRODUCERS
-    from trio_broker.spark.producing.record_writer import RecordWriter
+    from trio_broker.spark.producer.producer_pool import PRODUCERS
+    from trio_broker.spark.producer.record_writer import RecordWriter
 
     producer = PRODUCERS.take(options.producer)
     try:

@@ -29,7 +29,7 @@ DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
 
 
 @attrs.frozen
-class AbortedTransaction:
+class AbortedTransactionStart:
     """Records of ``producer_id`` from ``first_offset`` up to its next abort marker never happened."""
 
     producer_id: int
@@ -52,7 +52,7 @@ class Chunk:
     data: memoryview
     table: BatchTable
     origin: str
-    aborted: tuple[AbortedTransaction, ...] = ()
+    aborted: tuple[AbortedTransactionStart, ...] = ()
     resumes_at: int | None = None
 
 

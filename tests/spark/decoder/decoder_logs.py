@@ -15,7 +15,7 @@ from trio_broker.spark.decoder import Engine, decode
 from trio_broker.spark.decoder.batch_table import scan_batches
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.spark.tasks import AbortedTransaction, Chunk, Decoding
+from trio_broker.spark.tasks import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)
@@ -61,12 +61,12 @@ TRANSACTIONS = [
     transactional(10, 7),
     transactional(12, 8),
 ]
-ABORTED = (AbortedTransaction(7, 0), AbortedTransaction(8, 12))
+ABORTED = (AbortedTransactionStart(7, 0), AbortedTransactionStart(8, 12))
 COMMITTED = [2, 3, 4, 6, 7, 10, 11]
 """Transactions that overlap: which were aborted, and the offsets of what is left."""
 
 
-def chunk(*batches: bytes, aborted: Iterable[AbortedTransaction] = (), origin: str = "a test") -> Chunk:
+def chunk(*batches: bytes, aborted: Iterable[AbortedTransactionStart] = (), origin: str = "a test") -> Chunk:
     """Return ``batches`` as a transport gives them."""
     data = memoryview(b"".join(batches))
     return Chunk(data, scan_batches(data), origin, tuple(aborted))

@@ -32,7 +32,7 @@ from tests.spark.decoder.decoder_logs import (
 )
 from trio_broker.spark.decoder import Engine
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.spark.tasks import AbortedTransaction, Chunk
+from trio_broker.spark.tasks import AbortedTransactionStart, Chunk
 
 pytestmark = pytest.mark.parametrize("engine", list(Engine))
 
@@ -166,7 +166,7 @@ def test_a_chunk_that_resumes_skips_what_lies_before_and_knows_only_its_own_tran
     lost_marker = chunk(transactional(0, 7), aborted=ABORTED[:1])
     again = attrs.evolve(chunk(transactional(4, 7), transactional(10, 7)), resumes_at=5)
     assert offsets_of([lost_marker, again], engine) == [5, 10, 11]
-    told = attrs.evolve(again, aborted=(AbortedTransaction(7, 4),))
+    told = attrs.evolve(again, aborted=(AbortedTransactionStart(7, 4),))
     assert offsets_of([lost_marker, told], engine) == []
 
 

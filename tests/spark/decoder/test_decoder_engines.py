@@ -14,7 +14,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 from tests.spark.decoder.decoder_logs import chunk, numbered, offsets_of, with_header
 from trio_broker.spark import decoder
-from trio_broker.spark.decoder import Engine, available_engine, jit_crc, machine
+from trio_broker.spark.decoder import Engine, available_engine, jit_crc, native_memory
 from trio_broker.spark.decoder.numba_engine import NumbaDecoder
 from trio_broker.spark.decoder.plain_engine import PlainDecoder
 from trio_broker.spark.errors import CorruptData
@@ -65,7 +65,7 @@ def test_where_nothing_can_be_written_functions_are_compiled_each_time(monkeypat
     def double(number: int) -> int:
         return 2 * number
 
-    assert machine.compiled("int64(int64)")(double)(21) == 42
+    assert native_memory.compiled("int64(int64)")(double)(21) == 42
 
 
 SIZES = [*range(40), 511, 512, 1535, 1536, 1537, 3071, 3072, 5000, 16_384, 100_000]

@@ -16,8 +16,8 @@ from tests.storage.conftest import NOW_MS
 from trio_broker.spark.decoder.batch_table import scan_batches
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.offline import OfflineLogs
-from trio_broker.spark.pipelines.running import InThisProcess
 from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings, stats
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.storage import file_names
 
 
@@ -212,7 +212,7 @@ def one_segment(tmp_path: Path) -> LogFiles:
 
 def swept(directory: Path) -> PartitionHealth:
     options = {"path": str(directory), "subscribe": "orders"}
-    [health] = stats(InThisProcess(), options, StatsSettings())
+    [health] = stats(LocalTaskRunner(), options, StatsSettings())
     return health
 
 

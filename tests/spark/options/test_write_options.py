@@ -11,7 +11,7 @@ from trio_broker.client.address import Address
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import REFUSED, WITHOUT_EFFECT, WriteOptions, write_options
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.producer.settings import ProducerSettings
 
 SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 ADDRESSES = (Address("a", 1), Address("b", 2))

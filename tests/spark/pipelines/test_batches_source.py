@@ -12,8 +12,8 @@ import pytest
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
-from tests.spark.pipelines.kept_topics import TIME_MS, numbered, send
-from tests.spark.pipelines.logs_in_memory import (
+from tests.spark.pipelines.broker_records import TIME_MS, numbered, send
+from tests.spark.pipelines.memory_log import (
     InMemory,
     StoredBatch,
     batch,

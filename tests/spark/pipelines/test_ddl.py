@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from trio_broker.spark.pipelines.ddl import (
-    ArrayOf,
-    Decimal,
-    Field,
-    MapOf,
-    Scalar,
-    StructOf,
+    ArrayType,
+    AtomicType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
     arrow_schema_of,
     columns_ddl,
     parse_ddl,
@@ -25,14 +25,14 @@ EVERYTHING = """
 
 
 def test_columns_are_read_with_their_types():
-    assert parse_ddl("id bigint not null, at timestamp") == StructOf(
-        (Field("id", Scalar.BIGINT, nullable=False), Field("at", Scalar.TIMESTAMP))
+    assert parse_ddl("id bigint not null, at timestamp") == StructType(
+        (StructField("id", AtomicType.BIGINT, nullable=False), StructField("at", AtomicType.TIMESTAMP))
     )
 
 
 def test_types_lie_within_types():
-    assert parse_ddl("m map<string,array<struct<x:decimal(5,1)>>>").fields[0].type == MapOf(
-        ArrayOf(StructOf((Field("x", Decimal(5, 1)),)))
+    assert parse_ddl("m map<string,array<struct<x:decimal(5,1)>>>").fields[0].type == MapType(
+        ArrayType(StructType((StructField("x", DecimalType(5, 1)),)))
     )
 
 
@@ -47,7 +47,10 @@ def test_columns_are_written_as_they_can_be_read_again():
 
 
 def test_a_quoted_name_is_no_keyword():
-    assert parse_ddl("`not` int, `a``b` int").fields == (Field("not", Scalar.INT), Field("a`b", Scalar.INT))
+    assert parse_ddl("`not` int, `a``b` int").fields == (
+        StructField("not", AtomicType.INT),
+        StructField("a`b", AtomicType.INT),
+    )
 
 
 def test_columns_have_arrow_types():

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from kafka_wire.records.record import NewRecord
-from tests.spark.pipelines.crashing import Crash, crashing
-from tests.spark.pipelines.read_tables import read_table, target_in
-from tests.spark.pipelines.topics_in_memory import NOON_MS, MemoryReading, Topics
+from tests.spark.pipelines.crash_points import Crash, crashing
+from tests.spark.pipelines.memory_topics import NOON_MS, MemorySource, Topics
+from tests.spark.pipelines.table_rows import read_table, target_in
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.etl import EtlSettings, etl_settings, run_etl
-from trio_broker.spark.pipelines.micro_batches import JobReport, Pace
-from trio_broker.spark.pipelines.running import InThisProcess
+from trio_broker.spark.pipelines.micro_batches import JobReport, Trigger
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.tables.target import Format, Target
 
 SCHEMA = "id bigint not null, name string"
@@ -44,15 +44,15 @@ def settings_in(directory: Path, format: Format = Format.PARQUET, schema: str = 
     return etl_settings(
         schema,
         target_in(directory, format),
-        pace=Pace(batch_records=12),
+        trigger=Trigger(batch_records=12),
         checkpoint=directory / "checkpoint",
         with_origin=True,
     )
 
 
-def run(reading: MemoryReading, settings: EtlSettings) -> JobReport:
-    with reading:
-        return run_etl(reading, settings, InThisProcess)
+def run(source: MemorySource, settings: EtlSettings) -> JobReport:
+    with source:
+        return run_etl(source, settings, LocalTaskRunner)
 
 
 def ids_of(settings: EtlSettings) -> tuple[list[int], list[int]]:
@@ -69,14 +69,14 @@ def expected(end: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("format", Format)
 def test_each_record_is_a_row_or_a_dead_letter(tmp_path: Path, format: Format):
     settings = settings_in(tmp_path, format)
-    report = run(mixed().reading(), settings)
+    report = run(mixed().source(), settings)
     assert ids_of(settings) == expected(20)
     assert report.rows == {"rows": 15, "dead_letters": 5}
 
 
 def test_a_row_has_its_columns_and_where_it_is_from(tmp_path: Path):
     settings = settings_in(tmp_path)
-    run(mixed().reading(), settings)
+    run(mixed().source(), settings)
     table = read_table(settings.target)
     [row] = [each for each in table.to_pylist() if each["id"] == 16]
     assert row.pop("kafka_timestamp").timestamp() * 1000 == NOON_MS + 16
@@ -87,7 +87,7 @@ def test_a_dead_letter_is_the_record_and_the_reason(tmp_path: Path):
     settings = settings_in(tmp_path)
     topics = Topics()
     topics.add("orders", [NewRecord(NOON_MS, b"k", b'{"id": "7"}'), NewRecord(NOON_MS, None, None)])
-    run(topics.reading(), settings)
+    run(topics.source(), settings)
     first, second = read_table(settings.dead_letters).sort_by("offset").to_pylist()
     assert first.pop("timestamp").timestamp() * 1000 == NOON_MS
     assert first == {
@@ -104,9 +104,9 @@ def test_a_dead_letter_is_the_record_and_the_reason(tmp_path: Path):
 def crash_and_restart(directory: Path, format: Format, at: int) -> Crash:
     settings, topics = settings_in(directory, format), mixed()
     with crashing(at) as crash:
-        run(topics.reading(), settings)
+        run(topics.source(), settings)
     topics.add("orders", letters(20, 21))
-    run(topics.reading(), settings)
+    run(topics.source(), settings)
     assert ids_of(settings) == expected(21), f"killed at moment {at}"
     return crash
 
@@ -135,7 +135,7 @@ def test_the_two_tables_may_be_of_different_formats(tmp_path: Path):
         dead_letters=target_in(tmp_path, Format.PARQUET, "dead"),
         checkpoint=tmp_path / "checkpoint",
     )
-    run(mixed().reading(), settings)
+    run(mixed().source(), settings)
     assert ids_of(settings) == expected(20)
 
 
@@ -150,7 +150,7 @@ def test_tables_hold_all_types(tmp_path: Path, format: Format):
     values = {"a": True, "b": 1, "c": 0.5, "d": 2.5, "e": "1.125", "f": "ü" * 5000, "g": "aGk=", "h": "2026-01-31"}
     values |= {"i": "2026-01-31T12:00:00Z", "j": [{"x": 1}, None], "k": {"z": 5}, "l": {"y": "w"}}
     topics.add("orders", [NewRecord(NOON_MS, None, json.dumps(each).encode()) for each in (values, {})])
-    run(topics.reading(), settings)
+    run(topics.source(), settings)
     rows = read_table(settings.target).sort_by("kafka_offset").to_pylist()
     assert [rows[0][name] for name in "abcdfgjl"] == [
         True, 1, 0.5, 2.5, "ü" * 5000, b"hi", [{"x": 1}, None], {"y": "w"}
@@ -175,6 +175,6 @@ def test_settings_that_make_no_sense_are_refused(schema: str, dead_letters: str 
 
 
 def test_another_schema_needs_another_checkpoint(tmp_path: Path):
-    run(mixed().reading(), settings_in(tmp_path))
+    run(mixed().source(), settings_in(tmp_path))
     with pytest.raises(CommitLogError, match="its schema is '`id` BIGINT NOT NULL, `name` STRING'"):
-        run(mixed().reading(), settings_in(tmp_path, schema="id bigint"))
+        run(mixed().source(), settings_in(tmp_path, schema="id bigint"))

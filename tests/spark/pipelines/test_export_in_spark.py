@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from tests.spark.filled_topics import fill
-from tests.spark.pipelines.logs_in_memory import PARTITION, InMemory, with_wrong_checksum
+from tests.spark.pipelines.memory_log import PARTITION, InMemory, with_wrong_checksum
+from tests.spark.pipelines.memory_topics import two_topics
 from tests.spark.pipelines.produced_records import check, send_all
-from tests.spark.pipelines.read_tables import read_table, rows_of, target_in
-from tests.spark.pipelines.topics_in_memory import two_topics
+from tests.spark.pipelines.table_rows import read_table, rows_of, target_in
+from tests.spark.topic_records import fill
 from trio_broker.spark.pipelines.etl import etl
 from trio_broker.spark.pipelines.export import ExportSettings, export, run_export
-from trio_broker.spark.pipelines.micro_batches import Pace
-from trio_broker.spark.pipelines.running import InSpark, TaskFailed
+from trio_broker.spark.pipelines.micro_batches import Trigger
+from trio_broker.spark.pipelines.task_runner import SparkTaskRunner, TaskFailed
 from trio_broker.spark.schema import COLUMNS
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
@@ -44,7 +44,7 @@ def test_an_export_is_byte_equal_to_what_the_producers_sent(spark: SparkSession,
     """Two producers, two topics, in batches that cut through the producers' own; Spark reads the same table."""
     send_all(broker.bootstrap_servers, TOPICS, 2, 1500)
     target = Target(Format.PARQUET, str(tmp_path / "table"))
-    report = export(spark, options_of(broker, *TOPICS), target, pace=Pace(batch_records=1700))
+    report = export(spark, options_of(broker, *TOPICS), target, trigger=Trigger(batch_records=1700))
     assert (report.rows, report.batches) == ({"rows": 3000}, 2)
     check(read_table(target), TOPICS, 2, 1500)
     frame = spark.read.parquet(target.name)
@@ -58,7 +58,7 @@ def test_an_export_of_a_million_records_is_byte_equal_to_what_the_producers_sent
     with BrokerThread(num_partitions=3) as broker:
         send_all(broker.bootstrap_servers, topics, 5, 200_000)
         target = Target(Format.PARQUET, str(tmp_path / "table"))
-        report = export(spark, options_of(broker, *topics), target, pace=Pace(batch_records=300_000))
+        report = export(spark, options_of(broker, *topics), target, trigger=Trigger(batch_records=300_000))
     assert report.rows == {"rows": 1_000_000}
     check(read_table(target), topics, 5, 200_000)
 
@@ -88,13 +88,13 @@ def test_a_corrupt_batch_in_one_task_leaves_nothing_in_the_table(spark: SparkSes
     """The other tasks write their files, which nobody commits and the next run removes."""
     target = Target(Format.PARQUET, str(tmp_path / "table"))
     settings = ExportSettings(target)
-    whole = two_topics().reading(tasks=6)
+    whole = two_topics().source(tasks=6)
     log = whole.transports[PARTITION]
     damaged = InMemory((*log.batches[:-1], with_wrong_checksum(log.batches[-1])))
-    reading = attrs.evolve(whole, transports={**whole.transports, PARTITION: damaged})
+    source = attrs.evolve(whole, transports={**whole.transports, PARTITION: damaged})
     with pytest.raises(TaskFailed, match=r"orders-0 at offset 16: .*CRC"):
-        run_export(reading, settings, lambda: InSpark(spark))
+        run_export(source, settings, lambda: SparkTaskRunner(spark))
     assert list(Path(target.name).glob("topic=*")) == []
-    run_export(whole, settings, lambda: InSpark(spark))
+    run_export(whole, settings, lambda: SparkTaskRunner(spark))
     assert rows_of(target) == sorted(two_topics().rows())
     assert list(Path(target.name, "_trio_broker").rglob("*.parquet")) == []

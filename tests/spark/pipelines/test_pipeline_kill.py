@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from tests.spark.pipelines.read_tables import read_table
-from tests.spark.quiet_session import JAVA_OPTIONS
+from tests.spark.pipelines.table_rows import read_table
+from tests.spark.session_fixture import JAVA_OPTIONS
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.testing import BrokerThread
 

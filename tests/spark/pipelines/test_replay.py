@@ -10,14 +10,14 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.spark.pipelines.commands_here import run_here
-from tests.spark.pipelines.kept_topics import TIME_MS, Kept, kept, numbered, send
+from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
+from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.commit_log import CommitLogError
-from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.replay import (
     CopySlice,
     Partitions,
@@ -26,11 +26,18 @@ from trio_broker.spark.pipelines.replay import (
     plan_replay,
     replay,
 )
-from trio_broker.spark.pipelines.running import InSpark, InThisProcess, Result, TaskFunction, TaskRunner, TasksDone
 from trio_broker.spark.pipelines.target_topics import TargetError
+from trio_broker.spark.pipelines.task_runner import (
+    LocalTaskRunner,
+    Result,
+    SparkTaskRunner,
+    TaskFunction,
+    TaskRunner,
+    TasksDone,
+)
 from trio_broker.spark.pipelines.token_bucket import RateLimit
-from trio_broker.spark.producing.row_ids import HEADER, Deduplicator, find_row_id
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.testing import BrokerThread, broker_in_thread
 from trio_broker.topic_partition import TopicPartition
@@ -56,11 +63,11 @@ class Job:
     broker: BrokerThread
     settings: ReplaySettings
     options: dict[str, str]
-    runner: TaskRunner = attrs.field(factory=InThisProcess)
+    runner: TaskRunner = attrs.field(factory=LocalTaskRunner)
 
     def run(self) -> ReplayReport:
-        with Reading.of(read_options(self.options, Mode.BATCH)) as reading:
-            return replay(reading, self.settings, self.options, lambda: self.runner)
+        with JobSource.of(read_options(self.options, Mode.BATCH)) as source:
+            return replay(source, self.settings, self.options, lambda: self.runner)
 
     def with_settings(self, **changes: Any) -> Job:
         return attrs.evolve(self, settings=attrs.evolve(self.settings, **changes))
@@ -175,7 +182,7 @@ class Interrupting:
     ) -> list[list[Result]]:
         self.calls += 1
         if self.calls < self.rounds:
-            return InThisProcess().run(tasks, function, on_done)
+            return LocalTaskRunner().run(tasks, function, on_done)
         function(
             0,
             attrs.evolve(
@@ -189,7 +196,7 @@ class Interrupting:
 def test_after_an_interruption_each_record_is_there_and_repeated_ones_can_be_told(
     job: Job, monkeypatch: pytest.MonkeyPatch, rounds: int
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     job = job.with_settings(with_row_ids=True)
     with pytest.raises(Interrupted):
         attrs.evolve(job, runner=Interrupting(rounds)).run()
@@ -218,7 +225,7 @@ def test_a_job_that_was_killed_before_its_first_round_begins_with_it(job: Job):
 
 
 def test_row_ids_do_not_depend_on_how_many_tasks_run_at_once(job: Job, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     job = job.with_settings(with_row_ids=True)
     with pytest.raises(Interrupted):
         attrs.evolve(job, runner=Interrupting(1, slices=2)).run()
@@ -231,7 +238,7 @@ def test_tasks_share_the_rate_by_what_they_have_to_do(job: Job, monkeypatch: pyt
     seen: list[CopySlice] = []
 
     @attrs.frozen
-    class Looking(InThisProcess):
+    class Looking(LocalTaskRunner):
         def parallelism(self) -> int:
             return 2
 
@@ -252,8 +259,8 @@ def command(job: Job, *further: str) -> list[str]:
 
 
 def test_a_dry_run_tells_ranges_and_time_and_writes_nothing(job: Job, monkeypatch: pytest.MonkeyPatch):
-    with Reading.of(read_options(job.options, Mode.BATCH)) as reading:
-        assert plan_replay(reading, job.settings).offset_count == 92
+    with JobSource.of(read_options(job.options, Mode.BATCH)) as source:
+        assert plan_replay(source, job.settings).offset_count == 92
     result = run_here(monkeypatch, *command(job, "--dry-run", "--max-records-per-second", "2"))
     assert result.exit_code == 0, result.output
     assert "orders          0     0  62       62" in result.output
@@ -272,6 +279,6 @@ def test_the_command_replays_once(job: Job, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.spark
 def test_spark_replays_in_its_tasks(job: Job, spark):
-    report = attrs.evolve(job, runner=InSpark(spark)).run()
+    report = attrs.evolve(job, runner=SparkTaskRunner(spark)).run()
     assert (report.records, report.rounds) == (92, 1)
     assert (target_of(job), target_of(job, 1)) == (FIRST, SECOND)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.spark.pipelines.rounds import DEFAULT_SLICE_RECORDS, next_round, slice_records_at
+from trio_broker.spark.pipelines.slice_schedule import DEFAULT_SLICE_RECORDS, next_slices, slice_records_at
 from trio_broker.spark.pipelines.token_bucket import STEP_SECONDS, RateLimit, Throttle, TokenBucket
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.topic_partition import TopicPartition
@@ -102,7 +102,7 @@ def test_rounds_cover_everything_once_and_in_order(
 ):
     position = {partition: start for partition, (start, _) in ranges.items()}
     ends = {partition: start + count for partition, (start, count) in ranges.items()}
-    while slices := next_round(position, ends, most_slices=most_slices, slice_records=slice_records):
+    while slices := next_slices(position, ends, most_slices=most_slices, slice_records=slice_records):
         assert len(slices) <= most_slices
         assert len({each.partition for each in slices}) == len(slices)
         for each in slices:
@@ -113,7 +113,7 @@ def test_rounds_cover_everything_once_and_in_order(
 
 
 def test_partitions_with_most_left_come_first():
-    found = next_round({A: 0, B: 0, C: 0}, {A: 5, B: 50, C: 20}, most_slices=2, slice_records=10)
+    found = next_slices({A: 0, B: 0, C: 0}, {A: 5, B: 50, C: 20}, most_slices=2, slice_records=10)
     assert found == (OffsetRange(B, 0, 10), OffsetRange(C, 0, 10))
 
 

@@ -17,22 +17,22 @@ from click.testing import Result as Ended
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.spark.pipelines.commands_here import run_here
-from tests.spark.pipelines.kept_topics import TIME_MS, Kept, kept, numbered, send
+from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
+from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.export import ExportSettings, run_export
+from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError, find_files, in_groups, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order
-from trio_broker.spark.pipelines.reading import Reading
 from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
-from trio_broker.spark.pipelines.running import InSpark, InThisProcess, Result, TasksDone
 from trio_broker.spark.pipelines.target_topics import NewTopics, TargetError
-from trio_broker.spark.producing.row_ids import Deduplicator, find_row_id
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TasksDone
+from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.target import parse_target
 from trio_broker.testing import BrokerThread, broker_in_thread
@@ -55,7 +55,7 @@ def settings(broker: BrokerThread, tmp_path: Path) -> RestoreSettings:
 
 
 def run(path: Path, settings: RestoreSettings) -> RestoreReport:
-    return restore([path], settings, InThisProcess)
+    return restore([path], settings, LocalTaskRunner)
 
 
 def table(records: list[Kept], *, offsets: list[int] | None = None, partition: int = 0) -> pa.Table:
@@ -210,8 +210,8 @@ def test_a_file_that_changed_after_planning_is_noticed(tmp_path: Path):
 
 def exported(broker: BrokerThread, topic: str, directory: Path) -> None:
     options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": topic}
-    with Reading.of(read_options(options, Mode.BATCH)) as reading:
-        run_export(reading, ExportSettings(parse_target(f"parquet:{directory}")), InThisProcess)
+    with JobSource.of(read_options(options, Mode.BATCH)) as source:
+        run_export(source, ExportSettings(parse_target(f"parquet:{directory}")), LocalTaskRunner)
 
 
 def with_late_days(count: int) -> list[Kept]:
@@ -252,7 +252,7 @@ class Interrupting:
     def run(self, tasks: Sequence[Any], function: Any, on_done: TasksDone | None = None) -> list[list[Result]]:
         self.rounds -= 1
         if self.rounds:
-            return InThisProcess().run(tasks, function, on_done)
+            return LocalTaskRunner().run(tasks, function, on_done)
         function(0, tasks[0])
         raise Interrupted
 
@@ -260,7 +260,7 @@ class Interrupting:
 def test_what_an_interrupted_run_wrote_can_be_told_by_its_row_ids(
     tmp_path: Path, settings: RestoreSettings, broker: BrokerThread, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("trio_broker.spark.pipelines.rounds.DEFAULT_SLICE_RECORDS", 10)
+    monkeypatch.setattr("trio_broker.spark.pipelines.slice_schedule.DEFAULT_SLICE_RECORDS", 10)
     shuffled(tmp_path, row_group_rows=5, files=3)
     settings = attrs.evolve(settings, with_row_ids=True)
     with pytest.raises(Interrupted):
@@ -320,5 +320,5 @@ def test_spark_restores_in_its_tasks(tmp_path: Path, settings: RestoreSettings, 
     for partition in (0, 1):
         rows = table(numbered(50), partition=partition)
         pq.write_table(rows, tmp_path / f"{partition}.parquet")
-    assert restore([tmp_path], settings, lambda: InSpark(spark)).records == 100
+    assert restore([tmp_path], settings, lambda: SparkTaskRunner(spark)).records == 100
     assert kept(broker, settings.topic or "", 1) == numbered(50)

@@ -18,21 +18,21 @@ from click.testing import Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.spark.pipelines.commands_here import run_here
-from tests.spark.pipelines.crashing import Crash, crashing
+from tests.spark.pipelines.crash_points import Crash, crashing
+from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.pipelines import restore as restore_module
-from trio_broker.spark.pipelines import rounds
+from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError
 from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
 from trio_broker.spark.pipelines.restore_slices import PositionMap, next_slices
-from trio_broker.spark.pipelines.running import InThisProcess
-from trio_broker.spark.producing import record_writer
-from trio_broker.spark.producing.record_writer import Written
-from trio_broker.spark.producing.row_ids import Deduplicator, RowId, TaskId
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
+from trio_broker.spark.producer import record_writer
+from trio_broker.spark.producer.record_writer import DeliveryReport
+from trio_broker.spark.producer.row_ids import Deduplicator, RowId, TaskId
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
 SERVER = "nowhere:1"
@@ -72,7 +72,7 @@ class MemoryWriter:
         first_partition: int,
     ) -> None:
         self.cluster, self.topic, self.task_id, self.first_partition = cluster, topic, task_id, first_partition
-        self.written = Written()
+        self.written = DeliveryReport()
 
     def __enter__(self) -> MemoryWriter:
         return self
@@ -90,7 +90,7 @@ class MemoryWriter:
 
 
 @attrs.frozen
-class Tasks(InThisProcess):
+class Tasks(LocalTaskRunner):
     """So many of a round, one after the other."""
 
     count: int
@@ -109,7 +109,7 @@ def writing_to(cluster: Cluster, slice_rows: int) -> Iterator[None]:
     with (
         patch.object(record_writer, "RecordWriter", functools.partial(MemoryWriter, cluster)),
         patch.object(restore_module, "prepare_topics", prepare),
-        patch.object(rounds, "DEFAULT_SLICE_RECORDS", slice_rows),
+        patch.object(slice_schedule, "DEFAULT_SLICE_RECORDS", slice_rows),
     ):
         yield
 

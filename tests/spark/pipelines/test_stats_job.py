@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.spark.pipelines.commands_here import run_here
-from tests.spark.pipelines.kept_topics import TIME_MS, Kept, numbered, send
-from tests.spark.pipelines.logs_in_memory import (
+from tests.spark.pipelines.broker_records import TIME_MS, Kept, numbered, send
+from tests.spark.pipelines.local_commands import run_here
+from tests.spark.pipelines.memory_log import (
     InMemory,
     batch,
     task_on,
@@ -24,11 +24,11 @@ from tests.spark.pipelines.logs_in_memory import (
 )
 from trio_broker.spark.decoder.batch_table import scan_batches
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.pipelines.running import InSpark, InThisProcess
-from trio_broker.spark.pipelines.stats import LookAt, StatsSettings, first_slices, join, stats
+from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join, stats
 from trio_broker.spark.pipelines.stats_html import html_page
 from trio_broker.spark.pipelines.stats_plots import plots_of
 from trio_broker.spark.pipelines.stats_report import Document, report_document
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, SparkTaskRunner
 from trio_broker.testing import BrokerThread, broker_in_thread
 
 ALL = StatsSettings(verify_crc=True, keys=True)
@@ -53,7 +53,7 @@ def options(broker: BrokerThread, **further: str) -> dict[str, str]:
 def reported(log: InMemory, settings: StatsSettings = ALL) -> Document:
     """The report of a log in memory of 100 offsets, in two slices."""
     tasks = [task_on(log, 0, 50, ["key"]), task_on(log, 50, 100, ["key"])]
-    results = InThisProcess().run(tasks, LookAt(settings, first_slices(tasks)))
+    results = LocalTaskRunner().run(tasks, StatsScope(settings, first_slices(tasks)))
     return report_document(join(tasks, results), settings, 0)
 
 
@@ -61,7 +61,7 @@ LOG = tuple(batch(offset, 10, timestamp=1000 + offset) for offset in range(0, 10
 
 
 def test_partitions_are_told_one_by_one(broker: BrokerThread):
-    document = report_document(stats(InThisProcess(), options(broker), ALL), ALL, TIME_MS)
+    document = report_document(stats(LocalTaskRunner(), options(broker), ALL), ALL, TIME_MS)
     first, second = document["partitions"]
     assert (first["topic"], first["partition"], first["start_offset"], first["end_offset"]) == ("orders", 0, 0, 100)
     assert (first["batches"], first["records"], first["records_per_batch"]) == (4, 100, 25.0)
@@ -78,13 +78,13 @@ def test_partitions_are_told_one_by_one(broker: BrokerThread):
 
 
 def test_many_slices_find_what_one_finds(broker: BrokerThread):
-    whole = stats(InThisProcess(), options(broker, minPartitions="1"), ALL)
-    assert stats(InThisProcess(), options(broker, maxRecordsPerPartition="7"), ALL) == whole
+    whole = stats(LocalTaskRunner(), options(broker, minPartitions="1"), ALL)
+    assert stats(LocalTaskRunner(), options(broker, maxRecordsPerPartition="7"), ALL) == whole
 
 
 def test_without_keys_and_checksums_neither_is_looked_at(broker: BrokerThread):
     settings = StatsSettings(verify_crc=False)
-    document = report_document(stats(InThisProcess(), options(broker), settings), settings, TIME_MS)
+    document = report_document(stats(LocalTaskRunner(), options(broker), settings), settings, TIME_MS)
     assert [each["keys"] for each in document["partitions"]] == [None, None]
     assert (document["totals"]["bad_batches"], document["totals"]["dead_records"]) == (None, None)
 
@@ -105,7 +105,7 @@ def test_damage_is_listed_and_the_rest_is_counted():
 def test_a_bad_batch_at_the_border_of_two_slices_costs_no_other_keys(border: int):
     log = InMemory((*LOG[:2], with_wrong_checksum(LOG[2]), *LOG[3:]))
     tasks = [task_on(log, 0, border, ["key"]), task_on(log, border, 100, ["key"])]
-    [health] = join(tasks, InThisProcess().run(tasks, LookAt(ALL, first_slices(tasks))))
+    [health] = join(tasks, LocalTaskRunner().run(tasks, StatsScope(ALL, first_slices(tasks))))
     assert health.keys is not None
     assert (health.keys.record_count, health.keys.problem) == (90, None)
     assert health.batches.bad_count == 1
@@ -128,7 +128,7 @@ def test_a_damaged_segment_is_looked_at_from_its_beginning_to_its_end(tmp_path: 
     data[positions[5] + 90] ^= 1
     data[positions[20] + 16] = 0x77
     path.write_bytes(data)
-    found = stats(InThisProcess(), {"path": str(tmp_path), "subscribe": "orders", "minPartitions": "7"}, ALL)
+    found = stats(LocalTaskRunner(), {"path": str(tmp_path), "subscribe": "orders", "minPartitions": "7"}, ALL)
     document = report_document(found, ALL, TIME_MS)
     [bad], [damage], [partition] = document["bad_batches"], document["unreadable"], document["partitions"]
     assert (bad["offset"], bad["last_offset"]) == (250, 299)
@@ -185,13 +185,13 @@ def test_names_from_elsewhere_are_text_on_the_page():
 
 def test_an_unknown_option_is_refused(broker: BrokerThread):
     with pytest.raises(OptionError, match="subscribe"):
-        stats(InThisProcess(), {"kafka.bootstrap.servers": broker.bootstrap_servers}, ALL)
+        stats(LocalTaskRunner(), {"kafka.bootstrap.servers": broker.bootstrap_servers}, ALL)
 
 
 @pytest.mark.spark
 def test_spark_finds_what_one_process_finds(broker: BrokerThread, spark):
-    found = stats(InSpark(spark), options(broker, maxRecordsPerPartition="60"), ALL)
-    assert found == stats(InThisProcess(), options(broker), ALL)
+    found = stats(SparkTaskRunner(spark), options(broker, maxRecordsPerPartition="60"), ALL)
+    assert found == stats(LocalTaskRunner(), options(broker), ALL)
 
 
 def test_the_command_prints_tables_json_and_a_page(

@@ -116,7 +116,7 @@ def test_a_number_with_thousands_of_digits_is_no_row_and_takes_no_time():
 
 def test_rows_and_the_rest_keep_their_places():
     found = RowReader(parse_ddl("x int")).read([b'{"x": 1}', None, b"{}", b"?", b'{"x": 4}'])
-    assert (found.fitting, found.unfit) == ([0, 2, 4], [1, 3])
+    assert (found.valid, found.invalid) == ([0, 2, 4], [1, 3])
     assert found.batch.column(0).to_pylist() == [1, None, 4]
 
 
@@ -135,8 +135,8 @@ SCHEMA = "a bigint, b array<double>, c struct<a: string, x: map<string, int>>, x
 @given(st.lists(st.dictionaries(st.sampled_from("abcx"), anything).map(json.dumps) | st.text(max_size=9), max_size=5))
 def test_whatever_comes_each_text_is_a_row_or_has_a_reason(texts: list[str]):
     found = RowReader(parse_ddl(SCHEMA)).read([text.encode("utf-8", "surrogatepass") for text in texts])
-    assert sorted([*found.fitting, *found.unfit]) == list(range(len(texts)))
-    assert found.batch.num_rows == len(found.fitting)
-    assert len(found.reasons) == len(found.unfit)
+    assert sorted([*found.valid, *found.invalid]) == list(range(len(texts)))
+    assert found.batch.num_rows == len(found.valid)
+    assert len(found.reasons) == len(found.invalid)
     pa.array(found.reasons, pa.string())
     found.batch.validate(full=True)

@@ -27,7 +27,7 @@ from tests.spark.scripted_partition import (
 )
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import AbortedTransaction, Chunk, Decoding
+from trio_broker.spark.tasks import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.wire.reader import LEAST_FETCH_BYTES
 from trio_broker.spark.wire.transport import WireTransport
 
@@ -205,7 +205,7 @@ def test_every_answer_tells_the_aborted_transactions_that_go_on_in_it():
     partition = ScriptedPartition(batches(0, 50), aborted=[Transaction(7, 15, 35), Transaction(8, 31, 49)])
     with reading(partition) as each:
         chunks = each.chunks(0, 50, kafka=each.with_settings(max_partition_fetch_bytes=ONE_BATCH_BYTES))
-        seven, eight = AbortedTransaction(7, 15), AbortedTransaction(8, 31)
+        seven, eight = AbortedTransactionStart(7, 15), AbortedTransactionStart(8, 31)
         assert [chunk.aborted for chunk in chunks] == [(), (seven,), (seven,), (seven, eight), (eight,)]
         assert [chunk.resumes_at for chunk in chunks] == [0, 10, 20, 30, 40]
 
@@ -213,7 +213,7 @@ def test_every_answer_tells_the_aborted_transactions_that_go_on_in_it():
 def test_a_transaction_that_began_before_the_range_is_told():
     with reading(ScriptedPartition(batches(0, 100), aborted=[Transaction(7, 15, 55)])) as each:
         [chunk] = each.chunks(43, 50)
-        assert (chunk.aborted, chunk.resumes_at) == ((AbortedTransaction(7, 15),), 43)
+        assert (chunk.aborted, chunk.resumes_at) == ((AbortedTransactionStart(7, 15),), 43)
 
 
 def committed_offsets(each: Reading, start: int, end: int, between: Callable[[int], None]) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.spark.filled_topics import fill, numbers
+from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.errors import DataLoss

@@ -22,11 +22,11 @@ from typing import Protocol
 import attrs
 import pyarrow as pa
 
+from trio_broker.spark.decoder.batch_filter import AbortedProducers, select_batches
 from trio_broker.spark.decoder.blocks import Grouping, InflationBuffer, RecordBlocks, record_blocks
-from trio_broker.spark.decoder.choice import AbortedProducers, choose
 from trio_broker.spark.decoder.coalescing import coalesced
 from trio_broker.spark.decoder.columns import BatchAssembler, Rows
-from trio_broker.spark.decoder.damage import BadBlock, ChunkOfPartition
+from trio_broker.spark.decoder.corruption import CorruptBlock, PartitionChunk
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import Chunk, Decoding
@@ -48,7 +48,7 @@ class BlockDecoder(Grouping, Protocol):
         """Take the records of ``blocks`` that lie in ``offsets``; yield those that make up an Arrow batch.
 
         Raises:
-            BadBlock: one of them is damaged; what came before it may have been yielded.
+            CorruptBlock: one of them is damaged; what came before it may have been yielded.
         """
         ...
 
@@ -93,15 +93,15 @@ def _rows(chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, dec
     aborted, buffer = AbortedProducers(), InflationBuffer()
     left = offsets
     for chunk in chunks:
-        source = ChunkOfPartition(offsets.partition, chunk)
+        source = PartitionChunk(offsets.partition, chunk)
         if chunk.resumes_at is not None:
             aborted.forget()
             left = _from(left, chunk.resumes_at)
-        chosen = choose(source, left, decoding, aborted)
+        chosen = select_batches(source, left, decoding, aborted)
         for blocks in record_blocks(source, chosen, decoding, buffer, decoder):
             try:
                 yield from decoder.rows(blocks, left)
-            except BadBlock as bad:
+            except CorruptBlock as bad:
                 raise source.corrupt_block(int(blocks.batches[bad.index]), decoding) from None
         left = _behind(left, chunk)
         if left.offset_count == 0:

@@ -39,7 +39,7 @@ from kafka_wire.records.compression import (
     zstd_output_bound,
 )
 from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
-from trio_broker.spark.decoder.damage import ChunkOfPartition
+from trio_broker.spark.decoder.corruption import PartitionChunk
 from trio_broker.spark.tasks import Decoding
 
 FIRST_INFLATION_BYTES: Final = 1024 * 1024
@@ -141,7 +141,7 @@ class InflationBuffer:
 
 
 def record_blocks(
-    source: ChunkOfPartition, chosen: Int64Array, decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
+    source: PartitionChunk, chosen: Int64Array, decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
 ) -> Iterator[RecordBlocks]:
     """Yield the blocks of the ``chosen`` batches (rows of the chunk's table) in groups; each is good until the next.
 
@@ -164,7 +164,7 @@ def record_blocks(
                 yield from _compared(source, group, grouping)
 
 
-def _blocks_of(source: ChunkOfPartition, rows: Int64Array, decoding: Decoding) -> RecordBlocks:
+def _blocks_of(source: PartitionChunk, rows: Int64Array, decoding: Decoding) -> RecordBlocks:
     """Return the blocks of some batches as they lie there, with their checksums if those are wanted."""
     table = source.chunk.table
     blocks = np.empty((len(rows), BLOCK_COLUMNS), np.int64)
@@ -198,7 +198,7 @@ def _groups(blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
         start = end
 
 
-def _compared(source: ChunkOfPartition, blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
+def _compared(source: PartitionChunk, blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
     """Yield ``blocks`` when their checksums are right; up to the first that is wrong, and refuse that one."""
     table = blocks.table
     bad = None
@@ -215,7 +215,7 @@ def _compared(source: ChunkOfPartition, blocks: RecordBlocks, grouping: Grouping
 
 
 def _inflated(
-    source: ChunkOfPartition,
+    source: PartitionChunk,
     blocks: RecordBlocks,
     decoding: Decoding,
     buffer: InflationBuffer,
@@ -251,7 +251,7 @@ Pieces = list[tuple[int, int]]
 """From where to where inflated blocks lie in the memory."""
 
 
-def _packed_blocks(source: ChunkOfPartition, blocks: RecordBlocks) -> list[PackedBlock]:
+def _packed_blocks(source: PartitionChunk, blocks: RecordBlocks) -> list[PackedBlock]:
     data = source.chunk.data
     starts, ends = blocks.table[:, START].tolist(), blocks.table[:, END].tolist()
     codecs = (source.chunk.table.attributes[blocks.batches] & CODEC_MASK).tolist()

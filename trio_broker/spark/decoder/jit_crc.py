@@ -19,7 +19,7 @@ from numba import config, types
 from numba.core import cgutils
 
 from kafka_wire.records.crc import crc32c
-from trio_broker.spark.decoder.machine import compiled, fetch_soon, jitted, load_byte, machine_instruction
+from trio_broker.spark.decoder.native_memory import compiled, jitted, load_byte, machine_instruction, prefetch
 
 
 @machine_instruction
@@ -96,7 +96,7 @@ def crc_of(at: int, end: int) -> int:
         second = third = 0
         for line in range(at, at + LANE_BYTES, LINE_BYTES):
             for lane in range(3):
-                fetch_soon(line + lane * LANE_BYTES + AHEAD_BYTES)
+                prefetch(line + lane * LANE_BYTES + AHEAD_BYTES)
             for word in range(line, line + LINE_BYTES, 8):
                 crc = crc_of_word(crc, word)
                 second = crc_of_word(second, word + LANE_BYTES)

@@ -8,11 +8,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from trio_broker.spark.decoder import checksums, jit, jit_crc
+from trio_broker.spark.decoder import checksums, jit_crc
+from trio_broker.spark.decoder import jit_decoder as jit
 from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
 from trio_broker.spark.decoder.blocks import MAX_BYTES, RecordBlocks
 from trio_broker.spark.decoder.columns import Flags, Rows, binary, header_lists, numbers
-from trio_broker.spark.decoder.damage import BadBlock
+from trio_broker.spark.decoder.corruption import CorruptBlock
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import Decoding
 
@@ -128,7 +129,7 @@ class NumbaDecoder:
         """Take the records of ``blocks`` that lie in ``offsets``, and yield what is full.
 
         Raises:
-            BadBlock: one of them breaks the format.
+            CorruptBlock: one of them breaks the format.
         """
         cursor = np.array([0, 0, -1, -1], np.int64)
         while True:
@@ -138,7 +139,7 @@ class NumbaDecoder:
                 *(self._needed, offsets.start_offset, offsets.end_offset, self._max_bytes),
             )
             if status == jit.BAD:
-                raise BadBlock(int(cursor[jit.BLOCK]))
+                raise CorruptBlock(int(cursor[jit.BLOCK]))
             if status == jit.DONE:
                 return
             self._outputs = None

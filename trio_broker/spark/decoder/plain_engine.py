@@ -36,7 +36,7 @@ from trio_broker.spark.decoder.blocks import (
     RecordBlocks,
 )
 from trio_broker.spark.decoder.columns import Rows, binary, header_lists, numbers
-from trio_broker.spark.decoder.damage import BadBlock
+from trio_broker.spark.decoder.corruption import CorruptBlock
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import Decoding
 
@@ -104,17 +104,17 @@ class Records:
 
 
 @attrs.frozen(eq=False)
-class Headers:
+class RecordHeaders:
     """All headers of some records, one behind the other; those of record ``i`` begin with number ``firsts[i]``."""
 
     firsts: Int64Array
     keys: Pieces
     values: Pieces
 
-    def __getitem__(self, rows: slice) -> Headers:
+    def __getitem__(self, rows: slice) -> RecordHeaders:
         firsts = self.firsts[rows.start : rows.stop + 1]
         some = slice(int(firsts[0]), int(firsts[-1]))
-        return Headers(firsts - firsts[0], self.keys[some], self.values[some])
+        return RecordHeaders(firsts - firsts[0], self.keys[some], self.values[some])
 
     @property
     def sizes(self) -> Int64Array:
@@ -137,7 +137,7 @@ class PlainDecoder:
         """Yield the records of ``blocks`` that lie in ``offsets``.
 
         Raises:
-            BadBlock: one of them breaks the format.
+            CorruptBlock: one of them breaks the format.
         """
         columns = self._decoding.columns
         # Arrow counts bytes with an int32, a chunk may be larger, so positions are relative to the first block.
@@ -152,13 +152,13 @@ class PlainDecoder:
         if "timestamp" in columns:
             bad[start:end] |= too_large[start:end]
         if bad.any():
-            raise BadBlock(int(records.blocks[bad.argmax()]))
+            raise CorruptBlock(int(records.blocks[bad.argmax()]))
         sizes = row_sizes(records, headers, self._decoding)
         for rows in row_ranges(sizes, int(start), int(end), self._decoding):
             some_headers = None if headers is None else headers[rows]
             yield arrow_rows(pa.py_buffer(data), records[rows], some_headers, timestamps[rows], blocks, columns)
         if bad_block is not None:
-            raise BadBlock(bad_block)
+            raise CorruptBlock(bad_block)
 
     def rest(self) -> Iterator[Rows]:
         """Nothing: all was given."""
@@ -280,7 +280,7 @@ class FieldReader:
         return pieces
 
 
-def read_headers(data: memoryview, records: Records, bad: Mask) -> Headers:
+def read_headers(data: memoryview, records: Records, bad: Mask) -> RecordHeaders:
     """Return the headers of all records up to the first bad one; mark as ``bad`` a record whose headers are."""
     first_bad = int(bad.argmax()) if bad.any() else len(records)
     counts = records.header_counts.copy()
@@ -305,7 +305,7 @@ def read_headers(data: memoryview, records: Records, bad: Mask) -> Headers:
             break
     items = np.array(found, np.int64).reshape(-1, 4)
     firsts = np.concatenate(([0], np.cumsum(counts)))
-    return Headers(firsts, Pieces(items[:, 0], items[:, 1]), Pieces(items[:, 2], items[:, 3]))
+    return RecordHeaders(firsts, Pieces(items[:, 0], items[:, 1]), Pieces(items[:, 2], items[:, 3]))
 
 
 def milliseconds(records: Records, blocks: RecordBlocks) -> tuple[Int64Array, Mask]:
@@ -320,7 +320,7 @@ def milliseconds(records: Records, blocks: RecordBlocks) -> tuple[Int64Array, Ma
     return created, overflows | (created > MAX_MILLISECONDS) | (created < -MAX_MILLISECONDS)
 
 
-def row_sizes(records: Records, headers: Headers | None, decoding: Decoding) -> Int64Array:
+def row_sizes(records: Records, headers: RecordHeaders | None, decoding: Decoding) -> Int64Array:
     """Return how many bytes each record adds to an Arrow batch, as far as they are wanted."""
     sizes = np.zeros(len(records), np.int64)
     if "key" in decoding.columns:
@@ -347,7 +347,7 @@ def row_ranges(sizes: Int64Array, start: int, end: int, decoding: Decoding) -> I
 def arrow_rows(
     data: pa.Buffer,
     records: Records,
-    headers: Headers | None,
+    headers: RecordHeaders | None,
     timestamps: Int64Array,
     blocks: RecordBlocks,
     columns: Sequence[str],
@@ -370,7 +370,7 @@ def arrow_rows(
     )
 
 
-def _header_column(data: pa.Buffer, headers: Headers, counts: Int64Array) -> pa.Array:
+def _header_column(data: pa.Buffer, headers: RecordHeaders, counts: Int64Array) -> pa.Array:
     return header_lists(
         pa.py_buffer(headers.firsts.astype(np.int32)),
         (counts > 0).view(np.uint8),

@@ -124,7 +124,7 @@ class PartitionLog:
 
 
 @attrs.frozen
-class TopicManifest:
+class TopicLogFiles:
     """A topic's partitions that can be read, and what is wrong with the others; both by number."""
 
     topic: str
@@ -150,7 +150,7 @@ class TopicManifest:
 class ManifestSource(Protocol):
     """Who knows the files of a topic."""
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         """Return these partitions of a topic, or all, as they are now.
 
         Raises:
@@ -177,7 +177,7 @@ class AdminManifests:
     cluster_id: str | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         query = "&".join(f"partition={number}" for number in sorted(partitions))
         url = f"{self.url.rstrip('/')}/api/v1/topics/{quote(topic, safe='')}/manifest" + (f"?{query}" if query else "")
         manifest = parse_manifest(self._get(url), topic)
@@ -235,7 +235,7 @@ def _opener() -> urllib.request.OpenerDirector:
 # --- Reading the JSON ---
 
 
-def parse_manifest(body: bytes, topic: str) -> TopicManifest:
+def parse_manifest(body: bytes, topic: str) -> TopicLogFiles:
     """Return the manifest of ``topic`` that the broker's JSON says.
 
     Raises:
@@ -247,7 +247,7 @@ def parse_manifest(body: bytes, topic: str) -> TopicManifest:
         raise BadManifest(f"the manifest of topic {topic!r} cannot be read: {error}") from error
 
 
-def _manifest(tree: Any, topic: str) -> TopicManifest:
+def _manifest(tree: Any, topic: str) -> TopicLogFiles:
     if tree["version"] != MANIFEST_VERSION:
         raise ValueError(f"version {tree['version']!r} is not {MANIFEST_VERSION}")
     if tree["topic"] != topic:
@@ -262,7 +262,7 @@ def _manifest(tree: Any, topic: str) -> TopicManifest:
             failures[number] = _text(each, "error")
         else:
             logs[number] = _log(each["log"], TopicPartition(topic, number), topic_id)
-    return TopicManifest(topic, topic_id, _text(tree, "cluster_id"), logs, failures)
+    return TopicLogFiles(topic, topic_id, _text(tree, "cluster_id"), logs, failures)
 
 
 def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:

@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from trio_broker.spark.errors import OptionError, SourceUnavailable
-from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicManifest
+from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles
 from trio_broker.spark.files.offline_end import Checkpoints
 from trio_broker.spark.files.offline_log import read_log, segment_paths
 from trio_broker.spark.files.offline_times import offset_for_time
@@ -162,7 +162,7 @@ class OfflineLogs:
 
     # --- ManifestSource ---
 
-    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest:
+    def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         """Return these partitions of a topic, or all, as they were left.
 
         Raises:
@@ -176,7 +176,7 @@ class OfflineLogs:
         numbers = sorted(partitions or here)
         logs = {number: self._log(TopicPartition(topic, number)) for number in numbers}
         cluster_id = self._partitions[TopicPartition(topic, numbers[0])].cluster_id
-        return TopicManifest(topic, self._topic_id(topic), cluster_id, logs)
+        return TopicLogFiles(topic, self._topic_id(topic), cluster_id, logs)
 
     def for_workers(self) -> None:
         """Tasks have nobody to ask, and nothing changes."""

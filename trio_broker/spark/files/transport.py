@@ -40,7 +40,7 @@ from trio_broker.spark.files.segment_files import (
     start_position,
 )
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import AbortedTransaction, Chunk
+from trio_broker.spark.tasks import AbortedTransactionStart, Chunk
 
 if TYPE_CHECKING:
     from trio_broker.spark.decoder.batch_table import BatchTable
@@ -261,7 +261,7 @@ class AbortedAhead:
 
     ahead: Sequence[AbortedRange]
 
-    def met_in(self, table: BatchTable) -> tuple[AbortedTransaction, ...]:
+    def met_in(self, table: BatchTable) -> tuple[AbortedTransactionStart, ...]:
         """Return those of which a batch with records is in ``table``, and forget them and those that are over."""
         if not self.ahead or self.ahead[0].first_offset > int(table.last_offsets[-1]):
             return ()
@@ -276,7 +276,7 @@ class AbortedAhead:
             # The first one of a producer that does not end before the transaction begins.
             index = -1 if offsets is None else int(offsets.searchsorted(each.first_offset))
             if offsets is not None and index < len(offsets) and offsets[index] <= each.last_offset:
-                met.append(AbortedTransaction(each.producer_id, each.first_offset))
+                met.append(AbortedTransactionStart(each.producer_id, each.first_offset))
             elif each.last_offset > end:
                 ahead.append(each)
         self.ahead = ahead

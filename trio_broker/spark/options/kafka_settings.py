@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 PREFIX: Final = "kafka."
 
 
-class IsolationLevel(Enum):
+class ReadIsolation(Enum):
     """Whether records of open and aborted transactions are rows."""
 
     READ_COMMITTED = "read_committed"
@@ -67,8 +67,8 @@ GROUP_ID: Final = Option(
 )
 ISOLATION_LEVEL: Final = Option(
     "kafka.isolation.level",
-    one_of(IsolationLevel),
-    IsolationLevel.READ_COMMITTED,
+    one_of(ReadIsolation),
+    ReadIsolation.READ_COMMITTED,
     "`read_committed` leaves out aborted transactions and waits for open ones; `read_uncommitted` does neither.",
     form="read_committed, read_uncommitted",
     default_text="`read_committed`",

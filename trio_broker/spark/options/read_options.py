@@ -22,8 +22,8 @@ from trio_broker.spark.options.kafka_settings import (
     CHECK_CRCS,
     ISOLATION_LEVEL,
     PREFIX,
-    IsolationLevel,
     KafkaSettings,
+    ReadIsolation,
     kafka_hint,
     read_kafka_settings,
 )
@@ -144,7 +144,7 @@ def read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         max_trigger_delay_ms=given.read_required(table.MAX_TRIGGER_DELAY),
         fail_on_data_loss=given.read_required(table.FAIL_ON_DATA_LOSS),
         include_headers=given.read_required(table.INCLUDE_HEADERS),
-        read_committed=given.read(ISOLATION_LEVEL) is IsolationLevel.READ_COMMITTED,
+        read_committed=given.read(ISOLATION_LEVEL) is ReadIsolation.READ_COMMITTED,
         transport=_transport(given),
         path=given.read_required(table.PATH) + given.read_required(table.PATHS),
         admin_url=_admin_url(given),

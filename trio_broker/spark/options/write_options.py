@@ -39,8 +39,8 @@ from trio_broker.spark.options.option import (
     whole_number,
 )
 from trio_broker.spark.options.read_option_table import OPTIONS
-from trio_broker.spark.producing.row_ids import HEADER
-from trio_broker.spark.producing.settings import (
+from trio_broker.spark.producer.row_ids import HEADER
+from trio_broker.spark.producer.settings import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_BUFFER_BYTES,
     DEFAULT_DELIVERY_TIMEOUT_MS,

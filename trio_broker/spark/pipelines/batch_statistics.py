@@ -37,7 +37,7 @@ them needs no longer list but a backup."""
 
 
 @attrs.frozen(eq=False)
-class Headers:
+class BatchHeaderColumns:
     """Those columns of a ``BatchTable`` that are counted, of some of its batches or those of several tables."""
 
     sizes: Int64Array
@@ -53,17 +53,17 @@ class Headers:
         return len(self.sizes)
 
     @classmethod
-    def of(cls, table: BatchTable, chosen: slice) -> Headers:
+    def of(cls, table: BatchTable, chosen: slice) -> BatchHeaderColumns:
         """Return the headers of the batches that ``chosen`` says."""
         return cls(*(getattr(table, name)[chosen] for name in _HEADER_COLUMNS))
 
     @classmethod
-    def joined(cls, parts: Sequence[Headers]) -> Headers:
+    def joined(cls, parts: Sequence[BatchHeaderColumns]) -> BatchHeaderColumns:
         """Return the headers of all ``parts``, one after the other; there is at least one."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _HEADER_COLUMNS))
 
 
-_HEADER_COLUMNS: Final = tuple(field.name for field in attrs.fields(Headers))
+_HEADER_COLUMNS: Final = tuple(field.name for field in attrs.fields(BatchHeaderColumns))
 
 
 @attrs.frozen
@@ -214,7 +214,7 @@ def _first_timestamp(earlier: PartitionStatistics, later: PartitionStatistics) -
 
 def statistics_of(
     partition: TopicPartition,
-    batches: Headers,
+    batches: BatchHeaderColumns,
     *,
     bad_batches: tuple[BadBatch, ...] = (),
     checked_batches: int = 0,
@@ -284,7 +284,7 @@ def codec_name(number: int) -> str:
     return Codec(number).name.lower() if number < len(Codec) else f"unknown ({number})"
 
 
-def _begins(batches: Headers) -> Int64Array:
+def _begins(batches: BatchHeaderColumns) -> Int64Array:
     """Return each batch's own first timestamp: its last, where the base timestamp is none of a record's."""
     no_record_s = (batches.attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)) != 0
     no_record_s |= batches.base_timestamps < 0

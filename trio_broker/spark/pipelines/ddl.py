@@ -24,7 +24,7 @@ MAX_DEPTH: Final = 50
 """Of types within types; nobody needs as many, and reading goes by recursion."""
 
 
-class Scalar(Enum):
+class AtomicType(Enum):
     """Types that have no parts, by the first of their names."""
 
     BOOLEAN = "boolean"
@@ -42,20 +42,20 @@ class Scalar(Enum):
 
 
 OTHER_NAMES: Final = {
-    "bool": Scalar.BOOLEAN,
-    "byte": Scalar.TINYINT,
-    "short": Scalar.SMALLINT,
-    "integer": Scalar.INT,
-    "long": Scalar.BIGINT,
-    "real": Scalar.FLOAT,
-    "timestamp_ltz": Scalar.TIMESTAMP,
+    "bool": AtomicType.BOOLEAN,
+    "byte": AtomicType.TINYINT,
+    "short": AtomicType.SMALLINT,
+    "integer": AtomicType.INT,
+    "long": AtomicType.BIGINT,
+    "real": AtomicType.FLOAT,
+    "timestamp_ltz": AtomicType.TIMESTAMP,
 }
 
-SCALARS: Final = {**{each.value: each for each in Scalar}, **OTHER_NAMES}
+SCALARS: Final = {**{each.value: each for each in AtomicType}, **OTHER_NAMES}
 
 
 @attrs.frozen
-class Decimal:
+class DecimalType:
     """A number with up to ``precision`` digits, ``scale`` of them behind the point."""
 
     precision: int = 10
@@ -63,51 +63,51 @@ class Decimal:
 
 
 @attrs.frozen
-class ArrayOf:
+class ArrayType:
     """A list."""
 
-    element: FieldType
+    element: DataType
 
 
 @attrs.frozen
-class MapOf:
+class MapType:
     """Values by name: keys are strings, as JSON's are."""
 
-    value: FieldType
+    value: DataType
 
 
 @attrs.frozen
-class StructOf:
+class StructType:
     """Fields by name."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[StructField, ...]
 
 
 @attrs.frozen
-class Field:
+class StructField:
     """A column, or a field of a struct."""
 
     name: str
-    type: FieldType
+    type: DataType
     nullable: bool = True
 
 
-FieldType: TypeAlias = Scalar | Decimal | ArrayOf | MapOf | StructOf
+DataType: TypeAlias = AtomicType | DecimalType | ArrayType | MapType | StructType
 
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_]\w*)|(\d+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([(),<>:]))")
 
 
-def parse_ddl(text: str) -> StructOf:
+def parse_ddl(text: str) -> StructType:
     """Return the columns that ``text`` lists.
 
     Raises:
         ValueError: the text is not a list of columns, names a column twice, or a type that is not known.
     """
-    reader = _Reader(text)
+    reader = _DdlParser(text)
     columns = reader.fields(until="")
     if not columns:
         raise ValueError("names no column")
-    return StructOf(columns)
+    return StructType(columns)
 
 
 @attrs.define
@@ -121,7 +121,7 @@ class _Token:
         return not self.is_quoted and self.text.upper() == word
 
 
-class _Reader:
+class _DdlParser:
     """Goes through the tokens, by one function for each part of the grammar."""
 
     def __init__(self, text: str) -> None:
@@ -129,9 +129,9 @@ class _Reader:
         self._next = 0
         self._depth = 0
 
-    def fields(self, until: str) -> tuple[Field, ...]:
+    def fields(self, until: str) -> tuple[StructField, ...]:
         """Read fields with commas between, up to a token, which is read as well; ``""`` is the end."""
-        fields: list[Field] = []
+        fields: list[StructField] = []
         names: set[str] = set()
         while True:
             field = self._field()
@@ -145,7 +145,7 @@ class _Reader:
             if token.text != ",":
                 raise _unexpected(token, f"',' or {until!r}" if until else "','")
 
-    def _field(self) -> Field:
+    def _field(self) -> StructField:
         token = self._take()
         if not token.is_name:
             raise _unexpected(token, "a name")
@@ -161,9 +161,9 @@ class _Reader:
         if self._peek().is_word("COMMENT"):
             self._take()
             self._take()
-        return Field(token.text, field_type, nullable)
+        return StructField(token.text, field_type, nullable)
 
-    def _type(self) -> FieldType:
+    def _type(self) -> DataType:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ValueError(f"more than {MAX_DEPTH} types within each other")
@@ -174,7 +174,7 @@ class _Reader:
         self._depth -= 1
         return found
 
-    def _type_named(self, token: _Token) -> FieldType:
+    def _type_named(self, token: _Token) -> DataType:
         match token.text.lower():
             case "decimal" | "dec" | "numeric":
                 return self._decimal()
@@ -182,25 +182,25 @@ class _Reader:
                 self._expect("<")
                 element = self._type()
                 self._expect(">")
-                return ArrayOf(element)
+                return ArrayType(element)
             case "map":
                 self._expect("<")
-                if (key := self._type()) is not Scalar.STRING:
+                if (key := self._type()) is not AtomicType.STRING:
                     raise ValueError(f"a map has STRING keys in JSON, not {ddl_of(key)}")
                 self._expect(",")
                 value = self._type()
                 self._expect(">")
-                return MapOf(value)
+                return MapType(value)
             case "struct":
                 self._expect("<")
-                return StructOf(self.fields(until=">"))
+                return StructType(self.fields(until=">"))
             case name if name in SCALARS:
                 return SCALARS[name]
         raise ValueError(f"there is no type {token.text!r}; there are {', '.join(_type_names())}")
 
-    def _decimal(self) -> Decimal:
+    def _decimal(self) -> DecimalType:
         if self._peek().text != "(":
-            return Decimal()
+            return DecimalType()
         self._expect("(")
         precision, scale = self._number(), 0
         if self._peek().text == ",":
@@ -209,7 +209,7 @@ class _Reader:
         self._expect(")")
         if not 1 <= precision <= MAX_DECIMAL_DIGITS or scale > precision:
             raise ValueError(f"there is no DECIMAL({precision}, {scale}); it has up to {MAX_DECIMAL_DIGITS} digits")
-        return Decimal(precision, scale)
+        return DecimalType(precision, scale)
 
     def _number(self) -> int:
         token = self._take()
@@ -251,65 +251,65 @@ def _unexpected(token: _Token, wanted: str) -> ValueError:
 
 
 def _type_names() -> list[str]:
-    return [each.name for each in Scalar] + ["DECIMAL(p, s)", "ARRAY<t>", "MAP<STRING, t>", "STRUCT<name: t, …>"]
+    return [each.name for each in AtomicType] + ["DECIMAL(p, s)", "ARRAY<t>", "MAP<STRING, t>", "STRUCT<name: t, …>"]
 
 
-def ddl_of(field_type: FieldType) -> str:
+def ddl_of(field_type: DataType) -> str:
     """Return a type as SQL writes it, columns as a list of them."""
     match field_type:
-        case Scalar():
+        case AtomicType():
             return field_type.name
-        case Decimal(precision, scale):
+        case DecimalType(precision, scale):
             return f"DECIMAL({precision}, {scale})"
-        case ArrayOf(element):
+        case ArrayType(element):
             return f"ARRAY<{ddl_of(element)}>"
-        case MapOf(value):
+        case MapType(value):
             return f"MAP<STRING, {ddl_of(value)}>"
-        case StructOf(fields):
+        case StructType(fields):
             return f"STRUCT<{', '.join(_field_ddl(each, ': ') for each in fields)}>"
 
 
-def columns_ddl(columns: StructOf) -> str:
+def columns_ddl(columns: StructType) -> str:
     """Return columns as SQL writes them, always in the same way."""
     return ", ".join(_field_ddl(each, " ") for each in columns.fields)
 
 
-def _field_ddl(field: Field, separator: str) -> str:
+def _field_ddl(field: StructField, separator: str) -> str:
     name = field.name.replace("`", "``")
     return f"`{name}`{separator}{ddl_of(field.type)}{'' if field.nullable else ' NOT NULL'}"
 
 
-def arrow_type(field_type: FieldType) -> pa.DataType:
+def arrow_type(field_type: DataType) -> pa.DataType:
     """Return the Arrow type of a type."""
     import pyarrow as pa
 
     match field_type:
-        case Scalar():
+        case AtomicType():
             return {
-                Scalar.BOOLEAN: pa.bool_(),
-                Scalar.TINYINT: pa.int8(),
-                Scalar.SMALLINT: pa.int16(),
-                Scalar.INT: pa.int32(),
-                Scalar.BIGINT: pa.int64(),
-                Scalar.FLOAT: pa.float32(),
-                Scalar.DOUBLE: pa.float64(),
-                Scalar.STRING: pa.string(),
-                Scalar.BINARY: pa.binary(),
-                Scalar.DATE: pa.date32(),
-                Scalar.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-                Scalar.TIMESTAMP_NTZ: pa.timestamp("us"),
+                AtomicType.BOOLEAN: pa.bool_(),
+                AtomicType.TINYINT: pa.int8(),
+                AtomicType.SMALLINT: pa.int16(),
+                AtomicType.INT: pa.int32(),
+                AtomicType.BIGINT: pa.int64(),
+                AtomicType.FLOAT: pa.float32(),
+                AtomicType.DOUBLE: pa.float64(),
+                AtomicType.STRING: pa.string(),
+                AtomicType.BINARY: pa.binary(),
+                AtomicType.DATE: pa.date32(),
+                AtomicType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+                AtomicType.TIMESTAMP_NTZ: pa.timestamp("us"),
             }[field_type]
-        case Decimal(precision, scale):
+        case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
-        case ArrayOf(element):
+        case ArrayType(element):
             return pa.list_(pa.field("element", arrow_type(element)))
-        case MapOf(value):
+        case MapType(value):
             return pa.map_(pa.string(), arrow_type(value))
-        case StructOf(fields):
+        case StructType(fields):
             return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
 
 
-def arrow_schema_of(columns: StructOf) -> pa.Schema:
+def arrow_schema_of(columns: StructType) -> pa.Schema:
     """Return the Arrow schema of a table with these columns."""
     import pyarrow as pa
 

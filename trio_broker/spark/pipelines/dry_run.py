@@ -14,9 +14,9 @@ from typing import Final
 import attrs
 
 from trio_broker.spark.pipelines.commit_log import read_last_commit
-from trio_broker.spark.pipelines.micro_batches import Pace
-from trio_broker.spark.pipelines.positions import behind, check_topics, find_goal, next_batch
-from trio_broker.spark.pipelines.reading import Reading
+from trio_broker.spark.pipelines.job_source import JobSource
+from trio_broker.spark.pipelines.micro_batches import Trigger
+from trio_broker.spark.pipelines.positions import behind, check_topics, find_target, next_batch
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 
@@ -38,7 +38,7 @@ class ReadPlan:
         return sum(each.offset_count for each in self.ranges)
 
 
-def plan_job(reading: Reading, checkpoint: Path, pace: Pace) -> ReadPlan:
+def plan_job(source: JobSource, checkpoint: Path, trigger: Trigger) -> ReadPlan:
     """Return what a job with that checkpoint would read now.
 
     Raises:
@@ -46,13 +46,15 @@ def plan_job(reading: Reading, checkpoint: Path, pace: Pace) -> ReadPlan:
     """
     last = read_last_commit(checkpoint)
     if last is None:
-        position = initial_offsets(reading.options, reading.source)
+        position = initial_offsets(source.options, source.offset_source)
     else:
         known = last.facts.get("topic_ids", {})
-        ids = reading.source.topic_ids(sorted(known))
-        position = check_topics(known, ids, last.offsets, fail_on_data_loss=reading.options.fail_on_data_loss)
-    goal = find_goal(reading.options, reading.source, position)
-    return ReadPlan(goal.ranges, _count_batches(goal.ranges, pace.batch_records), estimate_bytes(reading, goal.ranges))
+        ids = source.offset_source.topic_ids(sorted(known))
+        position = check_topics(known, ids, last.offsets, fail_on_data_loss=source.options.fail_on_data_loss)
+    target = find_target(source.options, source.offset_source, position)
+    return ReadPlan(
+        target.ranges, _count_batches(target.ranges, trigger.batch_records), estimate_bytes(source, target.ranges)
+    )
 
 
 def _count_batches(ranges: Sequence[OffsetRange], batch_records: int) -> int:
@@ -63,12 +65,12 @@ def _count_batches(ranges: Sequence[OffsetRange], batch_records: int) -> int:
     return count
 
 
-def estimate_bytes(reading: Reading, ranges: Sequence[OffsetRange]) -> int | None:
+def estimate_bytes(source: JobSource, ranges: Sequence[OffsetRange]) -> int | None:
     """Return about how many bytes of log ``ranges`` are; None when nothing could be looked at."""
     samples = sorted(ranges, key=lambda each: -each.offset_count)[:MAX_SAMPLES]
     sampled_offsets = sampled_bytes = 0
-    for task in reading.tasks(
-        samples, ("offset",), 1, reading.source.topic_ids({each.partition.topic for each in ranges})
+    for task in source.tasks(
+        samples, ("offset",), 1, source.offset_source.topic_ids({each.partition.topic for each in ranges})
     ):
         with closing(task.transport.chunks(task.offsets)) as chunks:
             table = next((chunk.table for chunk in chunks if len(chunk.table)), None)

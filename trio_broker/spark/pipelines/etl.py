@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.pipelines.ddl import StructOf, arrow_schema_of, columns_ddl, parse_ddl
+from trio_broker.spark.pipelines.ddl import StructType, arrow_schema_of, columns_ddl, parse_ddl
 from trio_broker.spark.pipelines.export import checkpoint_of, read_job_options
-from trio_broker.spark.pipelines.micro_batches import JobReport, Pace, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.job_source import JobSource
+from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, Trigger, file_result, run_job
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.reading import Reading
-from trio_broker.spark.pipelines.running import InSpark, Result, TaskRunner
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskRunner
 from trio_broker.spark.schema import arrow_schema
 from trio_broker.spark.tables.table import TableFiles, TableShape
+from trio_broker.spark.tables.table_writer import FileSettings, TableWriter
 from trio_broker.spark.tables.target import Target, parse_target
-from trio_broker.spark.tables.writing import FileSettings, TableWriter
 from trio_broker.spark.tasks import ReadTask, read_task
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ ERROR: Final = "error"
 class EtlSettings:
     """An ETL but for what it reads. With ``with_origin`` each row has its record's place and time as well."""
 
-    columns: StructOf
+    columns: StructType
     target: Target
     dead_letters: Target
     with_origin: bool = False
     files: FileSettings = attrs.field(factory=FileSettings)
-    pace: Pace = attrs.field(factory=Pace)
+    trigger: Trigger = attrs.field(factory=Trigger)
     checkpoint: Path | None = None
 
     @property
@@ -98,7 +98,7 @@ class WriteTyped:
 
     rows: TableFiles
     dead_letters: TableFiles
-    columns: StructOf
+    columns: StructType
     with_origin: bool
     settings: FileSettings
 
@@ -126,10 +126,10 @@ class WriteTyped:
             found = reader.read(batch.column("value").to_pylist())
             typed = found.batch
             if self.with_origin:
-                origins = batch.take(pa.array(found.fitting, pa.int64()))
+                origins = batch.take(pa.array(found.valid, pa.int64()))
                 for name, column in ORIGIN_COLUMNS.items():
                     typed = typed.append_column(name, origins.column(column))
-            dead = batch.select(READ_COLUMNS).take(pa.array(found.unfit, pa.int64()))
+            dead = batch.select(READ_COLUMNS).take(pa.array(found.invalid, pa.int64()))
             yield typed, dead.append_column(ERROR, pa.array(found.reasons, pa.string()))
 
 
@@ -140,7 +140,7 @@ def etl_settings(
     dead_letters: Target | None = None,
     with_origin: bool = False,
     files: FileSettings | None = None,
-    pace: Pace | None = None,
+    trigger: Trigger | None = None,
     checkpoint: Path | None = None,
 ) -> EtlSettings:
     """Return the settings of an ETL, checked.
@@ -158,7 +158,7 @@ def etl_settings(
     beside = target.dead_letters if dead_letters is None else dead_letters
     if beside == target:
         raise OptionError("dead-letters", f"{beside} is the table of the rows as well")
-    return EtlSettings(columns, target, beside, with_origin, files or FileSettings(), pace or Pace(), checkpoint)
+    return EtlSettings(columns, target, beside, with_origin, files or FileSettings(), trigger or Trigger(), checkpoint)
 
 
 def etl(
@@ -170,7 +170,7 @@ def etl(
     dead_letters: str | Target | None = None,
     with_origin: bool = False,
     files: FileSettings | None = None,
-    pace: Pace | None = None,
+    trigger: Trigger | None = None,
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> JobReport:
@@ -185,15 +185,15 @@ def etl(
         dead_letters=parse_target(dead_letters) if isinstance(dead_letters, str) else dead_letters,
         with_origin=with_origin,
         files=files,
-        pace=pace,
+        trigger=trigger,
         checkpoint=None if checkpoint is None else Path(checkpoint),
     )
-    with Reading.of(read_job_options(options, settings.pace)) as reading:
-        return run_etl(reading, settings, lambda: InSpark(spark), progress=progress)
+    with JobSource.of(read_job_options(options, settings.trigger)) as source:
+        return run_etl(source, settings, lambda: SparkTaskRunner(spark), progress=progress)
 
 
 def run_etl(
-    reading: Reading, settings: EtlSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
+    source: JobSource, settings: EtlSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
 ) -> JobReport:
     """As ``etl``, with what runs the tasks; it is not asked for where nothing is to be read.
 
@@ -218,4 +218,4 @@ def run_etl(
             needs[ROWS], needs[DEAD_LETTERS], settings.columns, settings.with_origin, settings.files
         ),
     )
-    return run_job(job, reading, runner, settings.pace, progress=progress)
+    return run_job(job, source, runner, settings.trigger, progress=progress)

@@ -16,15 +16,15 @@ import attrs
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import ReadOptions, read_options
-from trio_broker.spark.pipelines.micro_batches import JobReport, Pace, TableJob, file_result, run_job
+from trio_broker.spark.pipelines.job_source import JobSource
+from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, Trigger, file_result, run_job
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.reading import Reading
-from trio_broker.spark.pipelines.running import InSpark, Result, TaskRunner
+from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskRunner
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.local_files import HIDDEN
 from trio_broker.spark.tables.table import Partitioning, TableFiles, TableShape
+from trio_broker.spark.tables.table_writer import FileSettings, TableWriter
 from trio_broker.spark.tables.target import Target, parse_target
-from trio_broker.spark.tables.writing import FileSettings, TableWriter
 from trio_broker.spark.tasks import ReadTask, read_task
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ExportSettings:
 
     target: Target
     files: FileSettings = attrs.field(factory=FileSettings)
-    pace: Pace = attrs.field(factory=Pace)
+    trigger: Trigger = attrs.field(factory=Trigger)
     checkpoint: Path | None = None
 
     @property
@@ -94,7 +94,7 @@ def export(
     to: str | Target,
     *,
     files: FileSettings | None = None,
-    pace: Pace | None = None,
+    trigger: Trigger | None = None,
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> JobReport:
@@ -106,14 +106,14 @@ def export(
     settings = ExportSettings(
         to if isinstance(to, Target) else parse_target(to),
         files or FileSettings(),
-        pace or Pace(),
+        trigger or Trigger(),
         None if checkpoint is None else Path(checkpoint),
     )
-    with Reading.of(read_job_options(options, settings.pace)) as reading:
-        return run_export(reading, settings, lambda: InSpark(spark), progress=progress)
+    with JobSource.of(read_job_options(options, settings.trigger)) as source:
+        return run_export(source, settings, lambda: SparkTaskRunner(spark), progress=progress)
 
 
-def read_job_options(options: Mapping[str, str], pace: Pace) -> ReadOptions:
+def read_job_options(options: Mapping[str, str], trigger: Trigger) -> ReadOptions:
     """Read options of the data source for a job that fills tables.
 
     Raises:
@@ -123,13 +123,13 @@ def read_job_options(options: Mapping[str, str], pace: Pace) -> ReadOptions:
     for name in options:
         if name.lower() in ("columns", "includeheaders"):
             raise OptionError(name, "which columns are read is the job's own business")
-        if name.lower().startswith("ending") and pace.interval_seconds is not None:
+        if name.lower().startswith("ending") and trigger.interval_seconds is not None:
             raise OptionError(name, "a job that waits for more has no end")
     return given
 
 
 def run_export(
-    reading: Reading, settings: ExportSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
+    source: JobSource, settings: ExportSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
 ) -> JobReport:
     """As ``export``, with what runs the tasks; it is not asked for where nothing is to be read.
 
@@ -146,4 +146,4 @@ def run_export(
         columns=COLUMNS,
         function=lambda needs: WriteRows(needs[ROWS], settings.files),
     )
-    return run_job(job, reading, runner, settings.pace, progress=progress)
+    return run_job(job, source, runner, settings.trigger, progress=progress)

@@ -23,10 +23,10 @@ from typing import Any, Final
 import attrs
 
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
-from trio_broker.spark.pipelines.positions import Offsets, behind, check_topics, find_goal, next_batch
+from trio_broker.spark.pipelines.job_source import JobSource
+from trio_broker.spark.pipelines.positions import Offsets, behind, check_topics, find_target, next_batch
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.reading import Reading
-from trio_broker.spark.pipelines.running import Result, TaskFunction, TaskRunner, TasksDone
+from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner, TasksDone
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tables.table import DataFile, Table, TableFiles
@@ -41,7 +41,7 @@ TABLE: Final = "table"
 
 
 @attrs.frozen
-class Pace:
+class Trigger:
     """How much a micro-batch reads, and whether the job waits for more.
 
     With ``interval_seconds`` the job never ends by itself: having read what is there, it looks again that long after it
@@ -88,9 +88,9 @@ def file_result(table: str, file: DataFile) -> Result:
 
 def run_job(
     job: TableJob,
-    reading: Reading,
+    source: JobSource,
     runner: Callable[[], TaskRunner],
-    pace: Pace | None = None,
+    trigger: Trigger | None = None,
     *,
     progress: Progress | None = None,
 ) -> JobReport:
@@ -100,16 +100,18 @@ def run_job(
         SparkJobError: the job cannot go on; what was committed before stays.
     """
     with CommitLog(job.checkpoint).open(job.kind, job.settings) as commits, ExitStack() as stack:
-        run = JobRun(job, reading, runner, commits, pace or Pace(), stack.enter_context(progress or Progress(job.kind)))
+        run = JobRun(
+            job, source, runner, commits, trigger or Trigger(), stack.enter_context(progress or Progress(job.kind))
+        )
         run.recover()
         run.begin()
         started = monotonic()
         while True:
             looked = monotonic()
             run.read_what_is_there()
-            if run.pace.interval_seconds is None:
+            if run.trigger.interval_seconds is None:
                 return run.report(monotonic() - started)
-            sleep(max(0.0, looked + run.pace.interval_seconds - monotonic()))
+            sleep(max(0.0, looked + run.trigger.interval_seconds - monotonic()))
 
 
 @attrs.define
@@ -117,10 +119,10 @@ class JobRun:
     """One run of a job, while it lasts."""
 
     job: TableJob
-    reading: Reading
+    source: JobSource
     start_runner: Callable[[], TaskRunner]
     commits: CommitLog
-    pace: Pace
+    trigger: Trigger
     progress: Progress
     batches: int = 0
     offsets: int = 0
@@ -142,9 +144,11 @@ class JobRun:
     def begin(self) -> None:
         """At the first start of a job, note where it begins, in a commit without files."""
         if self.commits.last is None:
-            options, source = self.reading.options, self.reading.source
-            offsets = initial_offsets(options, source)
-            self.commits.prepare(offsets, self._facts([], source.topic_ids(sorted({each.topic for each in offsets}))))
+            options, offset_source = self.source.options, self.source.offset_source
+            offsets = initial_offsets(options, offset_source)
+            self.commits.prepare(
+                offsets, self._facts([], offset_source.topic_ids(sorted({each.topic for each in offsets})))
+            )
             self.commits.finish()
 
     def read_what_is_there(self) -> None:
@@ -153,18 +157,21 @@ class JobRun:
         Raises:
             DataLoss: under ``failOnDataLoss``, something between is gone.
         """
-        options, source = self.reading.options, self.reading.source
+        options, offset_source = self.source.options, self.source.offset_source
         assert self.commits.last is not None
         known = self.commits.last.facts.get("topic_ids", {})
         position = check_topics(
-            known, source.topic_ids(sorted(known)), self.commits.offsets, fail_on_data_loss=options.fail_on_data_loss
+            known,
+            offset_source.topic_ids(sorted(known)),
+            self.commits.offsets,
+            fail_on_data_loss=options.fail_on_data_loss,
         )
-        goal = find_goal(options, source, position)
-        ids = {**known, **source.topic_ids(sorted({each.topic for each in goal.ends}))}
-        left = list(goal.ranges)
-        self.progress.grow(goal.offset_count)
+        target = find_target(options, offset_source, position)
+        ids = {**known, **offset_source.topic_ids(sorted({each.topic for each in target.ends}))}
+        left = list(target.ranges)
+        self.progress.grow(target.offset_count)
         while left:
-            ranges = next_batch(left, self.pace.batch_records)
+            ranges = next_batch(left, self.trigger.batch_records)
             self._run_batch(ranges, position, ids)
             left = behind(left, ranges)
 
@@ -177,7 +184,7 @@ class JobRun:
     def _run_batch(self, ranges: Sequence[OffsetRange], position: Offsets, topic_ids: Mapping[str, str]) -> None:
         count = sum(each.offset_count for each in ranges)
         self._runner = self._runner or self.start_runner()
-        tasks = self.reading.tasks(ranges, self.job.columns, self._runner.parallelism(), topic_ids)
+        tasks = self.source.tasks(ranges, self.job.columns, self._runner.parallelism(), topic_ids)
         needs = {name: table.files(self.commits.next_batch) for name, table in self.job.tables.items()}
         results = self._runner.run(tasks, self.job.function(needs), self._teller(count, len(tasks)))
         found = [result for of_task in results for result in of_task]

@@ -25,7 +25,7 @@ Offsets = dict[TopicPartition, int]
 
 
 @attrs.frozen
-class Goal:
+class ReadTarget:
     """How far to read for now: the ranges that are left, sorted, and where in every partition there is they end."""
 
     ranges: tuple[OffsetRange, ...]
@@ -37,7 +37,7 @@ class Goal:
         return sum(each.offset_count for each in self.ranges)
 
 
-def find_goal(options: ReadOptions, source: OffsetSource, position: Mapping[TopicPartition, int]) -> Goal:
+def find_target(options: ReadOptions, source: OffsetSource, position: Mapping[TopicPartition, int]) -> ReadTarget:
     """Return what is left to be read behind ``position``, up to where the options say, as of now.
 
     Raises:
@@ -52,7 +52,7 @@ def find_goal(options: ReadOptions, source: OffsetSource, position: Mapping[Topi
         ends = _asked_ends(options, source, earliest, position)
     start = {each: offset for each, offset in position.items() if is_selected(options.selection, each)}
     ranges = plan_stream(start, ends, earliest=earliest, fail_on_data_loss=options.fail_on_data_loss)
-    return Goal(tuple(ranges), ends)
+    return ReadTarget(tuple(ranges), ends)
 
 
 def _asked_ends(

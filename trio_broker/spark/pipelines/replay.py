@@ -23,15 +23,15 @@ import attrs
 
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
+from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.reading import Reading
-from trio_broker.spark.pipelines.rounds import next_round, slice_records_at
-from trio_broker.spark.pipelines.running import Result, TaskRunner
+from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
 from trio_broker.spark.pipelines.target_topics import prepare_topics
+from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.planning.offset_planning import plan_batch
 from trio_broker.spark.planning.task_planning import plan_tasks
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.topic_partition import TopicPartition
@@ -104,20 +104,20 @@ class ReplayPlan:
         return sum(each.offset_count for each in self.ranges)
 
 
-def plan_replay(reading: Reading, settings: ReplaySettings) -> ReplayPlan:
+def plan_replay(source: JobSource, settings: ReplaySettings) -> ReplayPlan:
     """Return what a new replay would read, after a look at the topics it would write. Nothing is written.
 
     Raises:
         SparkJobError, ClientError: as ``replay``.
     """
-    check_target(reading, settings)
-    ranges = tuple(plan_batch(reading.options, reading.source))
+    check_target(source, settings)
+    ranges = tuple(plan_batch(source.options, source.offset_source))
     prepare_topics(settings.target.bootstrap_servers, needed_partitions(ranges, settings))
     return ReplayPlan(ranges)
 
 
 def replay(
-    reading: Reading,
+    source: JobSource,
     settings: ReplaySettings,
     source_options: Mapping[str, str],
     runner: Callable[[], TaskRunner],
@@ -131,19 +131,19 @@ def replay(
         SparkJobError: it cannot go on; another call goes on from the last finished round.
         ClientError: the cluster that is written to cannot be asked.
     """
-    check_target(reading, settings)
+    check_target(source, settings)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity(source_options)) as log:
-        return _Run(reading, settings, log, runner, progress or Progress(KIND)).run()
+        return _ReplayRun(source, settings, log, runner, progress or Progress(KIND)).run()
 
 
-def check_target(reading: Reading, settings: ReplaySettings) -> None:
+def check_target(source: JobSource, settings: ReplaySettings) -> None:
     """Refuse what would append topics to themselves by accident.
 
     Raises:
         OptionError: no topic is named, and the cluster is the same.
     """
-    source = set(reading.options.kafka.bootstrap_servers)
-    if settings.topic is None and source & set(settings.target.bootstrap_servers):
+    read_servers = set(source.options.kafka.bootstrap_servers)
+    if settings.topic is None and read_servers & set(settings.target.bootstrap_servers):
         raise OptionError("to-topic", "name one: records would be written to the topic that they are read from")
 
 
@@ -158,7 +158,7 @@ def needed_partitions(ranges: tuple[OffsetRange, ...], settings: ReplaySettings)
 
 
 @attrs.frozen
-class Goal:
+class ReplayRange:
     """The whole range of a job, fixed at its first start; and the topics' ids then, lest one be made anew meanwhile."""
 
     starts: Mapping[TopicPartition, int]
@@ -174,7 +174,7 @@ class Goal:
         }
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Goal:
+    def read(cls, document: Mapping[str, Any]) -> ReplayRange:
         """Return what ``document`` has."""
         return cls(
             read_offsets_document(document["starts"]), read_offsets_document(document["ends"]), document["topic_ids"]
@@ -186,10 +186,10 @@ class Goal:
 
 
 @attrs.define
-class _Run:
+class _ReplayRun:
     """One run of a job."""
 
-    reading: Reading
+    source: JobSource
     settings: ReplaySettings
     log: CommitLog
     runner: Callable[[], TaskRunner]
@@ -198,40 +198,40 @@ class _Run:
     def run(self) -> ReplayReport:
         """Do what is left."""
         began = time.monotonic()
-        goal = self._goal()
+        whole = self._replay_range()
         unfinished = self._unfinished()
-        before = self._offsets_done(goal, unfinished)
-        total = sum(goal.ends.values()) - sum(goal.starts.values())
+        before = self._offsets_done(whole, unfinished)
+        total = sum(whole.ends.values()) - sum(whole.starts.values())
         self.progress.grow(total)
         self.progress.advance(before)
         records = rounds = 0
         if before < total:
-            for slices_records in self._rounds(goal, unfinished, self.runner()):
+            for slices_records in self._rounds(whole, unfinished, self.runner()):
                 records += slices_records
                 rounds += 1
         return ReplayReport(records, rounds, time.monotonic() - began, before)
 
-    def _rounds(self, goal: Goal, unfinished: tuple[OffsetRange, ...], runner: TaskRunner) -> Iterator[int]:
+    def _rounds(self, whole: ReplayRange, unfinished: tuple[OffsetRange, ...], runner: TaskRunner) -> Iterator[int]:
         """Do round after round, beginning with the one that was left unfinished; yield how many records each wrote."""
         most_slices = runner.parallelism()
         slice_records = slice_records_at(self.settings.limit, most_slices)
         slices = unfinished
         while True:
             if slices:
-                yield self._copy(goal, slices, runner)
+                yield self._copy(whole, slices, runner)
                 self.log.finish()
                 self.progress.advance(sum(each.offset_count for each in slices))
-            slices = next_round(self.log.offsets, goal.ends, most_slices=most_slices, slice_records=slice_records)
+            slices = next_slices(self.log.offsets, whole.ends, most_slices=most_slices, slice_records=slice_records)
             if not slices:
                 return
-            self._begin(goal, slices)
+            self._begin(whole, slices)
 
-    def _begin(self, goal: Goal, slices: tuple[OffsetRange, ...]) -> None:
+    def _begin(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> None:
         """Note a round before it begins."""
-        facts = {"goal": goal.document(), "slices": [slice_document(each) for each in slices]}
+        facts = {"goal": whole.document(), "slices": [slice_document(each) for each in slices]}
         self.log.prepare({each.partition: each.end_offset for each in slices}, facts)
 
-    def _copy(self, goal: Goal, slices: tuple[OffsetRange, ...], runner: TaskRunner) -> int:
+    def _copy(self, whole: ReplayRange, slices: tuple[OffsetRange, ...], runner: TaskRunner) -> int:
         """Write the records of a round; return how many there were."""
         assert self.log.last is not None
         offsets = sum(each.offset_count for each in slices)
@@ -240,43 +240,43 @@ class _Run:
             settings=self.settings,
             job_id=job_id,
             batch=self.log.last.batch,
-            numbers=tuple(goal.task_number(each.partition) for each in slices),
+            numbers=tuple(whole.task_number(each.partition) for each in slices),
             limits=tuple(self.settings.limit.share(each.offset_count, offsets) for each in slices),
         )
 
         def on_done(tasks: int) -> None:
             self.progress.set_running(offsets * tasks // len(slices))
 
-        results = runner.run(self._tasks(goal, slices), function, on_done)
+        results = runner.run(self._tasks(whole, slices), function, on_done)
         return sum(int(result["records"]) for [result] in results)
 
-    def _tasks(self, goal: Goal, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:
+    def _tasks(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> list[ReadTask]:
         """Return one task for each slice."""
-        options = attrs.evolve(self.reading.options, min_partitions=None, max_records_per_partition=None)
+        options = attrs.evolve(self.source.options, min_partitions=None, max_records_per_partition=None)
         columns = self.settings.columns
-        return plan_tasks(options, self.reading.source, slices, columns=columns, topic_ids=goal.topic_ids)
+        return plan_tasks(options, self.source.offset_source, slices, columns=columns, topic_ids=whole.topic_ids)
 
-    def _goal(self) -> Goal:
+    def _replay_range(self) -> ReplayRange:
         """Return the goal of the job, which its first run decides and notes as a commit of its own."""
         if self.log.last is not None:
             if not self.log.last.facts["slices"] and not self.log.last_is_finished:
                 # The commit of the goal itself, which asks for nothing to be done.
                 self.log.finish()
-            return Goal.read(self.log.last.facts["goal"])
-        ranges = tuple(plan_batch(self.reading.options, self.reading.source))
+            return ReplayRange.read(self.log.last.facts["goal"])
+        ranges = tuple(plan_batch(self.source.options, self.source.offset_source))
         prepare_topics(self.settings.target.bootstrap_servers, needed_partitions(ranges, self.settings))
-        goal = Goal(
+        whole = ReplayRange(
             {each.partition: each.start_offset for each in ranges},
             {each.partition: each.end_offset for each in ranges},
-            self.reading.source.topic_ids({each.partition.topic for each in ranges}),
+            self.source.offset_source.topic_ids({each.partition.topic for each in ranges}),
         )
-        self.log.prepare(goal.starts, {"goal": goal.document(), "slices": []})
+        self.log.prepare(whole.starts, {"goal": whole.document(), "slices": []})
         self.log.finish()
-        return goal
+        return whole
 
-    def _offsets_done(self, goal: Goal, unfinished: tuple[OffsetRange, ...]) -> int:
+    def _offsets_done(self, whole: ReplayRange, unfinished: tuple[OffsetRange, ...]) -> int:
         """Return how many offsets finished rounds did."""
-        noted = sum(self.log.offsets[partition] - start for partition, start in goal.starts.items())
+        noted = sum(self.log.offsets[partition] - start for partition, start in whole.starts.items())
         return noted - sum(each.offset_count for each in unfinished)
 
     def _unfinished(self) -> tuple[OffsetRange, ...]:
@@ -309,8 +309,8 @@ class CopySlice:
     limits: tuple[RateLimit, ...]
 
     def __call__(self, number: int, task: ReadTask) -> list[Result]:
-        from trio_broker.spark.producing.record_writer import RecordWriter
-        from trio_broker.spark.producing.row_ids import TaskId
+        from trio_broker.spark.producer.record_writer import RecordWriter
+        from trio_broker.spark.producer.row_ids import TaskId
 
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, self.numbers[number])
         throttle = Throttle(self.limits[number])

@@ -29,11 +29,11 @@ from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
 from trio_broker.spark.pipelines.restore_slices import PositionMap, RestoreSlice, next_slices, read_slice
-from trio_broker.spark.pipelines.rounds import slice_records_at
-from trio_broker.spark.pipelines.running import Result, TaskRunner
+from trio_broker.spark.pipelines.slice_schedule import slice_records_at
 from trio_broker.spark.pipelines.target_topics import NewTopics, prepare_topics
+from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
-from trio_broker.spark.producing.settings import ProducerSettings
+from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.topic_partition import TopicPartition
 
@@ -150,11 +150,11 @@ def restore(
         groups = groups_in(files)
         plan_groups(groups, settings, dry_run=True)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity()) as log:
-        return _Run(files, groups, settings, log, runner, progress or Progress(KIND)).run()
+        return _RestoreRun(files, groups, settings, log, runner, progress or Progress(KIND)).run()
 
 
 @attrs.define
-class _Run:
+class _RestoreRun:
     """One run of a job. ``groups`` are those in ``files`` where somebody has looked already."""
 
     files: Sequence[Path]
@@ -267,8 +267,8 @@ class WriteSlice:
     limits: tuple[RateLimit, ...]
 
     def __call__(self, number: int, slice_: RestoreSlice) -> list[Result]:
-        from trio_broker.spark.producing.record_writer import RecordWriter
-        from trio_broker.spark.producing.row_ids import TaskId
+        from trio_broker.spark.producer.record_writer import RecordWriter
+        from trio_broker.spark.producer.row_ids import TaskId
 
         task_id = None if self.job_id is None else TaskId(self.job_id, self.batch, slice_.group)
         throttle = Throttle(self.limits[number])

@@ -4,8 +4,8 @@ Codecs and sizes of batches, records in a batch, offsets without records, timest
 ``verify_crc`` every batch's checksum; with ``keys`` also how many records compaction could drop, for which keys are
 decoded. Without keys nothing is inflated, and a log is looked at as fast as it can be read.
 
-Partitions are cut into slices, each slice is one task (``sweep``), and the statistics of slices are joined in the
-driver (``batch_statistics``); ``stats_report`` makes a document of them.
+Partitions are cut into slices; each slice is one task (``header_scan``). The driver joins the statistics of the slices
+(``batch_statistics``); ``stats_report`` makes a document of them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
 from trio_broker.spark.pipelines.batch_statistics import joined as joined_statistics
+from trio_broker.spark.pipelines.header_scan import scan_headers
 from trio_broker.spark.pipelines.key_statistics import KeyStatistics, count_keys
-from trio_broker.spark.pipelines.running import Result, TaskRunner
-from trio_broker.spark.pipelines.sweep import sweep
+from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.planning.task_planning import plan_batch_tasks
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask
@@ -77,7 +77,7 @@ def stats(
     """
     tasks = plan(source_options, runner.parallelism())
     on_done = on_plan(len(tasks)) if on_plan is not None else None
-    results = runner.run(tasks, LookAt(settings, first_slices(tasks)), on_done)
+    results = runner.run(tasks, StatsScope(settings, first_slices(tasks)), on_done)
     return join(tasks, results)
 
 
@@ -114,14 +114,14 @@ def first_slices(tasks: Sequence[ReadTask]) -> frozenset[int]:
 
 
 @attrs.frozen
-class LookAt:
+class StatsScope:
     """What a task does: look at one slice. Its result is packed, since it has a number for nearly every batch."""
 
     settings: StatsSettings
     first_slices: frozenset[int]
 
     def __call__(self, number: int, task: ReadTask) -> list[Result]:
-        batches = sweep(task, takes_cut_head=number in self.first_slices, verify_crc=self.settings.verify_crc)
+        batches = scan_headers(task, takes_cut_head=number in self.first_slices, verify_crc=self.settings.verify_crc)
         keys = count_keys(task, batches) if self.settings.keys else None
         return [{"found": zlib.compress(pickle.dumps((batches, keys)), FASTEST)}]
 

@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 import attrs
 
 from trio_broker.spark.pipelines.ddl import (
-    ArrayOf,
-    Decimal,
-    Field,
-    FieldType,
-    MapOf,
-    Scalar,
-    StructOf,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
     arrow_schema_of,
     ddl_of,
 )
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Convert: TypeAlias = Callable[[Any], Any]
-"""Takes what JSON had for a value that is not null, and returns what Arrow takes; raises ``Unfit``."""
+"""Takes what JSON had for a value that is not null, and returns what Arrow takes; raises ``RowError``."""
 
-INTEGER_BITS: Final = {Scalar.TINYINT: 8, Scalar.SMALLINT: 16, Scalar.INT: 32, Scalar.BIGINT: 64}
+INTEGER_BITS: Final = {AtomicType.TINYINT: 8, AtomicType.SMALLINT: 16, AtomicType.INT: 32, AtomicType.BIGINT: 64}
 
 MAX_FLOAT: Final = 3.4028234663852886e38
 """The largest number that a FLOAT holds; beyond it Arrow would make it infinite."""
@@ -60,7 +60,7 @@ MAX_SHOWN: Final = 40
 """Letters of a value that an error shows."""
 
 
-class Unfit(Exception):
+class RowError(Exception):
     """A text is no row; ``path`` leads to the value that does not fit."""
 
     def __init__(self, reason: str, path: str = "") -> None:
@@ -68,9 +68,9 @@ class Unfit(Exception):
         self.reason = reason
         self.path = path
 
-    def within(self, name: str) -> Unfit:
+    def within(self, name: str) -> RowError:
         """Return the error of what the value lies in."""
-        return Unfit(self.reason, name + ("." + self.path if self.path and self.path[0] != "[" else self.path))
+        return RowError(self.reason, name + ("." + self.path if self.path and self.path[0] != "[" else self.path))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
@@ -78,18 +78,18 @@ class Unfit(Exception):
 
 @attrs.define
 class TypedRows:
-    """The rows that came of texts. ``fitting`` are the positions of their texts, ``unfit`` those of all others."""
+    """The rows that came of texts. ``valid`` are the positions of their texts, ``invalid`` those of all others."""
 
     batch: pa.RecordBatch
-    fitting: list[int]
-    unfit: list[int]
+    valid: list[int]
+    invalid: list[int]
     reasons: list[str]
 
 
 class RowReader:
     """Reads texts as rows with ``columns``."""
 
-    def __init__(self, columns: StructOf) -> None:
+    def __init__(self, columns: StructType) -> None:
         self._columns = columns
         self._schema = arrow_schema_of(columns)
         self._converters = [(each.name, field_converter(each)) for each in columns.fields]
@@ -102,51 +102,51 @@ class RowReader:
         import pyarrow as pa
 
         values: list[list[Any]] = [[] for _ in self._converters]
-        fitting, unfit, reasons = [], [], []
+        valid, invalid, reasons = [], [], []
         for position, text in enumerate(texts):
             try:
                 row = self.row(text)
-            except Unfit as error:
-                unfit.append(position)
+            except RowError as error:
+                invalid.append(position)
                 reasons.append(str(error))
                 continue
-            fitting.append(position)
+            valid.append(position)
             for column, value in zip(values, row, strict=True):
                 column.append(value)
         arrays = [pa.array(column, field.type) for column, field in zip(values, self._schema, strict=True)]
-        return TypedRows(pa.RecordBatch.from_arrays(arrays, schema=self._schema), fitting, unfit, reasons)
+        return TypedRows(pa.RecordBatch.from_arrays(arrays, schema=self._schema), valid, invalid, reasons)
 
     def row(self, text: bytes | None) -> list[Any]:
         """Return the values of one row.
 
         Raises:
-            Unfit: the text is none.
+            RowError: the text is none.
         """
         document = self._parse(text)
         if type(document) is not dict:
-            raise Unfit(f"a JSON object is expected, not {shown(document)}")
+            raise RowError(f"a JSON object is expected, not {shown(document)}")
         get = document.get
         return [convert(get(name)) for name, convert in self._converters]
 
     def _parse(self, text: bytes | None) -> Any:
         if text is None:
-            raise Unfit("the value is null")
+            raise RowError("the value is null")
         try:
             decoded = text.decode()
             document = self._decode(decoded)
         except UnicodeDecodeError as error:
-            raise Unfit(f"not UTF-8 at byte {error.start}") from None
+            raise RowError(f"not UTF-8 at byte {error.start}") from None
         except RecursionError:
-            raise Unfit("not JSON: too many values within each other") from None
+            raise RowError("not JSON: too many values within each other") from None
         except ValueError as error:
-            raise Unfit(f"not JSON: {error}") from None
+            raise RowError(f"not JSON: {error}") from None
         # An escape can stand for half of a character, which no file can hold.
         if "\\u" in decoded and _has_lone_surrogate(document):
-            raise Unfit("a string has half of a surrogate pair")
+            raise RowError("a string has half of a surrogate pair")
         return document
 
 
-def field_converter(field: Field) -> Convert:
+def field_converter(field: StructField) -> Convert:
     """Return what converts the value of a field, None included."""
     convert, name, nullable = converter(field.type), field.name, field.nullable
 
@@ -154,29 +154,29 @@ def field_converter(field: Field) -> Convert:
         if value is None:
             if nullable:
                 return None
-            raise Unfit("is missing or null, and must not be", name)
+            raise RowError("is missing or null, and must not be", name)
         try:
             return convert(value)
-        except Unfit as error:
+        except RowError as error:
             raise error.within(name) from None
 
     return convert_field
 
 
-def converter(field_type: FieldType) -> Convert:
+def converter(field_type: DataType) -> Convert:
     """Return what converts the values of a type."""
     match field_type:
-        case Scalar.TINYINT | Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
+        case AtomicType.TINYINT | AtomicType.SMALLINT | AtomicType.INT | AtomicType.BIGINT:
             return _integer(field_type)
-        case Scalar():
+        case AtomicType():
             return SCALAR_CONVERTERS[field_type]
-        case Decimal():
+        case DecimalType():
             return _decimal(field_type)
-        case ArrayOf():
+        case ArrayType():
             return _array(field_type)
-        case MapOf():
+        case MapType():
             return _map(field_type)
-        case StructOf():
+        case StructType():
             return _struct(field_type)
 
 
@@ -192,18 +192,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "…"
 
 
-def _unfit(field_type: FieldType, value: Any) -> Unfit:
-    return Unfit(f"{ddl_of(field_type)} is expected, not {shown(value)}")
+def _mismatch(field_type: DataType, value: Any) -> RowError:
+    return RowError(f"{ddl_of(field_type)} is expected, not {shown(value)}")
 
 
-def _integer(field_type: Scalar) -> Convert:
+def _integer(field_type: AtomicType) -> Convert:
     limit = 1 << (INTEGER_BITS[field_type] - 1)
 
     def convert(value: Any) -> int:
         # A boolean is an int of Python's as well, hence no isinstance.
         if type(value) is int and -limit <= value < limit:
             return value
-        raise _unfit(field_type, value)
+        raise _mismatch(field_type, value)
 
     return convert
 
@@ -211,10 +211,10 @@ def _integer(field_type: Scalar) -> Convert:
 def _boolean(value: Any) -> bool:
     if type(value) is bool:
         return value
-    raise _unfit(Scalar.BOOLEAN, value)
+    raise _mismatch(AtomicType.BOOLEAN, value)
 
 
-def _number(value: Any, field_type: Scalar, limit: float) -> float:
+def _number(value: Any, field_type: AtomicType, limit: float) -> float:
     if type(value) in (int, float, decimal.Decimal):
         try:
             number = float(value)
@@ -222,35 +222,35 @@ def _number(value: Any, field_type: Scalar, limit: float) -> float:
             number = math.inf
         if abs(number) <= limit:
             return number
-    raise _unfit(field_type, value)
+    raise _mismatch(field_type, value)
 
 
 def _float(value: Any) -> float:
-    return _number(value, Scalar.FLOAT, MAX_FLOAT)
+    return _number(value, AtomicType.FLOAT, MAX_FLOAT)
 
 
 def _double(value: Any) -> float:
-    return _number(value, Scalar.DOUBLE, 1.7976931348623157e308)
+    return _number(value, AtomicType.DOUBLE, 1.7976931348623157e308)
 
 
 def _string(value: Any) -> str:
     if type(value) is str:
         return value
-    raise _unfit(Scalar.STRING, value)
+    raise _mismatch(AtomicType.STRING, value)
 
 
 def _binary(value: Any) -> bytes:
     try:
         return base64.b64decode(_string(value), validate=True)
-    except (ValueError, Unfit):
-        raise Unfit(f"BINARY is expected, as base64, not {shown(value)}") from None
+    except (ValueError, RowError):
+        raise RowError(f"BINARY is expected, as base64, not {shown(value)}") from None
 
 
 def _date(value: Any) -> datetime.date:
     try:
         return datetime.date.fromisoformat(_string(value))
-    except (ValueError, Unfit):
-        raise _unfit(Scalar.DATE, value) from None
+    except (ValueError, RowError):
+        raise _mismatch(AtomicType.DATE, value) from None
 
 
 def _timestamp(value: Any) -> datetime.datetime:
@@ -258,102 +258,102 @@ def _timestamp(value: Any) -> datetime.datetime:
     try:
         moment = datetime.datetime.fromisoformat(_string(value))
         return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError, Unfit):
-        raise _unfit(Scalar.TIMESTAMP, value) from None
+    except (ValueError, OverflowError, RowError):
+        raise _mismatch(AtomicType.TIMESTAMP, value) from None
 
 
 def _timestamp_ntz(value: Any) -> datetime.datetime:
     try:
         moment = datetime.datetime.fromisoformat(_string(value))
-    except (ValueError, Unfit):
-        raise _unfit(Scalar.TIMESTAMP_NTZ, value) from None
+    except (ValueError, RowError):
+        raise _mismatch(AtomicType.TIMESTAMP_NTZ, value) from None
     if moment.tzinfo is not None:
-        raise _unfit(Scalar.TIMESTAMP_NTZ, value)
+        raise _mismatch(AtomicType.TIMESTAMP_NTZ, value)
     return moment
 
 
-SCALAR_CONVERTERS: Final[dict[Scalar, Convert]] = {
-    Scalar.BOOLEAN: _boolean,
-    Scalar.FLOAT: _float,
-    Scalar.DOUBLE: _double,
-    Scalar.STRING: _string,
-    Scalar.BINARY: _binary,
-    Scalar.DATE: _date,
-    Scalar.TIMESTAMP: _timestamp,
-    Scalar.TIMESTAMP_NTZ: _timestamp_ntz,
+SCALAR_CONVERTERS: Final[dict[AtomicType, Convert]] = {
+    AtomicType.BOOLEAN: _boolean,
+    AtomicType.FLOAT: _float,
+    AtomicType.DOUBLE: _double,
+    AtomicType.STRING: _string,
+    AtomicType.BINARY: _binary,
+    AtomicType.DATE: _date,
+    AtomicType.TIMESTAMP: _timestamp,
+    AtomicType.TIMESTAMP_NTZ: _timestamp_ntz,
 }
 
 
-def _decimal(field_type: Decimal) -> Convert:
+def _decimal(field_type: DecimalType) -> Convert:
     exact = decimal.Context(prec=2 * MAX_NUMBER_DIGITS, traps=[])
     limit = 10**field_type.precision
 
     def convert(value: Any) -> decimal.Decimal:
         if type(value) not in (int, decimal.Decimal, str) or len(str(value)) > MAX_NUMBER_DIGITS:
-            raise _unfit(field_type, value)
+            raise _mismatch(field_type, value)
         number = exact.create_decimal(value)
         scaled = number.scaleb(field_type.scale, exact) if number.is_finite() else number
         if not number.is_finite() or scaled.copy_abs() >= limit or scaled != scaled.to_integral_value():
-            raise _unfit(field_type, value)
+            raise _mismatch(field_type, value)
         return number
 
     return convert
 
 
-def _array(field_type: ArrayOf) -> Convert:
+def _array(field_type: ArrayType) -> Convert:
     convert_element = converter(field_type.element)
 
     def convert(value: Any) -> list[Any]:
         if type(value) is not list:
-            raise _unfit(field_type, value)
+            raise _mismatch(field_type, value)
         elements = []
         for index, each in enumerate(value):
             try:
                 elements.append(None if each is None else convert_element(each))
-            except Unfit as error:
+            except RowError as error:
                 raise error.within(f"[{index}]") from None
         return elements
 
     return convert
 
 
-def _map(field_type: MapOf) -> Convert:
+def _map(field_type: MapType) -> Convert:
     convert_value = converter(field_type.value)
 
     def convert(value: Any) -> list[tuple[str, Any]]:
         if type(value) is not dict:
-            raise _unfit(field_type, value)
+            raise _mismatch(field_type, value)
         entries = []
         for key, each in value.items():
             try:
                 entries.append((key, None if each is None else convert_value(each)))
-            except Unfit as error:
+            except RowError as error:
                 raise error.within(shown(key)) from None
         return entries
 
     return convert
 
 
-def _struct(field_type: StructOf) -> Convert:
+def _struct(field_type: StructType) -> Convert:
     converters = [(each.name, field_converter(each)) for each in field_type.fields]
 
     def convert(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
-            raise _unfit(field_type, value)
+            raise _mismatch(field_type, value)
         return {name: convert_field(value.get(name)) for name, convert_field in converters}
 
     return convert
 
 
-def _has_decimals(field_type: FieldType) -> bool:
+def _has_decimals(field_type: DataType) -> bool:
     match field_type:
-        case Decimal():
+        case DecimalType():
             return True
-        case ArrayOf(inner) | MapOf(inner):
+        case ArrayType(inner) | MapType(inner):
             return _has_decimals(inner)
-        case StructOf(fields):
+        case StructType(fields):
             return any(_has_decimals(each.type) for each in fields)
-        case Scalar():
+        case AtomicType():
             return False
 
 

@@ -27,7 +27,7 @@ from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
 from trio_broker.spark.options.kafka_settings import KafkaSettings
-from trio_broker.spark.tasks import AbortedTransaction
+from trio_broker.spark.tasks import AbortedTransactionStart
 from trio_broker.topic_partition import TopicPartition
 
 NAMES_UP_TO: Final = 12
@@ -60,7 +60,7 @@ class Fetched:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: tuple[AbortedTransaction, ...]
+    aborted: tuple[AbortedTransactionStart, ...]
 
 
 @attrs.frozen
@@ -199,6 +199,6 @@ def _fetched(broker: str, data: PartitionData) -> Fetched:
         last_stable_offset=data.last_stable_offset,
         log_start_offset=data.log_start_offset,
         aborted=tuple(
-            AbortedTransaction(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
+            AbortedTransactionStart(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()
         ),
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import NO_UUID, parse_uuid
-from trio_broker.client.deadline import Patience
+from trio_broker.client.deadline import RetryDeadline
 from trio_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
 from trio_broker.client.offsets import LogRange, find_ranges
@@ -54,7 +54,7 @@ ESTIMATE_SLACK: Final = 1.25
 """The rest of a range is asked for with a quarter more than the offsets before it cost, so that it comes at once."""
 
 
-class Meaning(enum.Enum):
+class FailureKind(enum.Enum):
     """What a failure says about going on."""
 
     NOT_NOW = enum.auto()
@@ -65,30 +65,30 @@ class Meaning(enum.Enum):
     HOPELESS = enum.auto()
 
 
-MEANINGS: Final = {
-    **dict.fromkeys(NOT_NOW | PERHAPS_DONE, Meaning.NOT_NOW),
-    ErrorCode.BROKER_NOT_AVAILABLE: Meaning.NOT_NOW,
-    ErrorCode.KAFKA_STORAGE_ERROR: Meaning.NOT_NOW,
-    ErrorCode.UNKNOWN_SERVER_ERROR: Meaning.NOT_NOW,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Meaning.MISSING,
-    ErrorCode.UNKNOWN_TOPIC_ID: Meaning.MISSING,
-    ErrorCode.INCONSISTENT_TOPIC_ID: Meaning.MISSING,
-    ErrorCode.OFFSET_OUT_OF_RANGE: Meaning.OUT_OF_RANGE,
-    ErrorCode.CORRUPT_MESSAGE: Meaning.CORRUPT,
+FAILURE_KINDS: Final = {
+    **dict.fromkeys(NOT_NOW | PERHAPS_DONE, FailureKind.NOT_NOW),
+    ErrorCode.BROKER_NOT_AVAILABLE: FailureKind.NOT_NOW,
+    ErrorCode.KAFKA_STORAGE_ERROR: FailureKind.NOT_NOW,
+    ErrorCode.UNKNOWN_SERVER_ERROR: FailureKind.NOT_NOW,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: FailureKind.MISSING,
+    ErrorCode.UNKNOWN_TOPIC_ID: FailureKind.MISSING,
+    ErrorCode.INCONSISTENT_TOPIC_ID: FailureKind.MISSING,
+    ErrorCode.OFFSET_OUT_OF_RANGE: FailureKind.OUT_OF_RANGE,
+    ErrorCode.CORRUPT_MESSAGE: FailureKind.CORRUPT,
 }
 
 
-def meaning_of(error: ClientError) -> Meaning:
+def failure_kind(error: ClientError) -> FailureKind:
     """Return what a failed question means. Codes that are not listed, such as a missing permission, are hopeless."""
     match error:
         case TopicReplaced():
-            return Meaning.REPLACED
+            return FailureKind.REPLACED
         case Refused():
-            return MEANINGS.get(error.code, Meaning.HOPELESS)  # type: ignore[call-overload,no-any-return]
+            return FAILURE_KINDS.get(error.code, FailureKind.HOPELESS)  # type: ignore[call-overload,no-any-return]
         case ConnectFailed() | ConnectionLost() | TimedOut() | NotKafka():
             # Not Kafka: while a broker restarts, something else may answer at its address.
-            return Meaning.NOT_NOW
-    return Meaning.HOPELESS
+            return FailureKind.NOT_NOW
+    return FailureKind.HOPELESS
 
 
 class WireReader:
@@ -114,7 +114,7 @@ class WireReader:
         self._offset = offsets.start_offset
         self._end = offsets.end_offset
         self._ask_ahead = ask_ahead
-        self._patience = Patience(
+        self._retry_deadline = RetryDeadline(
             transport.poll_timeout_ms / 1000,
             first_pause_seconds=kafka.retry_backoff_ms / 1000,
             longest_pause_seconds=kafka.retry_backoff_max_ms / 1000,
@@ -124,7 +124,7 @@ class WireReader:
         self._client = KafkaClient(
             kafka.bootstrap_servers,
             identity(kafka),
-            self._patience.within(0),
+            self._retry_deadline.within(0),
             receive_buffer_bytes=kafka.receive_buffer_bytes,
         )
         self._leader = PartitionLeader(
@@ -146,7 +146,7 @@ class WireReader:
         """Yield what ``WireTransport.chunks`` says, with its errors."""
         while self._offset < self._end:
             # What those who took the last chunk did with it has cost none of our patience.
-            self._patience.renew()
+            self._retry_deadline.renew()
             chunk = self._next_chunk()
             if chunk is None:
                 return
@@ -176,7 +176,7 @@ class WireReader:
     # --- Asking ---
 
     def _fetch(self) -> Fetched:
-        deadline = self._patience.left_for(self._kafka.request_timeout_ms / 1000)
+        deadline = self._retry_deadline.left_for(self._kafka.request_timeout_ms / 1000)
         if not self._leader.is_asked:
             self._leader.ask(self._offset, self._wanted_bytes(), deadline)
         return self._leader.answer(deadline)
@@ -185,7 +185,7 @@ class WireReader:
         """Ask for what comes next. Should that fail, it is for the next turn to find out and to try again."""
         try:
             self._leader.ask(
-                self._offset, self._wanted_bytes(), self._patience.within(self._kafka.request_timeout_ms / 1000)
+                self._offset, self._wanted_bytes(), self._retry_deadline.within(self._kafka.request_timeout_ms / 1000)
             )
         except ClientError:
             self._leader.forget()
@@ -219,27 +219,27 @@ class WireReader:
         Raises:
             SparkJobError: the task cannot go on.
         """
-        match meaning_of(error):
-            case Meaning.NOT_NOW:
+        match failure_kind(error):
+            case FailureKind.NOT_NOW:
                 self._wait_or_give_up(str(error))
-            case Meaning.MISSING:
+            case FailureKind.MISSING:
                 self._missing_rounds += 1
-                if self._missing_rounds >= MISSING_ROUNDS or not self._patience.pause():
+                if self._missing_rounds >= MISSING_ROUNDS or not self._retry_deadline.pause():
                     self._lose(self._end, str(error))
-            case Meaning.REPLACED:
+            case FailureKind.REPLACED:
                 self._lose(self._end, str(error))
-            case Meaning.OUT_OF_RANGE:
+            case FailureKind.OUT_OF_RANGE:
                 self._settle_out_of_range(error)
-            case Meaning.CORRUPT:
+            case FailureKind.CORRUPT:
                 raise CorruptData(self._partition, self._offset, str(error)) from None
-            case Meaning.HOPELESS:
+            case FailureKind.HOPELESS:
                 raise SourceUnavailable(f"{self._partition} at offset {self._offset}: {error}") from None
 
     def _settle_out_of_range(self, error: ClientError) -> None:
         """Find out on which side the log does not reach the wanted offset. By now it may reach it again."""
         there: LogRange | None = None
         with contextlib.suppress(ClientError):
-            self._client.deadline = self._patience.left_for(self._kafka.request_timeout_ms / 1000)
+            self._client.deadline = self._retry_deadline.left_for(self._kafka.request_timeout_ms / 1000)
             found = find_ranges(self._client, [self._partition])[self._partition]
             there = None if isinstance(found, Refused) else found
         if there is not None and self._offset < there.earliest:
@@ -255,7 +255,7 @@ class WireReader:
             raise CorruptData(self._partition, self._offset, f"broker {fetched.broker}: {table.damage}")
         bound = "last stable offset" if self._read_committed else "high watermark"
         reached = fetched.last_stable_offset if self._read_committed else fetched.high_watermark
-        if self._patience.pause():
+        if self._retry_deadline.pause():
             return
         if 0 <= reached < self._end:
             self._lose(self._end, f"the log was cut: its {bound} is {reached}, and {self._end} was planned with")
@@ -263,12 +263,12 @@ class WireReader:
             self._give_up(f"broker {fetched.broker} answers without records, although its {bound} is {reached}")
 
     def _wait_or_give_up(self, reason: str) -> None:
-        if not self._patience.pause():
+        if not self._retry_deadline.pause():
             self._give_up(reason)
 
     def _give_up(self, reason: str) -> None:
         raise SourceUnavailable(
-            f"{self._partition} at offset {self._offset}: no progress for {self._patience.seconds:g} s: {reason}"
+            f"{self._partition} at offset {self._offset}: no progress for {self._retry_deadline.seconds:g} s: {reason}"
         ) from None
 
     def _lose(self, offset: int, reason: str) -> None:

@@ -1,0 +1,16 @@
+"""Pipeline commands in this process: their tasks run right here, and the run's one Spark session is left alone."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner, Result
+
+from trio_broker.cli import main
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    """Run ``trio-broker pipeline`` with ``arguments``."""
+    monkeypatch.setattr("trio_broker.cli.pipeline_options.SparkStart.__call__", lambda self, name: None)
+    monkeypatch.setattr("trio_broker.spark.pipelines.task_runner.SparkTaskRunner", lambda session: LocalTaskRunner())
+    return CliRunner().invoke(main, ["pipeline", *arguments])

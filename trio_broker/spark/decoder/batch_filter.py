@@ -1,0 +1,105 @@
+"""Which batches of a partition have rows for us: in the range, no control batches, no aborted transactions.
+
+Whether a transaction was aborted is known from outside, from a fetch response or the transaction index: a producer's id
+and the offset where its transaction began. From there on all that this producer wrote in transactions is void, until
+its abort marker comes by; then it may begin anew. So batches are gone over in the order of their offsets, and all of
+them, also those before the range.
+
+Source: Kafka's CompletedFetch.nextFetchedRecord, consumeAbortedTransactionsUpTo, containsAbortMarker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+import attrs
+import numpy as np
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, CONTROL_BIT, TRANSACTIONAL_BIT
+from kafka_wire.records.control import EndTransactionMarker, read_control_record
+from trio_broker.spark.decoder.batch_table import Int64Array
+from trio_broker.spark.decoder.corruption import PartitionChunk
+from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.tasks import AbortedTransactionStart, Decoding
+
+
+@attrs.define
+class AbortedProducers:
+    """Whose records are void at the moment."""
+
+    void: set[int] = attrs.field(factory=set)
+    ahead: list[tuple[int, int]] = attrs.field(factory=list)
+    """Transactions that begin later: a heap of first offset and producer id."""
+    known: set[AbortedTransactionStart] = attrs.field(factory=set)
+    """All that were told. A fetch tells again of a transaction that has ended meanwhile: that must not begin again."""
+
+    def tell(self, transactions: Iterable[AbortedTransactionStart]) -> None:
+        """Learn of aborted transactions."""
+        for transaction in transactions:
+            if transaction not in self.known:
+                self.known.add(transaction)
+                heappush(self.ahead, (transaction.first_offset, transaction.producer_id))
+
+    def advance(self, last_offset: int) -> None:
+        """Void the producers whose aborted transaction began up to ``last_offset``."""
+        while self.ahead and self.ahead[0][0] <= last_offset:
+            self.void.add(heappop(self.ahead)[1])
+
+    def forget(self) -> None:
+        """Unlearn everything: the markers that would have ended these transactions may be lost."""
+        self.void.clear()
+        self.ahead.clear()
+        self.known.clear()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is void, now or later, as far as is known."""
+        return not self.void and not self.ahead
+
+
+def select_batches(
+    source: PartitionChunk, offsets: OffsetRange, decoding: Decoding, aborted: AbortedProducers
+) -> Int64Array:
+    """Return the rows of the chunk's table whose batches may hold records of ``offsets`` for us.
+
+    Raises:
+        CorruptData: a control batch cannot be read where it matters.
+    """
+    table = source.chunk.table
+    wanted = (table.last_offsets >= offsets.start_offset) & (table.base_offsets < offsets.end_offset)
+    wanted &= table.attributes & CONTROL_BIT == 0
+    wanted &= (table.record_counts > 0) | (table.sizes > BATCH_HEADER_BYTES)
+    if decoding.read_committed:
+        aborted.tell(source.chunk.aborted)
+        if not aborted.is_empty:
+            wanted &= ~_void(source, decoding, aborted)
+    return np.flatnonzero(wanted).astype(np.int64)
+
+
+def _void(source: PartitionChunk, decoding: Decoding, aborted: AbortedProducers) -> np.typing.NDArray[np.bool_]:
+    """Return for each batch whether it belongs to an aborted transaction."""
+    table = source.chunk.table
+    void = np.zeros(len(table), np.bool_)
+    rows = np.flatnonzero(table.attributes & TRANSACTIONAL_BIT != 0)
+    columns = (table.producer_ids[rows], table.last_offsets[rows], table.attributes[rows] & CONTROL_BIT)
+    for row, producer_id, last_offset, control in zip(rows.tolist(), *(c.tolist() for c in columns), strict=True):
+        aborted.advance(last_offset)
+        if producer_id in aborted.void:
+            if not control:
+                void[row] = True
+            elif _is_abort_marker(source, row, decoding):
+                aborted.void.discard(producer_id)
+    return void
+
+
+def _is_abort_marker(source: PartitionChunk, row: int, decoding: Decoding) -> bool:
+    batch = source.batch(row)
+    try:
+        if decoding.verify_crc:
+            batch.verify_crc()
+        controls = [read_control_record(one) for one in batch.records(max_bytes=decoding.max_inflated_bytes)]
+    except KafkaError as error:
+        raise source.corrupt(row, error) from None
+    return any(isinstance(control, EndTransactionMarker) and not control.committed for control in controls)

@@ -1,0 +1,102 @@
+"""What functions compiled by numba are made of here: how to compile them, and memory by its address.
+
+Addresses are int64, as is every other number, since numba makes a float of one that has a sign and one that has none.
+Nothing is checked: whoever uses this compares addresses with ends before.
+
+What is called from Python has an explicit signature, so it is compiled when its module is imported, or comes from
+numba's cache on disk: beside the module, else in the user's cache directory; where nobody may write anywhere it is
+compiled each time. The cache notices when the module's own file changes and not when this one does: after a change
+here, the compiled files in ``__pycache__`` have to go by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+jitted: Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]] = njit
+"""For helpers of what is compiled for a signature: they become part of it."""
+
+inlined: Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]] = njit(forceinline=True)
+"""For helpers that every record needs: as functions, which hand their results over in memory, they would cost the walk
+half as much again."""
+
+machine_instruction: Callable[[Callable[..., Any]], Callable[..., int]] = intrinsic
+"""For functions that build code; they are called without the context, which is their first parameter."""
+
+
+def compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a function for ``signature`` now, from the cache on disk if it is there and keeps what was compiled."""
+
+    def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
+        options = {"nogil": True, "error_model": "numpy"}
+        try:
+            machine_code: Callable[..., Any] = njit(signature, cache=True, **options)(function)
+        except (RuntimeError, OSError):  # no directory that can be written to, or no room in it
+            machine_code = njit(signature, **options)(function)
+        return machine_code
+
+    return compile_now
+
+
+@machine_instruction
+def load_byte(_context: Any, address: Any) -> Any:
+    """Return the byte at ``address`` as an int64."""
+
+    def build(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        byte = builder.load(builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+        return builder.zext(byte, ir.IntType(64))
+
+    return types.int64(types.int64), build
+
+
+def _store(bits: int) -> Callable[..., int]:
+    @machine_instruction
+    def store(_context: Any, address: Any, value: Any) -> Any:
+        def build(target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            width = ir.IntType(bits)
+            value = arguments[1] if bits == 64 else builder.trunc(arguments[1], width)
+            builder.store(value, builder.inttoptr(arguments[0], width.as_pointer()), align=1)
+            return target.get_dummy_value()
+
+        return types.void(types.int64, types.int64), build
+
+    return store
+
+
+store_byte, store_int32, store_int64 = _store(8), _store(32), _store(64)
+
+
+@machine_instruction
+def copy_bytes(_context: Any, target: Any, source: Any, count: Any) -> Any:
+    """Copy ``count`` bytes between addresses that do not overlap."""
+
+    def build(target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        to, origin = (builder.inttoptr(argument, pointer) for argument in arguments[:2])
+        cgutils.raw_memcpy(builder, to, origin, arguments[2], 1)
+        return target.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), build
+
+
+@machine_instruction
+def prefetch(_context: Any, address: Any) -> Any:
+    """Have the processor bring the byte at ``address`` into its cache. That reads nothing, so any address will do."""
+
+    def build(target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        builder.call(prefetch, [builder.inttoptr(arguments[0], pointer), int32(0), int32(3), int32(1)])
+        return target.get_dummy_value()
+
+    return types.void(types.int64), build

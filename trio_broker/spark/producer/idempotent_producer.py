@@ -1,0 +1,413 @@
+"""A blocking idempotent producer: record batches in, acknowledgements of all in-sync replicas out.
+
+Every batch carries the producer's id and, counted by partition, the sequence number of its first record. A batch that
+is sent again because its answer was lost is the same bytes with the same sequence, so the broker that has it already
+knows it and says yes without appending it twice (KIP-98). Per broker one request is under way, with one batch of each
+partition: what comes later never overtakes what failed, which keeps both the order and the sequences simple.
+
+What may pass is retried until ``delivery.timeout.ms``; what cannot is an error at once, and so is whatever says that
+the broker and we disagree about sequences: going on would lose or double records without a word. After an error the
+producer is of no use; a new one has a new id, to which the brokers cannot tie the old one's records.
+
+Source: Kafka's Sender and TransactionManager; KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafka_wire.primitives import NO_UUID
+from kafka_wire.records.batch import MAX_SEQUENCE
+from kafka_wire.schema import NEWEST
+from trio_broker import __version__
+from trio_broker.client.configs import Resource, ResourceType, describe_configs
+from trio_broker.client.connection import Connection, Identity
+from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.errors import ClientError, ConnectFailed, VersionNotServed, error_name
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.spark.producer.error_codes import (
+    INIT_NOT_NOW,
+    NOT_NOW,
+    PERHAPS_APPENDED,
+    SEQUENCE_LOST,
+    TOO_LARGE,
+)
+from trio_broker.spark.producer.errors import RecordTooLarge, WriteFailed
+from trio_broker.spark.producer.producer_batch import ProducerBatch, encode_batch, halves
+from trio_broker.spark.producer.producer_metadata import NO_LEADER, ProducerMetadata
+from trio_broker.spark.producer.record_encoder import UnsequencedBatch
+from trio_broker.spark.producer.settings import ProducerSettings
+from trio_broker.topic_partition import TopicPartition
+
+ACKS_ALL: Final = -1
+BY_ID_FROM: Final = 13
+"""The version of Produce from which on topics go by their ids."""
+
+MOST_LEADERS_AT_ONCE: Final = 16
+"""Threads that wait for brokers. In larger clusters the rest waits for a free one."""
+
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""Means nothing without transactions; Kafka's own default."""
+
+LIMIT_SECONDS: Final = 5.0
+"""How long the limit is asked for that an error is to name."""
+
+
+@attrs.frozen
+class Timer:
+    """The time as the producer sees it, in seconds; tests turn it."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def deadline(self, seconds: float) -> Deadline:
+        return Deadline(seconds, self.now, self.sleep)
+
+
+@attrs.define(eq=False)
+class _Sending:
+    """A batch on its way. ``perhaps_appended`` says that an attempt ended without telling how."""
+
+    batch: ProducerBatch
+    pauses: Iterator[float]
+    deadline: Deadline | None = None
+    not_before: float = 0.0
+    perhaps_appended: bool = False
+
+
+@attrs.frozen
+class _Failure:
+    """Why an attempt came to nothing, and whether it may have come to something all the same."""
+
+    reason: str
+    perhaps_appended: bool
+
+
+class IdempotentProducer:
+    """For one thread at a time. Use it as a context manager, or call ``close``.
+
+    ``is_usable`` is False after an error, or once closed.
+    """
+
+    def __init__(self, settings: ProducerSettings, timer: Timer | None = None) -> None:
+        self.settings = settings
+        self.is_usable = True
+        self._timer = timer or Timer()
+        self._identity = Identity(settings.client_id, __version__)
+        self._metadata = ProducerMetadata(
+            bootstrap=settings.bootstrap_servers,
+            identity=self._identity,
+            request_seconds=settings.request_timeout_ms / 1000,
+            block_seconds=settings.max_block_ms / 1000,
+            new_deadline=self._timer.deadline,
+        )
+        self._connections: dict[int, Connection] = {}
+        self._producer_id: int | None = None
+        self._producer_epoch = 0
+        self._sequences: dict[tuple[bytes, TopicPartition], int] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> IdempotentProducer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection. What another thread is delivering ends with an error at its next attempt."""
+        self.is_usable = False
+        if self._threads is not None:
+            self._threads.shutdown()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._metadata.close()
+
+    def begin(self) -> None:
+        """Start a job: topics may have been created anew, or grown, since the last one."""
+        self._metadata.forget()
+        self._topic_ids.clear()
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; asked for once in a job.
+
+        Raises:
+            WriteFailed: it does not exist, or nobody answers.
+        """
+        known = self._metadata.topic(topic)
+        self._topic_ids.setdefault(topic, known.topic_id)
+        return len(known.leaders)
+
+    # --- Delivery ---
+
+    def deliver(self, batches: Iterable[UnsequencedBatch]) -> dict[TopicPartition, int]:
+        """Have the brokers append batches, those of a partition in their order; return each one's last offset.
+
+        An offset is -1 where the broker only said that it has the batch already.
+
+        Raises:
+            WriteFailed: some batch was refused, or not acknowledged in time. Others may have been appended.
+        """
+        assert self.is_usable, "the producer was used after an error"
+        try:
+            queues: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
+            for batch in batches:
+                queues[batch.partition].append(self._sending(self._encode(batch)))
+            return self._empty(queues)
+        except BaseException:
+            self.is_usable = False
+            raise
+
+    def _sending(self, batch: ProducerBatch, deadline: Deadline | None = None) -> _Sending:
+        first_seconds = self.settings.retry_backoff_ms / 1000
+        longest_seconds = max(first_seconds, self.settings.retry_backoff_max_ms / 1000)
+        return _Sending(batch, pauses(first_seconds, longest_seconds), deadline)
+
+    def _empty(self, queues: dict[TopicPartition, deque[_Sending]]) -> dict[TopicPartition, int]:
+        last_offsets: dict[TopicPartition, int] = {}
+        while queues:
+            if not self.is_usable:
+                raise WriteFailed("writing was given up before everything was acknowledged")
+            now = self._timer.now()
+            heads = {partition: queue[0] for partition, queue in queues.items() if queue[0].not_before <= now}
+            if not heads:
+                self._timer.sleep(min(queue[0].not_before for queue in queues.values()) - now)
+                continue
+            stale: set[str] = set()
+            for partition, outcome in self._attempt(heads).items():
+                sending = heads[partition]
+                if isinstance(outcome, _Failure):
+                    self._put_off(sending, outcome)
+                    stale.add(partition.topic)
+                    continue
+                queue = queues[partition]
+                queue.popleft()
+                if isinstance(outcome, int):
+                    last_offsets[partition] = outcome
+                else:
+                    queue.extendleft(self._sending(half, sending.deadline) for half in reversed(outcome))
+                if not queue:
+                    del queues[partition]
+            if stale:
+                self._look_again(stale)
+        return last_offsets
+
+    def _put_off(self, sending: _Sending, failure: _Failure) -> None:
+        """Say when to try again.
+
+        Raises:
+            WriteFailed: that would be too late.
+        """
+        sending.perhaps_appended |= failure.perhaps_appended
+        assert sending.deadline is not None
+        pause = next(sending.pauses)
+        if pause >= sending.deadline.remaining_seconds:
+            batch = sending.batch
+            state = "perhaps written" if sending.perhaps_appended else "not written"
+            raise WriteFailed(
+                f"{batch.partition}: {_records(batch)} {state}: not acknowledged within"
+                f" {sending.deadline.timeout_seconds:g} s (kafka.delivery.timeout.ms): {failure.reason}"
+            )
+        sending.not_before = self._timer.now() + pause
+
+    def _look_again(self, topics: set[str]) -> None:
+        """Ask who leads what; where nobody tells, the next attempt fails as this one did, until its time is over.
+
+        Raises:
+            WriteFailed: a topic is another one now.
+        """
+        try:
+            self._metadata.refresh(topics)
+        except ClientError:
+            return
+        for name in topics:
+            before, now = self._topic_ids[name], self._metadata.topic(name).topic_id
+            if before != now:
+                raise WriteFailed(
+                    f"topic {name!r} was deleted and created again while it was written to: what was written is gone"
+                )
+
+    # --- One attempt ---
+
+    def _attempt(self, heads: dict[TopicPartition, _Sending]) -> dict[TopicPartition, _Outcome]:
+        """Send to each leader what fits into one request, and return how it went for what was sent."""
+        outcomes: dict[TopicPartition, _Outcome] = {}
+        by_leader: dict[int, list[_Sending]] = defaultdict(list)
+        for partition, sending in heads.items():
+            if sending.deadline is None:
+                sending.deadline = self._timer.deadline(self.settings.delivery_timeout_ms / 1000)
+            if sending.batch.size_bytes > self.settings.max_request_size:
+                limit = f"{self.settings.max_request_size} bytes (kafka.max.request.size)"
+                outcomes[partition] = self._split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
+            elif (leader := self._metadata.leader(partition.topic, partition.partition)) == NO_LEADER:
+                outcomes[partition] = _Failure("the partition has no leader now", perhaps_appended=False)
+            else:
+                by_leader[leader].append(sending)
+        wanted = [(leader, self._one_request(sendings)) for leader, sendings in by_leader.items()]
+        for answered in self._at_once(wanted):
+            outcomes |= answered
+        return outcomes
+
+    def _one_request(self, sendings: Sequence[_Sending]) -> list[_Sending]:
+        """Return the first few that are no more than ``max.request.size`` together."""
+        size, count = 0, 0
+        for sending in sendings:
+            size += sending.batch.size_bytes
+            if count and size > self.settings.max_request_size:
+                break
+            count += 1
+        return list(sendings[:count])
+
+    def _at_once(self, wanted: list[tuple[int, list[_Sending]]]) -> list[dict[TopicPartition, _Outcome]]:
+        if len(wanted) < 2:
+            return [self._ask_leader(*each) for each in wanted]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MOST_LEADERS_AT_ONCE, thread_name_prefix="produce")
+        return list(self._threads.map(lambda each: self._ask_leader(*each), wanted))
+
+    def _ask_leader(self, leader: int, sendings: list[_Sending]) -> dict[TopicPartition, _Outcome]:
+        try:
+            answers = self._produce(leader, [sending.batch for sending in sendings])
+        except VersionNotServed as error:
+            raise WriteFailed(str(error)) from None
+        except ClientError as error:
+            failure = _Failure(str(error), perhaps_appended=not isinstance(error, ConnectFailed))
+            return {sending.batch.partition: failure for sending in sendings}
+        unanswered = _Failure("the broker left it out of its answer", perhaps_appended=True)
+        return {
+            sending.batch.partition: self._outcome(sending.batch, answers[sending.batch.partition])
+            if sending.batch.partition in answers
+            else unanswered
+            for sending in sendings
+        }
+
+    def _produce(self, leader: int, batches: list[ProducerBatch]) -> dict[TopicPartition, PartitionProduceResponse]:
+        deadline = self._timer.deadline(self.settings.request_timeout_ms / 1000)
+        connection = self._connected(leader, deadline)
+        ids = {batch.partition.topic: self._topic_ids[batch.partition.topic] for batch in batches}
+        version = connection.version_for(ProduceRequest, at_most=BY_ID_FROM - 1 if NO_UUID in ids.values() else NEWEST)
+        by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
+        for batch in batches:
+            data = PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.data))
+            by_topic[batch.partition.topic].append(data)
+        request = ProduceRequest(
+            acks=ACKS_ALL,
+            timeout_ms=self.settings.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=name, topic_id=ids[name], partition_data=data) for name, data in by_topic.items()
+            ],
+        )
+        response = connection.ask(request, deadline, version)
+        if response.throttle_time_ms > 0:
+            self._timer.sleep(response.throttle_time_ms / 1000)
+        names = {topic_id: name for name, topic_id in ids.items()}
+        return {
+            TopicPartition(names.get(topic.topic_id, "") if version >= BY_ID_FROM else topic.name, answer.index): answer
+            for topic in response.responses
+            for answer in topic.partition_responses
+        }
+
+    def _connected(self, leader: int, deadline: Deadline) -> Connection:
+        """Return the connection to a broker; each is touched by one thread at a time."""
+        connection = self._connections.get(leader)
+        address = self._metadata.address(leader)
+        if connection is None or not connection.is_usable or connection.address != address:
+            if connection is not None:
+                connection.close()
+            connection = self._connections[leader] = Connection.open(address, self._identity, deadline)
+        return connection
+
+    def _outcome(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> _Outcome:
+        """Return the batch's last offset, why to try again, or the parts that it is to be sent in.
+
+        Raises:
+            WriteFailed: it was refused for good.
+        """
+        code = answer.error_code
+        if code == ErrorCode.NONE:
+            return answer.base_offset + batch.record_count - 1 if answer.base_offset >= 0 else -1
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            return -1
+        told = f": {answer.error_message}" if answer.error_message else ""
+        if code in TOO_LARGE:
+            return self._split(batch, lambda: self._topic_limit(batch.partition.topic) + told)
+        if code in NOT_NOW or code in PERHAPS_APPENDED:
+            return _Failure(error_name(code) + told, perhaps_appended=code in PERHAPS_APPENDED)
+        meaning = SEQUENCE_LOST.get(code)  # type: ignore[call-overload]
+        if meaning is not None:
+            raise WriteFailed(
+                f"{batch.partition}: {error_name(code)} for {_records(batch)} from sequence"
+                f" {batch.base_sequence} of producer {self._producer_id}: {meaning}; sending them again could write"
+                f" them twice{told}"
+            )
+        raise WriteFailed(f"{batch.partition}: {_records(batch)} refused: {error_name(code)}{told}")
+
+    def _split(self, batch: ProducerBatch, limit: Callable[[], str]) -> tuple[ProducerBatch, ProducerBatch]:
+        if batch.record_count == 1:
+            raise RecordTooLarge(
+                f"{batch.partition}: a record of {batch.size_bytes} bytes with its batch is too large: the limit is"
+                f" {limit()}"
+            )
+        return halves(batch)
+
+    def _topic_limit(self, topic: str) -> str:
+        """Return what a topic takes, for an error; if it does not say, its name must do."""
+        bootstrap, deadline = self.settings.bootstrap_servers, self._timer.deadline(LIMIT_SECONDS)
+        resource = Resource(ResourceType.TOPIC, topic)
+        try:
+            with KafkaClient(bootstrap, self._identity, deadline) as client:
+                entries = describe_configs(client, [resource])[resource]
+        except ClientError:
+            entries = []
+        values = [entry.value for entry in entries if entry.name == "max.message.bytes" and entry.value]
+        return f"{values[0]} bytes (max.message.bytes of the topic)" if values else "the topic's max.message.bytes"
+
+    # --- Sequences ---
+
+    def _encode(self, batch: UnsequencedBatch) -> ProducerBatch:
+        """Give a batch this producer's id and the partition's next sequence numbers."""
+        self.partition_count(batch.partition.topic)
+        if self._producer_id is None:
+            self._metadata.retry("no producer id was given out", self._init_producer_id)
+        assert self._producer_id is not None
+        place = (self._topic_ids[batch.partition.topic], batch.partition)
+        sequence = self._sequences.get(place, 0)
+        self._sequences[place] = (sequence + batch.record_count) & MAX_SEQUENCE
+        return encode_batch(batch, self._producer_id, self._producer_epoch, sequence)
+
+    def _init_producer_id(self, deadline: Deadline) -> str | None:
+        broker = self._metadata.any_broker(deadline)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+        response = broker.ask(request, deadline)
+        if response.error_code in INIT_NOT_NOW:
+            return error_name(response.error_code)
+        if response.error_code:
+            raise WriteFailed(f"the brokers give out no producer id: {error_name(response.error_code)}")
+        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
+        return None
+
+
+def _records(batch: ProducerBatch) -> str:
+    return "1 record" if batch.record_count == 1 else f"{batch.record_count} records"
+
+
+_Outcome = int | _Failure | tuple[ProducerBatch, ProducerBatch]
+"""The last offset of a batch that was appended, why it was not, or the halves in which it is to be sent instead."""

@@ -1,0 +1,126 @@
+"""Which partition a row goes to.
+
+The row's own ``partition`` comes first. Else its key decides, by the same hash as that of Kafka's Java clients, so that
+the records of a key lie together whoever writes them. Rows with neither are spread: they go to one partition until
+``batch_size`` bytes are there, then to the next, which makes whole batches (KIP-480).
+
+All of it is a function of the rows and of the task they are in: a repeated task gives each row the same partition
+again. Row ids rest on that (``row_ids``); Kafka's own producer instead avoids partitions that are slow or have no
+leader.
+
+Source: Kafka's Utils.murmur2 and BuiltInPartitioner; KIP-480.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from trio_broker.spark.producer.row_columns import NO_PARTITION, BytesColumn, Int64Array, RowColumns
+
+SEED: Final = 0x9747B28C
+MULTIPLIER: Final = 0x5BD1E995
+SHIFT: Final = 24
+
+POSITIVE: Final = 0x7FFF_FFFF
+"""What is left of a hash when its sign is dropped."""
+
+WORD_BYTES: Final = 4
+
+
+def murmur2(data: bytes) -> int:
+    """Return the hash of ``data`` as an unsigned number of 32 bits."""
+    mask = 0xFFFF_FFFF
+    size = len(data)
+    tail = size % WORD_BYTES
+    value = SEED ^ size
+    for start in range(0, size - tail, WORD_BYTES):
+        word = int.from_bytes(data[start : start + WORD_BYTES], "little") * MULTIPLIER & mask
+        value = value * MULTIPLIER & mask ^ (word ^ word >> SHIFT) * MULTIPLIER & mask
+    if tail:
+        value = (value ^ int.from_bytes(data[size - tail :], "little")) * MULTIPLIER & mask
+    value = (value ^ value >> 13) * MULTIPLIER & mask
+    return value ^ value >> 15
+
+
+def hash_keys(keys: BytesColumn, rows: Int64Array) -> Int64Array:
+    """Return the hash of the key of each of ``rows``, none of which is null: all keys at once, a word at a time."""
+    starts, lengths = keys.starts[rows], keys.lengths[rows]
+    data = np.frombuffer(keys.data, np.uint8)
+    values = (SEED ^ lengths).astype(np.uint32)
+    multiplier = np.uint32(MULTIPLIER)
+    # Longest first, so that those with a word left are always the first few.
+    order = np.argsort(-lengths, kind="stable")
+    words = lengths[order] // WORD_BYTES
+    for index in range(int(words[0]) if len(words) else 0):
+        left = order[: int(np.searchsorted(-words, -index, side="left"))]
+        word = _little_endian(data, starts[left] + WORD_BYTES * index, WORD_BYTES) * multiplier
+        values[left] = values[left] * multiplier ^ (word ^ word >> np.uint32(SHIFT)) * multiplier
+    for tail in range(1, WORD_BYTES):
+        some = np.flatnonzero(lengths % WORD_BYTES == tail)
+        rest = _little_endian(data, starts[some] + lengths[some] - tail, tail)
+        values[some] = (values[some] ^ rest) * multiplier
+    values = (values ^ values >> np.uint32(13)) * multiplier
+    return (values ^ values >> np.uint32(15)).astype(np.int64)
+
+
+def _little_endian(data: npt.NDArray[np.uint8], positions: Int64Array, size: int) -> npt.NDArray[np.uint32]:
+    word = np.zeros(len(positions), np.uint32)
+    for index in range(size):
+        word |= data[positions + index].astype(np.uint32) << np.uint32(8 * index)
+    return word
+
+
+@attrs.define
+class StickyPartitioner:
+    """Where the rows without key and partition of one topic go next: ``spread_bytes`` were given out so far."""
+
+    first_partition: int
+    spread_bytes: int = 0
+
+    def take(self, sizes: Int64Array, partition_count: int, batch_size: int) -> Int64Array:
+        """Return the partition of each of the next rows, which have these ``sizes``."""
+        after = self.spread_bytes + np.cumsum(sizes)
+        turns = (after - sizes) // batch_size
+        if len(after):
+            self.spread_bytes = int(after[-1])
+        partitions: Int64Array = (self.first_partition + turns) % partition_count
+        return partitions
+
+
+def assign_partitions(
+    columns: RowColumns,
+    rows: Int64Array,
+    partition_count: int,
+    sticky: StickyPartitioner,
+    batch_size: int,
+    hashing: Hashing,
+) -> Int64Array:
+    """Return the partition of each of ``rows``, which are all of one topic with ``partition_count`` partitions.
+
+    What a row names itself is returned as it is, even if there is no such partition.
+    """
+    partitions = columns.partitions[rows]
+    open_ones = partitions == NO_PARTITION
+    if not open_ones.any():
+        return partitions
+    keyed = open_ones & (columns.key.lengths[rows] >= 0) if hashing is not ignore_keys else np.zeros(len(rows), bool)
+    if keyed.any():
+        partitions[keyed] = (hashing(columns.key, rows[keyed]) & POSITIVE) % partition_count
+    free = open_ones & ~keyed
+    if free.any():
+        partitions[free] = sticky.take(columns.record_bytes[rows[free]], partition_count, batch_size)
+    return partitions
+
+
+Hashing = Callable[[BytesColumn, Int64Array], Int64Array]
+"""Returns the hashes of the keys of some rows: ``hash_keys``, its twin of machine code, or ``ignore_keys``."""
+
+
+def ignore_keys(keys: BytesColumn, rows: Int64Array) -> Int64Array:
+    """In place of a hash: keys do not decide. Never called."""
+    raise AssertionError("keys are ignored")

@@ -1,0 +1,87 @@
+"""Record batches as they are sent: with a producer's id and sequence, and in halves if they turn out too large.
+
+A batch that a broker refuses for its size was not appended, so its records keep their sequence numbers in the halves:
+the first begins where the batch did, the second follows on it. Halves are made of the records themselves, read back
+from the batch, which is slow and rare.
+
+Source: Kafka's ProducerBatch.split.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kafka_wire.records.batch import (
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAX_SEQUENCE,
+    NO_PARTITION_LEADER_EPOCH,
+    BatchHeader,
+    NewRecord,
+    Record,
+    assemble_batch,
+    build_batch,
+    read_batches,
+)
+from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES
+from trio_broker.spark.producer.record_encoder import UnsequencedBatch
+from trio_broker.topic_partition import TopicPartition
+
+
+@attrs.frozen(eq=False, repr=False)
+class ProducerBatch:
+    """A whole batch as bytes, which never change again."""
+
+    partition: TopicPartition
+    record_count: int
+    base_sequence: int
+    data: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+def encode_batch(batch: UnsequencedBatch, producer_id: int, producer_epoch: int, base_sequence: int) -> ProducerBatch:
+    """Return the bytes of ``batch`` with its header."""
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=batch.size_bytes - LOG_OVERHEAD_BYTES,
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=int(batch.codec),
+        last_offset_delta=batch.record_count - 1,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=batch.record_count,
+    )
+    return ProducerBatch(batch.partition, batch.record_count, base_sequence, assemble_batch(header, *batch.blocks))
+
+
+def halves(batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
+    """Return ``batch``, which has more than one record, as two."""
+    [whole] = read_batches(batch.data)
+    header = whole.header
+    records = [_new(record) for record in whole.records(max_bytes=MAX_DECOMPRESSED_BYTES)]
+    middle = len(records) // 2
+
+    def part(records: list[NewRecord], base_sequence: int) -> ProducerBatch:
+        data = build_batch(
+            records,
+            codec=header.codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=base_sequence,
+        )
+        return ProducerBatch(batch.partition, len(records), base_sequence, data)
+
+    second_sequence = (batch.base_sequence + middle) & MAX_SEQUENCE
+    return part(records[:middle], batch.base_sequence), part(records[middle:], second_sequence)
+
+
+def _new(record: Record) -> NewRecord:
+    return NewRecord(record.timestamp, record.key, record.value, record.headers)

@@ -1,0 +1,175 @@
+"""Where the partitions of topics are led, as a producer needs to know it.
+
+Kept until somebody says that it is wrong. Asking about a topic lets the brokers create it, where they do such things,
+as every producer's question does.
+
+Source: Kafka's ProducerMetadata and KafkaProducer.waitOnMetadata.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from trio_broker.client.address import Address
+from trio_broker.client.connection import Connection, Identity
+from trio_broker.client.deadline import Deadline, pauses
+from trio_broker.client.errors import ClientError, VersionNotServed, error_name
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.spark.producer.errors import WriteFailed
+
+MISSING_TOPIC_SECONDS: Final = 10.0
+"""How long a topic may be missing: a broker that creates it says so first and has it moments later. Kafka's producer
+waits for a minute, which is long for a misspelt name."""
+
+AUTO_CREATION_FROM: Final = 4
+"""The first version of Metadata in which the client says whether a topic may be created."""
+
+NOT_YET: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
+)
+"""What is said of a topic that is being created."""
+
+NO_LEADER: Final = -1
+
+
+@attrs.frozen
+class Topic:
+    """``topic_id`` is all zeros where brokers do not tell; ``leaders`` are broker ids by partition, -1 for none."""
+
+    topic_id: bytes
+    leaders: dict[int, int]
+
+
+@attrs.define
+class ProducerMetadata:
+    """For one producer; safe to be asked from two threads. ``new_deadline`` starts a wait of so many seconds."""
+
+    bootstrap: tuple[Address, ...]
+    identity: Identity
+    request_seconds: float
+    block_seconds: float
+    new_deadline: Callable[[float], Deadline]
+    _topics: dict[str, Topic] = attrs.field(factory=dict)
+    _addresses: dict[int, Address] = attrs.field(factory=dict)
+    _client: KafkaClient | None = None
+    _lock: threading.RLock = attrs.field(factory=threading.RLock)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
+
+    def forget(self) -> None:
+        """Ask anew about every topic."""
+        with self._lock:
+            self._topics.clear()
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, after waiting for it a little.
+
+        Raises:
+            WriteFailed: there is no such topic, it may not be used, or nobody answers.
+        """
+        with self._lock:
+            if name not in self._topics:
+                self._wait_for(name)
+            return self._topics[name]
+
+    def leader(self, topic: str, partition: int) -> int:
+        """Return the id of the broker that leads a partition of a known topic, or ``NO_LEADER``."""
+        with self._lock:
+            known = self._topics.get(topic)
+            return NO_LEADER if known is None else known.leaders.get(partition, NO_LEADER)
+
+    def address(self, node_id: int) -> Address:
+        """Return where a broker listens that leads something."""
+        with self._lock:
+            return self._addresses[node_id]
+
+    def refresh(self, names: Iterable[str]) -> None:
+        """Ask about topics again; of one that is missing now the old state is kept, for it may come back.
+
+        Raises:
+            ClientError: nobody answers.
+        """
+        with self._lock:
+            for topic in self._ask(sorted(set(names))):
+                if not topic.error_code:
+                    self._take(topic)
+
+    def any_broker(self, deadline: Deadline) -> Connection:
+        """Return a connection for a question that every broker answers; errors as ``KafkaClient.any_broker``."""
+        with self._lock:
+            if self._client is None:
+                addresses = dict.fromkeys((*self.bootstrap, *self._addresses.values()))
+                self._client = KafkaClient(tuple(addresses), self.identity, deadline)
+            self._client.deadline = deadline
+            return self._client.any_broker()
+
+    def retry(self, subject: str, ask: Callable[[Deadline], str | None]) -> None:
+        """Call ``ask`` until it returns None; the text that it returns otherwise, or what it raises, is why not yet.
+
+        Raises:
+            WriteFailed: ``max.block.ms`` is over.
+        """
+        deadline = self.new_deadline(self.block_seconds)
+        for pause in pauses():
+            try:
+                reason = ask(self.new_deadline(min(self.request_seconds, deadline.remaining_seconds)))
+            except VersionNotServed as error:
+                raise WriteFailed(f"{subject}: {error}") from None
+            except ClientError as error:
+                self.close()
+                reason = str(error)
+            if reason is None:
+                return
+            if not deadline.pause(pause):
+                waited = f"within {self.block_seconds:g} s (kafka.max.block.ms)"
+                raise WriteFailed(f"{subject} {waited}: {reason}")
+
+    def _wait_for(self, name: str) -> None:
+        missing = self.new_deadline(MISSING_TOPIC_SECONDS)
+
+        def ask(deadline: Deadline) -> str | None:
+            for topic in self._ask([name], deadline):
+                if not topic.error_code:
+                    self._take(topic)
+                    return None
+                if topic.error_code not in NOT_YET:
+                    raise WriteFailed(f"topic {name!r} cannot be written to: {error_name(topic.error_code)}")
+            if not missing.remaining_seconds:
+                raise WriteFailed(f"there is no topic {name!r}, and it is not created by being written to")
+            return "there is no such topic"
+
+        self.retry(f"topic {name!r} was not found", ask)
+
+    def _ask(self, names: list[str], deadline: Deadline | None = None) -> list[MetadataResponseTopic]:
+        deadline = deadline or self.new_deadline(self.request_seconds)
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+        )
+        try:
+            broker = self.any_broker(deadline)
+            version = broker.version_for(MetadataRequest, at_least=AUTO_CREATION_FROM)
+            response = broker.ask(request, deadline, version)
+        except ClientError:
+            self.close()
+            raise
+        for each in response.brokers:
+            self._addresses[each.node_id] = Address(each.host, each.port)
+        return response.topics
+
+    def _take(self, topic: MetadataResponseTopic) -> None:
+        leaders = {
+            each.partition_index: each.leader_id if each.leader_id in self._addresses else NO_LEADER
+            for each in topic.partitions
+        }
+        self._topics[topic.name or ""] = Topic(topic.topic_id, leaders)

@@ -1,0 +1,295 @@
+"""Rows to record batches: the rows of each partition are gathered until a batch is full.
+
+What is gathered is the finished bytes of the records, made as the rows come, since Arrow's buffers are gone when the
+next ones do. Where a batch ends is decided here, from the sizes of the rows alone; the bytes are made by one of two
+engines, numba's (``jit_encoder``) or plain Python's; both make the bytes of ``kafka_wire.records.batch.build_batch``.
+
+Source: docs/formats/record-batch.md.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final, Protocol
+
+import attrs
+import numpy as np
+
+from kafka_wire.records.batch import BATCH_HEADER_BYTES
+from kafka_wire.records.compression import Codec, compress
+from kafka_wire.records.crc import Buffer
+from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
+from trio_broker.spark.producer.partitioner import hash_keys
+from trio_broker.spark.producer.row_columns import ROW_ID_KEY, BytesColumn, Int64Array, RowColumns
+from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
+from trio_broker.topic_partition import TopicPartition
+
+MAX_LENGTH_BYTES: Final = 5
+"""What the length of a record takes at most."""
+
+MAX_DELTA_BYTES: Final = 3
+"""What the offset of a record takes at most: a batch has at most a million of them, and three bytes do for 2**20."""
+
+assert MAX_RECORDS_PER_BATCH < 1 << 20
+
+LENGTH_AND_OFFSET_BYTES: Final = MAX_LENGTH_BYTES + MAX_DELTA_BYTES
+
+MOST_RECORDS: Final = 500_000
+"""Records of one batch. Readers refuse a million, however small they are."""
+
+ROW_BYTES: Final = 8
+"""What a row id ends with."""
+
+
+@attrs.frozen
+class RowIds:
+    """Row ids for the records of one task."""
+
+    task_id: TaskId
+
+    @cached_property
+    def header_start(self) -> bytes:
+        """The header in a record up to the number of the row."""
+        key = bytes((2 * len(ROW_ID_KEY),)) + ROW_ID_KEY
+        return key + bytes((2 * ROW_ID_BYTES,)) + self.task_id.prefix
+
+
+class RecordEngine(Protocol):
+    """Makes records of rows; ``hash_keys`` is what the partitioner needs."""
+
+    def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
+        """Return the hash of the key of each of ``rows``, none of which is null."""
+        ...
+
+    def records(
+        self,
+        columns: RowColumns,
+        rows: Int64Array,
+        *,
+        first_delta: int,
+        base_timestamp: int,
+        max_bytes: int,
+        row_ids: RowIds | None,
+        first_row: int,
+    ) -> Buffer:
+        """Return the records of ``rows``, whose offsets in their batch begin with ``first_delta``.
+
+        They take at most ``max_bytes``. With ``row_ids`` each has a header that numbers it, from ``first_row`` on with
+        the row 0 of ``columns``.
+        """
+        ...
+
+
+class PlainEngine:
+    """Record by record in Python, by the same code as every other record of this project."""
+
+    def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
+        return hash_keys(keys, rows)
+
+    def records(
+        self,
+        columns: RowColumns,
+        rows: Int64Array,
+        *,
+        first_delta: int,
+        base_timestamp: int,
+        max_bytes: int,
+        row_ids: RowIds | None,
+        first_row: int,
+    ) -> Buffer:
+        out = bytearray()
+        key, value, timestamps = columns.key, columns.value, columns.timestamps
+        for delta, row in enumerate(rows.tolist(), first_delta):
+            headers = _headers(columns, row)
+            if row_ids is not None:
+                headers.append((HEADER, RowId(row_ids.task_id, first_row + row).to_bytes()))
+            append_record(out, int(timestamps[row]) - base_timestamp, delta, key[row], value[row], headers)
+        return bytes(out)
+
+
+def _headers(columns: RowColumns, row: int) -> list[tuple[str, bytes | None]]:
+    headers = columns.headers
+    if headers is None:
+        return []
+    start = int(headers.starts[row])
+    places = range(start, start + int(headers.counts[row]))
+    return [((headers.keys[place] or b"").decode(), headers.values[place]) for place in places]
+
+
+_NOTHING: Final = np.empty(0, np.int64)
+_NO_BYTES: Final = BytesColumn(memoryview(b""), 0, _NOTHING, _NOTHING)
+
+
+class NumbaEngine:
+    """All records in one call of machine code.
+
+    Raises:
+        ImportError: there is no numba.
+    """
+
+    def __init__(self) -> None:
+        from trio_broker.spark.producer import jit_encoder
+
+        self._write_records = jit_encoder.write_records
+        self._hash_rows = jit_encoder.hash_rows
+
+    def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
+        """Return the hash of the key of each of ``rows``, none of which is null."""
+        hashes = np.empty(len(rows), np.int64)
+        self._hash_rows(keys.address, keys.starts, keys.lengths, rows, hashes)
+        return hashes
+
+    def records(
+        self,
+        columns: RowColumns,
+        rows: Int64Array,
+        *,
+        first_delta: int,
+        base_timestamp: int,
+        max_bytes: int,
+        row_ids: RowIds | None,
+        first_row: int,
+    ) -> Buffer:
+        out = np.empty(max_bytes, np.uint8)
+        header = np.frombuffer(row_ids.header_start if row_ids else b"\0", np.uint8)
+        headers = columns.headers
+        keys, values = (headers.keys, headers.values) if headers else (_NO_BYTES, _NO_BYTES)
+        size = self._write_records(
+            *(out.ctypes.data, rows, first_delta, base_timestamp, columns.timestamps, columns.record_bytes),
+            *(*_addressed(columns.key), *_addressed(columns.value)),
+            *((headers.starts, headers.counts) if headers else (_NOTHING, _NOTHING)),
+            *(*_addressed(keys), *_addressed(values)),
+            *(header.ctypes.data, len(header) if row_ids else 0, first_row),
+        )
+        assert size <= max_bytes, f"{size} bytes were written to {max_bytes}"
+        return out.data[:size]
+
+
+def _addressed(column: BytesColumn) -> tuple[int, Int64Array, Int64Array]:
+    return column.address, column.starts, column.lengths
+
+
+def best_engine() -> RecordEngine:
+    """Return numba's engine where numba is installed, else the plain one."""
+    try:
+        return NumbaEngine()
+    except ImportError:
+        return PlainEngine()
+
+
+# --- Batches ---
+
+
+@attrs.frozen(eq=False, repr=False)
+class UnsequencedBatch:
+    """Records of one partition with all that their header needs but a producer's id and sequence.
+
+    ``blocks`` are the records as they are sent, compressed or not, one behind the other.
+    """
+
+    partition: TopicPartition
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+    codec: Codec
+    blocks: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """With the header."""
+        return BATCH_HEADER_BYTES + sum(map(len, self.blocks))
+
+
+@attrs.define
+class _OpenBatch:
+    base_timestamp: int
+    max_timestamp: int
+    record_count: int = 0
+    size_bytes: int = BATCH_HEADER_BYTES
+    pieces: list[Buffer] = attrs.Factory(list)
+
+
+@attrs.define(eq=False)
+class RecordAccumulator:
+    """Open batches by partition. ``open_bytes`` is what they hold together."""
+
+    engine: RecordEngine
+    batch_size: int
+    codec: Codec = Codec.NONE
+    compression_level: int | None = None
+    row_ids: RowIds | None = None
+    open_bytes: int = 0
+    _open: dict[TopicPartition, _OpenBatch] = attrs.field(factory=dict)
+
+    def add(
+        self, partition: TopicPartition, columns: RowColumns, rows: Int64Array, first_row: int
+    ) -> list[UnsequencedBatch]:
+        """Gather ``rows`` in their order, and return the batches that are full by it."""
+        full: list[UnsequencedBatch] = []
+        while len(rows):
+            batch = self._open.get(partition)
+            if batch is None:
+                timestamp = int(columns.timestamps[rows[0]])
+                batch = self._open[partition] = _OpenBatch(timestamp, timestamp)
+            sizes = columns.record_bytes[rows] + (LENGTH_AND_OFFSET_BYTES + _timestamp_bytes(columns, batch))
+            count = self._room(batch, sizes)
+            if not count:
+                full.append(self._close(partition))
+                continue
+            self._append(batch, columns, rows[:count], int(sizes[:count].sum()), first_row)
+            rows = rows[count:]
+        return full
+
+    def _room(self, batch: _OpenBatch, sizes: Int64Array) -> int:
+        """Return for how many rows of such ``sizes`` there is room; in an empty batch for at least one."""
+        room_bytes = self.batch_size - batch.size_bytes
+        fitting = len(sizes)
+        if int(sizes.sum()) > room_bytes:
+            fitting = int(np.searchsorted(np.cumsum(sizes), room_bytes, side="right"))
+        fitting = min(fitting, MOST_RECORDS - batch.record_count)
+        return fitting if batch.record_count else max(1, fitting)
+
+    def _append(self, batch: _OpenBatch, columns: RowColumns, rows: Int64Array, max_bytes: int, first_row: int) -> None:
+        records = self.engine.records(
+            columns,
+            rows,
+            first_delta=batch.record_count,
+            base_timestamp=batch.base_timestamp,
+            max_bytes=max_bytes,
+            row_ids=self.row_ids,
+            first_row=first_row,
+        )
+        batch.pieces.append(records)
+        batch.record_count += len(rows)
+        batch.size_bytes += len(records)
+        if columns.newest > batch.max_timestamp:
+            batch.max_timestamp = max(batch.max_timestamp, int(columns.timestamps[rows].max()))
+        self.open_bytes += len(records)
+
+    def _close(self, partition: TopicPartition) -> UnsequencedBatch:
+        batch = self._open.pop(partition)
+        self.open_bytes -= batch.size_bytes - BATCH_HEADER_BYTES
+        return UnsequencedBatch(
+            partition=partition,
+            record_count=batch.record_count,
+            base_timestamp=batch.base_timestamp,
+            max_timestamp=batch.max_timestamp,
+            codec=self.codec,
+            blocks=self._compressed(batch.pieces),
+        )
+
+    def _compressed(self, pieces: list[Buffer]) -> tuple[Buffer, ...]:
+        if self.codec is Codec.NONE:
+            return tuple(pieces)
+        payload = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return (compress(self.codec, payload, self.compression_level),)
+
+    def close_all(self) -> list[UnsequencedBatch]:
+        """Return all open batches, full or not."""
+        return [self._close(partition) for partition in list(self._open)]
+
+
+def _timestamp_bytes(columns: RowColumns, batch: _OpenBatch) -> int:
+    """Return what a timestamp of ``columns`` takes at most, written as a difference to the base."""
+    farthest = max(columns.newest - batch.base_timestamp, batch.base_timestamp - columns.oldest)
+    return (2 * max(0, farthest)).bit_length() // 7 + 1
