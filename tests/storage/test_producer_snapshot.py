@@ -8,7 +8,7 @@ import pytest
 
 from trio_broker.storage import producer_snapshot
 from trio_broker.storage.errors import CorruptSnapshot
-from trio_broker.storage.producer_state import ProducerBatch, ProducerEntry
+from trio_broker.storage.producer_state import BatchMetadata, ProducerEntry
 
 GOLDEN = bytes.fromhex(
     "000155c0469e0000000200000000000000070000000000000000000000000067000000000000018bcfe5681400000009ffffffffffffffff"
@@ -17,8 +17,8 @@ GOLDEN = bytes.fromhex(
 """As Kafka's own recovery wrote it: producer 7 after an abort, producer 8 with sequences 7 and 8."""
 
 BASE_MS = 1_700_000_000_000
-AFTER_ABORT = ProducerEntry(7, 0, [ProducerBatch(0, 103, 0, BASE_MS + 20)], BASE_MS + 20, coordinator_epoch=9)
-IDEMPOTENT = ProducerEntry(8, 2, [ProducerBatch(8, 108, 1, BASE_MS + 31)], BASE_MS + 31)
+AFTER_ABORT = ProducerEntry(7, 0, [BatchMetadata(0, 103, 0, BASE_MS + 20)], BASE_MS + 20, coordinator_epoch=9)
+IDEMPOTENT = ProducerEntry(8, 2, [BatchMetadata(8, 108, 1, BASE_MS + 31)], BASE_MS + 31)
 
 
 def test_content_equals_the_golden_vector():
@@ -30,7 +30,7 @@ def test_golden_vector_reads_as_it_was_meant():
 
 
 def test_only_the_last_batch_is_stored_and_an_open_transaction_survives(tmp_path: Path):
-    batches = [ProducerBatch(sequence, 10 + sequence, 0, 1) for sequence in range(3)]
+    batches = [BatchMetadata(sequence, 10 + sequence, 0, 1) for sequence in range(3)]
     entry = ProducerEntry(1, 0, batches, 1, transaction_first_offset=11)
     path = producer_snapshot.write(tmp_path, 13, [entry], sync=True)
     assert path.name == "00000000000000000013.snapshot"

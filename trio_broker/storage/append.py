@@ -26,7 +26,7 @@ from trio_broker.storage import validation
 from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
 from trio_broker.storage.leader_epochs import EpochEntry
 from trio_broker.storage.producer_replay import read_transaction_marker
-from trio_broker.storage.producer_state import ProducerBatch, TransactionMarker
+from trio_broker.storage.producer_state import BatchMetadata, TransactionMarker
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def from_client(log: Log, batch: RecordBatch, leader_epoch: int, now_ms: int) ->
     return info
 
 
-def _answer_again(repeated: ProducerBatch, log_start_offset: int) -> AppendInfo:
+def _answer_again(repeated: BatchMetadata, log_start_offset: int) -> AppendInfo:
     return AppendInfo(
         first_offset=repeated.first_offset,
         last_offset=repeated.last_offset,

@@ -21,7 +21,7 @@ from kafka_wire.records.crc import crc32c
 from trio_broker.storage import file_names
 from trio_broker.storage.checkpoints import write_all
 from trio_broker.storage.errors import CorruptSnapshot
-from trio_broker.storage.producer_state import NO_OFFSET, NO_SEQUENCE, ProducerBatch, ProducerEntry
+from trio_broker.storage.producer_state import NO_OFFSET, NO_SEQUENCE, BatchMetadata, ProducerEntry
 
 SNAPSHOT_VERSION = 1
 _PREFIX = struct.Struct(">hI")
@@ -83,7 +83,7 @@ def _entry(
 ) -> ProducerEntry:
     entry = ProducerEntry(producer_id, producer_epoch)
     if last_offset != NO_OFFSET:
-        entry.batches.append(ProducerBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+        entry.batches.append(BatchMetadata(last_sequence, last_offset, offset_delta, timestamp_ms))
     entry.last_timestamp_ms = timestamp_ms
     entry.coordinator_epoch = coordinator_epoch
     entry.transaction_first_offset = transaction_first_offset if transaction_first_offset != NO_OFFSET else None

@@ -43,7 +43,7 @@ NO_TIMESTAMP = -1
 
 
 @attrs.define
-class ProducerBatch:
+class BatchMetadata:
     """One remembered batch: its last sequence and offset, how many records lie before its last one, its timestamp."""
 
     last_sequence: int
@@ -69,7 +69,7 @@ class ProducerEntry:
 
     producer_id: int
     producer_epoch: int = NO_PRODUCER_EPOCH
-    batches: list[ProducerBatch] = attrs.field(factory=list)
+    batches: list[BatchMetadata] = attrs.field(factory=list)
     last_timestamp_ms: int = NO_TIMESTAMP
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     transaction_first_offset: int | None = None
@@ -85,7 +85,7 @@ class ProducerEntry:
             self.producer_epoch = epoch
             self.batches.clear()
 
-    def remember(self, batch: ProducerBatch) -> None:
+    def remember(self, batch: BatchMetadata) -> None:
         """Add a batch, forgetting the oldest of six."""
         if len(self.batches) == REMEMBERED_BATCHES:
             del self.batches[0]
@@ -127,7 +127,7 @@ class ProducerStates:
 
     # --- What a leader decides before an append ---
 
-    def duplicate_of(self, header: BatchHeader) -> ProducerBatch | None:
+    def duplicate_of(self, header: BatchHeader) -> BatchMetadata | None:
         """Return the remembered batch that ``header`` repeats, None when it is new."""
         entry = self.producers.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
@@ -211,7 +211,7 @@ class ProducerStates:
         entry.enter_epoch(header.producer_epoch)
         last_offset = header.last_offset
         delta = header.last_offset_delta
-        entry.remember(ProducerBatch(header.last_sequence, last_offset, delta, header.max_timestamp))
+        entry.remember(BatchMetadata(header.last_sequence, last_offset, delta, header.max_timestamp))
         entry.last_timestamp_ms = header.max_timestamp
         if header.is_transactional and entry.transaction_first_offset is None:
             entry.transaction_first_offset = header.base_offset
@@ -300,7 +300,7 @@ class ProducerStates:
             return
         follows = 0 if header.last_sequence == MAX_SEQUENCE else header.last_sequence + 1
         if follows == oldest.first_sequence:
-            batch = ProducerBatch(
+            batch = BatchMetadata(
                 header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
             )
             entry.batches.insert(0, batch)
