@@ -78,7 +78,10 @@ def test_every_version_has_kafkas_fields_and_no_others(kind: type[Any], kafka_me
 
 def test_every_api_of_the_first_tier_is_there() -> None:
     produce_to_describe_topic_partitions = {
-        *(0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22, 23, 32, 33, 37, 42, 44, 47, 60, 68, 69, 75)
+        *range(4),
+        *range(8, 17),
+        *range(18, 24),
+        *(32, 33, 35, 37, 42, 44, 47, 60, 68, 69, 75),
     }
     assert set(all_requests()) == produce_to_describe_topic_partitions
     assert len(MESSAGE_FILES) == len(produce_to_describe_topic_partitions)

@@ -18,6 +18,7 @@ import fcntl
 import json
 import logging
 import os
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -82,6 +83,14 @@ class MetaProperties:
             return parse_uuid(self.directory_id)
         except ValueError:
             return NO_UUID
+
+
+@attrs.frozen
+class VolumeSpace:
+    """The size of a volume in bytes, and how many of them a process without privileges may still write."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class LogDirectory:
@@ -215,6 +224,15 @@ class LogDirectory:
         """Say that everything in here was closed properly. The last thing to be written."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
         checkpoints.write_atomically(self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
+
+    def volume_space(self) -> VolumeSpace:
+        """Measure the volume that the directory is on. Waits for the disk.
+
+        Raises:
+            OSError: it cannot be measured.
+        """
+        usage = shutil.disk_usage(self.path)
+        return VolumeSpace(total_bytes=usage.total, usable_bytes=usage.free)
 
     def unlock(self) -> None:
         """Let others have the directory."""

@@ -35,6 +35,7 @@ MESSAGE_FILES: Final = (
     "offset_for_leader_epoch",
     "describe_configs",
     "alter_configs",
+    "describe_log_dirs",
     "create_partitions",
     "delete_groups",
     "incremental_alter_configs",

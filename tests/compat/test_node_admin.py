@@ -1,0 +1,116 @@
+"""What Kafka's own tools and kafka-python see of one node: its log directories.
+
+The tools run through ``RunTools`` of ``tests/compat/java``, all in one JVM.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
+
+from tests.java_programs import Java, compiled_java
+from trio_broker.testing.process import BrokerProcess
+
+SECONDS = 60
+TOPIC = "measured"
+PARTITIONS = 3
+RECORDS = 100
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+
+
+@pytest.fixture(scope="module")
+def log_dirs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    directory = tmp_path_factory.mktemp("node")
+    return [directory / "one", directory / "two"]
+
+
+@pytest.fixture(scope="module")
+def broker(log_dirs: list[Path]) -> Iterator[BrokerProcess]:
+    """A broker with two log directories and a topic whose first partition has records."""
+    # ``--data-dir`` becomes ``log.dirs``, which is a list.
+    data_directory = Path(",".join(map(str, log_dirs)))
+    with BrokerProcess(data_directory, overrides={"log.durability": "page-cache"}) as process:
+        admin = KafkaAdminClient(bootstrap_servers=process.bootstrap_servers)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])
+        admin.close()
+        producer = KafkaProducer(bootstrap_servers=process.bootstrap_servers)
+        for number in range(RECORDS):
+            producer.send(TOPIC, b"value %d" % number, partition=0)
+        producer.flush(SECONDS)
+        producer.close()
+        yield process
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
+    """What each tool said, by a name for the call."""
+    runs = {
+        "log dirs of one topic": ("LogDirsCommand", "--describe", "--topic-list", TOPIC),
+        "log dirs": ("LogDirsCommand", "--describe"),
+    }
+    told = java.run(
+        "RunTools",
+        given=[
+            {
+                "tool": f"org.apache.kafka.tools.{tool}",
+                "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
+            }
+            for tool, *arguments in runs.values()
+        ],
+    )
+    return dict(zip(runs, told, strict=True))
+
+
+def log_file_bytes(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
+
+
+@pytest.mark.parametrize("name", ["log dirs of one topic", "log dirs"])
+def test_kafka_log_dirs_prints_what_lies_on_the_disk(
+    printed: dict[str, dict[str, Any]], log_dirs: list[Path], name: str
+) -> None:
+    told = printed[name]
+    assert told["code"] == 0, told
+    [line] = [line for line in told["out"].splitlines() if line.startswith("{")]
+    [node] = json.loads(line)["brokers"]
+    assert {directory["logDir"] for directory in node["logDirs"]} == set(map(str, log_dirs))
+    sizes = {}
+    for directory in node["logDirs"]:
+        assert directory["error"] is None
+        for replica in directory["partitions"]:
+            assert (replica["offsetLag"], replica["isFuture"]) == (0, False)
+            assert replica["size"] == log_file_bytes(Path(directory["logDir"]) / replica["partition"])
+            sizes[replica["partition"]] = replica["size"]
+    assert set(sizes) == {f"{TOPIC}-{index}" for index in range(PARTITIONS)}
+    assert sizes[f"{TOPIC}-0"] > RECORDS * len("value 0")
+
+
+def test_kafka_python_describes_log_dirs_with_the_room_on_their_volumes(
+    admin: KafkaAdminClient, log_dirs: list[Path]
+) -> None:
+    [node] = admin.describe_log_dirs()
+    usage = shutil.disk_usage(log_dirs[0])
+
+    assert [directory["log_dir"] for directory in node["log_dirs"]] == list(map(str, log_dirs))
+    for directory in node["log_dirs"]:
+        assert directory["error_code"] == 0
+        assert directory["total_bytes"] == usage.total
+        assert 0 < directory["usable_bytes"] < usage.total

@@ -1,0 +1,104 @@
+"""DescribeLogDirs: how large the partitions in each log directory are, and how much room its volume has.
+
+A partition that is not here is left out rather than refused, as in Kafka: a client asks every broker the same question.
+Sizes come from memory; only the room on each volume is asked of the disk, in a worker thread.
+
+Source: Kafka's ReplicaManager.describeLogDirs; KIP-113, KIP-827 for the volumes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from trio_broker.coordinator.turn import Turn
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.registry import handles
+from trio_broker.replication.partition import Partition
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.log_directory import LogDirectory
+
+log = logging.getLogger(__name__)
+
+TopicPartitions = Mapping[str, list[DescribeLogDirsPartition]]
+
+
+def refused(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+    return DescribeLogDirsResponse(error_code=error.code, results=[])
+
+
+@handles(DescribeLogDirsRequest, refused=refused)
+async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    """Describe each log directory: the sizes of the partitions asked for, and the room on its volume."""
+    replicas = context.parts.replicas
+    topics_by_directory: defaultdict[Path, defaultdict[str, list[DescribeLogDirsPartition]]]
+    topics_by_directory = defaultdict(lambda: defaultdict(list))
+    turn = Turn()
+    for partition in asked_partitions(request, replicas):
+        await turn.pause()
+        if partition is not None:
+            topics = topics_by_directory[partition.log.directory.parent]
+            topics[partition.topic_partition.topic].append(describe_partition(partition))
+    return DescribeLogDirsResponse(
+        results=[
+            await describe_directory(directory, topics_by_directory[directory.path], replicas)
+            for directory in replicas.log_manager.directories
+        ]
+    )
+
+
+def asked_partitions(request: DescribeLogDirsRequest, replicas: ReplicaManager) -> Iterator[Partition | None]:
+    """Every partition, or each one that the request names, once; None for one that is not here.
+
+    Topics may come and go between two of them.
+    """
+    if request.topics is None:
+        for hosted in list(replicas.topics.values()):
+            yield from list(hosted.partitions.values())
+        return
+    for name, index in {(asked.topic, index): None for asked in request.topics for index in asked.partitions}:
+        topic = replicas.topics.get(name)
+        yield topic.partitions.get(index) if topic is not None else None
+
+
+def describe_partition(partition: Partition) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=partition.topic_partition.partition,
+        partition_size=partition.log.size_bytes,
+        # A leader's high watermark is never past its own log end.
+        offset_lag=0,
+        is_future_key=False,
+    )
+
+
+async def describe_directory(
+    directory: LogDirectory, topics: TopicPartitions, replicas: ReplicaManager
+) -> DescribeLogDirsResult:
+    """One directory, or KAFKA_STORAGE_ERROR without topics when its disk failed."""
+    path = str(directory.path.absolute())
+    if directory.failure is not None:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
+    try:
+        space = await trio.to_thread.run_sync(directory.volume_space, limiter=replicas.io_limiter)
+    except OSError as error:
+        log.error("%s: its volume cannot be measured: %s", path, error)
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
+    return DescribeLogDirsResult(
+        log_dir=path,
+        topics=[DescribeLogDirsTopic(name=name, partitions=partitions) for name, partitions in topics.items()],
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
+    )
