@@ -29,6 +29,9 @@ ERROR_CODE_FIELDS = frozenset({"error_code", "topic_config_error_code"})
 
 TIME_FIELDS = frozenset({"log_append_time_ms", "retention_time_ms"})
 
+DATE_FIELDS = frozenset({"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"})
+"""Times that are never left open by a -1."""
+
 FIXED_VALUES: dict[str, SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "int8": st.integers(-(2**7), 2**7 - 1),
@@ -48,8 +51,10 @@ SIZED_VALUES: dict[str, SearchStrategy[Any]] = {
 }
 
 REAL_ERROR_CODES = st.sampled_from([int(code) for code in ErrorCode])
-NEAR_TIMES = st.just(-1) | st.integers(0, 2**42)
+NEAR_DATES = st.integers(0, 2**42)
 """Milliseconds up to the year 2109."""
+
+NEAR_TIMES = st.just(-1) | NEAR_DATES
 
 
 def message_versions() -> Iterator[tuple[type[Any], int]]:
@@ -78,6 +83,8 @@ def field_values(field: Field, version: int) -> SearchStrategy[Any]:
         return REAL_ERROR_CODES
     if field.name in TIME_FIELDS:
         return NEAR_TIMES
+    if field.name in DATE_FIELDS:
+        return NEAR_DATES
     values = type_values(field.type, version)
     if field.tag is not None:
         # A tagged field at its default is not written at all: let that happen more often than by chance.

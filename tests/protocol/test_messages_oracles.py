@@ -1,8 +1,8 @@
 """Two codecs that were not written here read our bytes and write them again, byte for byte.
 
-kio knows every message in every version that we have, kafka-python all but those of KIP-848. kafka-python uses Kafka's
-names for the fields, so its values are compared one by one as well; kio has names and types of its own. What they write
-is what we wrote, so that reading their bytes is reading ours, which the round trips cover.
+kio knows every message in every version that we have, kafka-python all but those of KIP-848 and of delegation tokens.
+kafka-python uses Kafka's names for the fields, so its values are compared one by one as well; kio has names and types
+of its own. What they write is what we wrote, so that reading their bytes is reading ours, which the round trips cover.
 """
 
 from __future__ import annotations
@@ -28,8 +28,15 @@ EVERY_MESSAGE = [pytest.param(*pair, id=message_version_id(*pair)) for pair in m
 
 KAFKA_PYTHON_AREAS = ("admin", "consumer", "metadata", "producer")
 
-NOT_IN_KAFKA_PYTHON = {68: "ConsumerGroupHeartbeat", 69: "ConsumerGroupDescribe"}
-"""By API key; it has no consumer of the KIP-848 protocol."""
+NOT_IN_KAFKA_PYTHON = {
+    38: "CreateDelegationToken",
+    39: "RenewDelegationToken",
+    40: "ExpireDelegationToken",
+    41: "DescribeDelegationToken",
+    68: "ConsumerGroupHeartbeat",
+    69: "ConsumerGroupDescribe",
+}
+"""By API key; it has no delegation tokens and no consumer of the KIP-848 protocol."""
 
 KAFKA_PYTHON_MESSAGES = [case for case in EVERY_MESSAGE if case.values[0].API_KEY not in NOT_IN_KAFKA_PYTHON]
 
