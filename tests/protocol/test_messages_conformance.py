@@ -83,8 +83,11 @@ def test_every_api_of_the_first_tier_is_there() -> None:
         *range(18, 24),
         *(32, 33, 35, 37, 42, 44, 47, 60, 68, 69, 75),
     }
-    assert set(all_requests()) == produce_to_describe_topic_partitions
-    assert len(MESSAGE_FILES) == len(produce_to_describe_topic_partitions)
+    assert set(all_requests()) >= produce_to_describe_topic_partitions
+
+
+def test_no_two_message_files_have_one_api_key() -> None:
+    assert len(all_requests()) == len(MESSAGE_FILES)
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
