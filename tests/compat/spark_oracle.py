@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from tests.spark.session_fixture import ORACLE_JARS
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.read_options import Mode, read_options
-from trio_broker.spark.planning.task_planning import plan_batch_tasks
+from trio_broker.spark.task_planning import plan_batch_tasks
 from trio_broker.spark.tasks import read_task
 
 if TYPE_CHECKING:

@@ -19,12 +19,13 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.files.file_planning import plan_files
 from trio_broker.spark.files.offline import OfflineLogs
 from trio_broker.spark.options.selection import Subscribe
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Decoding, ReadTask, read_task
+from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.topic_partition import TopicPartition
 

@@ -22,13 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.kafka_process import KafkaProcess
 from tests.java_programs import Java, compiled_java
 from trio_broker.client.address import parse_addresses
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, decode
 from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Subscribe, SubscribePattern
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS
-from trio_broker.spark.tasks import Decoding
 from trio_broker.spark.wire.cluster import KafkaCluster
 from trio_broker.spark.wire.transport import WireTransport
 from trio_broker.topic_partition import TopicPartition

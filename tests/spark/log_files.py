@@ -16,11 +16,11 @@ from tests.storage.compacting import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.segment_view import PartitionMoment, log_moment, partition_manifest
+from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
 from trio_broker.spark.files.transport import FileTransport
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Decoding, Transport
 from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, open_log
 from trio_broker.topic_partition import TopicPartition
 

@@ -23,11 +23,10 @@ from tests.client.asking_scripted import Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.offsets import EARLIEST
+from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Chunk
-from trio_broker.spark.wire.reader import WireReader
-from trio_broker.spark.wire.transport import WireTransport
+from trio_broker.spark.wire.transport import WireReader, WireTransport
 from trio_broker.topic_partition import TopicPartition
 
 TOPIC = "orders"

@@ -15,8 +15,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.planner_errors import shown_in_one_line
-from trio_broker.spark.planning.task_planning import plan_batch_tasks
 from trio_broker.spark.task_partition import input_partitions, read_partition
+from trio_broker.spark.task_planning import plan_batch_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from trio_broker.spark.decoder.batch_table import Int64Array
+    from trio_broker.spark.batch_table import Int64Array
     from trio_broker.spark.pipelines.header_scan import ChunkBatches
 
 FORMAT: Final = "trio_broker_batches"
@@ -194,7 +194,7 @@ def plan_batches(options: ReadOptions, columns: tuple[str, ...]) -> list[Batches
     Raises:
         OptionError, DataLoss, SourceUnavailable: as ``plan_batch_tasks``.
     """
-    from trio_broker.spark.planning.task_planning import plan_batch_tasks
+    from trio_broker.spark.task_planning import plan_batch_tasks
 
     planned: list[BatchesTask] = []
     seen = set()

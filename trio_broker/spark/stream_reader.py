@@ -49,8 +49,8 @@ from trio_broker.spark.planning.admission import (
 )
 from trio_broker.spark.planning.offset_planning import Offsets, initial_offsets, plan_stream, report
 from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, depends_on_the_moment, from_json, to_json
-from trio_broker.spark.planning.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.task_partition import input_partitions, read_partition
+from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
 
 if TYPE_CHECKING:

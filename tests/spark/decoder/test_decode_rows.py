@@ -30,9 +30,9 @@ from tests.spark.decoder.decoder_logs import (
     with_block,
     with_header,
 )
+from trio_broker.spark.chunk import AbortedTransactionStart, Chunk
 from trio_broker.spark.decoder import Engine
 from trio_broker.spark.schema import COLUMNS, arrow_schema
-from trio_broker.spark.tasks import AbortedTransactionStart, Chunk
 
 pytestmark = pytest.mark.parametrize("engine", list(Engine))
 

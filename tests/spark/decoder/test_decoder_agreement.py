@@ -17,10 +17,10 @@ from kafka_wire.records.batch import MAX_OFFSET, TimestampType, build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord, Record
 from tests.spark.decoder.decoder_logs import NOW_MS, PARTITION, chunk, table_of, with_header
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.schema import COLUMNS
-from trio_broker.spark.tasks import Decoding
 
 ROUNDS = 40
 LONG_ROUNDS = 20_000

@@ -14,11 +14,11 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.crc import crc32c
 from tests.spark.decoder.decoder_logs import chunk, numbered, offsets_of, with_header
 from trio_broker.spark import decoder
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, jit_crc, native_memory
 from trio_broker.spark.decoder.numba_engine import NumbaDecoder
 from trio_broker.spark.decoder.plain_engine import PlainDecoder
 from trio_broker.spark.errors import CorruptData
-from trio_broker.spark.tasks import Decoding
 
 
 @pytest.fixture(autouse=True)

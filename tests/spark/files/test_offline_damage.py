@@ -13,7 +13,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from tests.spark.log_files import ORDERS, LogFiles, numbered
 from tests.spark.offline_directories import flip, killed, read_all, stopped, write_checkpoints
 from tests.storage.conftest import NOW_MS
-from trio_broker.spark.decoder.batch_table import scan_batches
+from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.offline import OfflineLogs
 from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings, stats

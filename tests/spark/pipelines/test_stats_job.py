@@ -22,7 +22,7 @@ from tests.spark.pipelines.memory_log import (
     with_wrong_checksum,
     with_wrong_header,
 )
-from trio_broker.spark.decoder.batch_table import scan_batches
+from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join, stats
 from trio_broker.spark.pipelines.stats_html import html_page

@@ -25,11 +25,10 @@ from tests.spark.scripted_partition import (
     batches,
     reading,
 )
+from trio_broker.spark.chunk import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import AbortedTransactionStart, Chunk, Decoding
-from trio_broker.spark.wire.reader import LEAST_FETCH_BYTES
-from trio_broker.spark.wire.transport import WireTransport
+from trio_broker.spark.wire.transport import LEAST_FETCH_BYTES, WireTransport
 
 ONE_BATCH_BYTES = 1
 """So little that every answer has a single batch."""

@@ -28,10 +28,10 @@ from tests.spark.scripted_partition import (
     batches,
     reading,
 )
+from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Chunk, Decoding
 
 ONE_BATCH_BYTES = 1
 OTHER_ID = bytes(reversed(range(16)))

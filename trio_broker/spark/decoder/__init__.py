@@ -22,6 +22,7 @@ from typing import Protocol
 import attrs
 import pyarrow as pa
 
+from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.decoder.batch_filter import AbortedProducers, select_batches
 from trio_broker.spark.decoder.blocks import Grouping, InflationBuffer, RecordBlocks, record_blocks
 from trio_broker.spark.decoder.coalescing import coalesced
@@ -29,7 +30,6 @@ from trio_broker.spark.decoder.columns import BatchAssembler, Rows
 from trio_broker.spark.decoder.corruption import CorruptBlock, PartitionChunk
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Chunk, Decoding
 
 log = logging.getLogger(__name__)
 

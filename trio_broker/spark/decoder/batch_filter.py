@@ -19,10 +19,10 @@ import numpy as np
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, CONTROL_BIT, TRANSACTIONAL_BIT
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
-from trio_broker.spark.decoder.batch_table import Int64Array
+from trio_broker.spark.batch_table import Int64Array
+from trio_broker.spark.chunk import AbortedTransactionStart, Decoding
 from trio_broker.spark.decoder.corruption import PartitionChunk
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import AbortedTransactionStart, Decoding
 
 
 @attrs.define

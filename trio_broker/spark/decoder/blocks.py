@@ -38,9 +38,9 @@ from kafka_wire.records.compression import (
     zstd_declared_bytes,
     zstd_output_bound,
 )
-from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
+from trio_broker.spark.batch_table import ByteArray, Int64Array
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder.corruption import PartitionChunk
-from trio_broker.spark.tasks import Decoding
 
 FIRST_INFLATION_BYTES: Final = 1024 * 1024
 """Where the memory for inflated blocks begins to grow from."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka_wire.records.crc import crc32c
-from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
+from trio_broker.spark.batch_table import ByteArray, Int64Array
 
 
 def first_bad_crc(data: ByteArray, starts: Int64Array, ends: Int64Array, expected: Int64Array) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder.blocks import MAX_BYTES
-from trio_broker.spark.tasks import Decoding
 
 
 def coalesced(batches: Iterable[pa.RecordBatch], decoding: Decoding) -> Iterator[pa.RecordBatch]:

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.schema import arrow_schema
-from trio_broker.spark.tasks import Decoding
 from trio_broker.topic_partition import TopicPartition
 
 Flags = npt.NDArray[np.uint8]

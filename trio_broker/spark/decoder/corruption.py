@@ -6,8 +6,8 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, read_batch_header
+from trio_broker.spark.chunk import Chunk, Decoding
 from trio_broker.spark.errors import CorruptData
-from trio_broker.spark.tasks import Chunk, Decoding
 from trio_broker.topic_partition import TopicPartition
 
 

@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from trio_broker.spark.batch_table import ByteArray, Int64Array
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import checksums, jit_crc
 from trio_broker.spark.decoder import jit_decoder as jit
-from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
 from trio_broker.spark.decoder.blocks import MAX_BYTES, RecordBlocks
 from trio_broker.spark.decoder.columns import Flags, Rows, binary, header_lists, numbers
 from trio_broker.spark.decoder.corruption import CorruptBlock
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Decoding
 
 FIRST_BYTES: Final = 4 * 1024 * 1024
 MIN_BYTES: Final = 64 * 1024

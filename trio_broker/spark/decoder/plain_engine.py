@@ -21,8 +21,9 @@ import pyarrow as pa
 from kafka_wire.records.errors import InvalidRecord
 from kafka_wire.records.record import MIN_HEADER_BYTES, MIN_RECORD_BYTES
 from kafka_wire.records.varint import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, read_varint
+from trio_broker.spark.batch_table import ByteArray, Int64Array
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import checksums
-from trio_broker.spark.decoder.batch_table import ByteArray, Int64Array
 from trio_broker.spark.decoder.blocks import (
     APPEND_TIMESTAMP,
     BASE_OFFSET,
@@ -38,7 +39,6 @@ from trio_broker.spark.decoder.blocks import (
 from trio_broker.spark.decoder.columns import Rows, binary, header_lists, numbers
 from trio_broker.spark.decoder.corruption import CorruptBlock
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Decoding
 
 NULL: Final = -1
 """The length of a key or value that is null."""

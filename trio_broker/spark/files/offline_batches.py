@@ -21,7 +21,7 @@ from trio_broker.spark.files.transport import READ_BYTES
 from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from trio_broker.spark.decoder.batch_table import BatchTable
+    from trio_broker.spark.batch_table import BatchTable
 
 _LENGTH_POSITION: Final = 8
 _LENGTH_FOLLOWED_FROM: Final = 12
@@ -56,7 +56,7 @@ def read_batches(file: OpenSegment, position: int) -> Iterator[ReadBatches]:
     The bytes are good until the next ones are asked for. Damage is told by the last table, if it can be seen in the
     header; where nothing more comes before the end, the rest is no whole batch.
     """
-    from trio_broker.spark.decoder.batch_table import scan_batches
+    from trio_broker.spark.batch_table import scan_batches
 
     size = file.segment.size_bytes
     buffer = bytearray(min(READ_BYTES, size))
@@ -132,7 +132,7 @@ def _candidates(view: memoryview, left: int) -> list[int]:
 
 def _batch_at(file: OpenSegment, position: int, least_offset: int) -> IndexEntry | None:
     """Return the batch that begins at ``position`` if there is a good one."""
-    from trio_broker.spark.decoder.batch_table import scan_batches
+    from trio_broker.spark.batch_table import scan_batches
 
     head = bytearray(_LENGTH_FOLLOWED_FROM)
     file.read_into(memoryview(head), position)

@@ -24,7 +24,7 @@ from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.time_index import TimeIndex
 
 if TYPE_CHECKING:
-    from trio_broker.spark.decoder.batch_table import BatchTable
+    from trio_broker.spark.batch_table import BatchTable
 
 MAX_INDEX_BYTES: Final = 2**31 - 1
 """An index of any size is read."""

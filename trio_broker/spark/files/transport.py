@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from trio_broker.spark.chunk import AbortedTransactionStart, Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files.manifest import AbortedRange, ManifestSource, NoSuchTopic, PartitionLog
 from trio_broker.spark.files.segment_files import (
@@ -40,10 +41,9 @@ from trio_broker.spark.files.segment_files import (
     start_position,
 )
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import AbortedTransactionStart, Chunk
 
 if TYPE_CHECKING:
-    from trio_broker.spark.decoder.batch_table import BatchTable
+    from trio_broker.spark.batch_table import BatchTable
 
 log = logging.getLogger(__name__)
 
@@ -191,7 +191,7 @@ class SegmentReader:
             CorruptData: it holds something other than batches.
             DataLoss: it holds batches that were written after the plan was made.
         """
-        from trio_broker.spark.decoder.batch_table import scan_batches
+        from trio_broker.spark.batch_table import scan_batches
 
         file, size = self.file, self.file.segment.size_bytes
         position = start_position(file, offsets.start_offset, self.plan.positions_of(file.segment))

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_BYTES
+from trio_broker.spark.chunk import DEFAULT_BATCH_ROWS
 from trio_broker.spark.options.offset_specs import (
     NoMatch,
     parse_offsets,
@@ -32,7 +33,6 @@ from trio_broker.spark.options.option import (
     whole_number,
 )
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
-from trio_broker.spark.tasks import DEFAULT_BATCH_ROWS
 
 OURS: Final = "Not there."
 BATCH_ONLY: Final = frozenset({Mode.BATCH})

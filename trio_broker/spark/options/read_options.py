@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
+from trio_broker.spark.chunk import DEFAULT_BATCH_ROWS, Decoding
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import read_option_table as table
 from trio_broker.spark.options.kafka_settings import (
@@ -42,7 +43,6 @@ from trio_broker.spark.options.option import GivenOptions, Mode, Option, hint
 from trio_broker.spark.options.read_option_table import TransportKind
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from trio_broker.spark.schema import check_columns, default_columns
-from trio_broker.spark.tasks import DEFAULT_BATCH_ROWS, Decoding
 from trio_broker.topic_partition import TopicPartition
 
 __all__ = [

@@ -20,7 +20,7 @@ import numpy as np
 
 from kafka_wire.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from kafka_wire.records.compression import Codec
-from trio_broker.spark.decoder.batch_table import BatchTable, Int64Array
+from trio_broker.spark.batch_table import BatchTable, Int64Array
 from trio_broker.spark.pipelines.timestamp_order import NO_OFFSET, TimestampOrder, order_of
 from trio_broker.topic_partition import TopicPartition
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from kafka_wire.records.batch import ATTRIBUTES_POSITION
 from kafka_wire.records.crc import crc32c
-from trio_broker.spark.decoder.batch_table import BatchTable
+from trio_broker.spark.batch_table import BatchTable
+from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.pipelines.batch_statistics import (
     BadBatch,
@@ -30,7 +31,7 @@ from trio_broker.spark.pipelines.batch_statistics import (
     statistics_of,
 )
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.spark.tasks import Chunk, ReadTask
+from trio_broker.spark.tasks import ReadTask
 
 FOLDED_BATCHES: Final = 65_536
 """So many headers are folded at once: 4 MiB of numbers. Fewer would make small chunks slow."""

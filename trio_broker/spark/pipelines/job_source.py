@@ -10,8 +10,8 @@ import attrs
 
 from trio_broker.spark.options.offset_specs import OffsetSource
 from trio_broker.spark.options.read_options import ReadOptions
-from trio_broker.spark.planning.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
 
 

@@ -30,9 +30,9 @@ from trio_broker.spark.pipelines.target_topics import prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.planning.offset_planning import plan_batch
-from trio_broker.spark.planning.task_planning import plan_tasks
 from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.task_planning import plan_tasks
 from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.topic_partition import TopicPartition
 

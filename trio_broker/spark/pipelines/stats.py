@@ -24,8 +24,8 @@ from trio_broker.spark.pipelines.batch_statistics import joined as joined_statis
 from trio_broker.spark.pipelines.header_scan import scan_headers
 from trio_broker.spark.pipelines.key_statistics import KeyStatistics, count_keys
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
-from trio_broker.spark.planning.task_planning import plan_batch_tasks
 from trio_broker.spark.ranges import OffsetRange
+from trio_broker.spark.task_planning import plan_batch_tasks
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.topic_partition import TopicPartition
 

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from trio_broker.spark.decoder.batch_table import Int64Array
+from trio_broker.spark.batch_table import Int64Array
 from trio_broker.spark.pipelines.batch_statistics import CODECS, PartitionStatistics, bin_bounds, codec_name
 from trio_broker.spark.pipelines.key_statistics import KeyStatistics
 from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings

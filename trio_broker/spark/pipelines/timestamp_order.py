@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 import numpy as np
 
-from trio_broker.spark.decoder.batch_table import Int64Array
+from trio_broker.spark.batch_table import Int64Array
 
 NO_OFFSET = -1
 """Where a statement is about no batch."""

@@ -1,11 +1,12 @@
 """The broker that leads a partition, as a reader meets it: found, asked for records, and lost again.
 
-A request may be sent long before its answer is wanted (``ask`` and then ``answer``): the broker reads and the bytes
-travel while the reader decodes what came before. Not more than one request is ever under way, so that what waits is
-bounded by one answer, of which the socket's buffers hold what fits into them.
+A request may be sent long before its answer is wanted (``send_fetch`` and then ``receive``): the broker reads and the
+bytes travel while the reader decodes what came before. Not more than one request is ever under way, so that what waits
+is bounded by one answer, of which the socket's buffers hold what fits into them.
 
-Nothing here tries again. Whatever goes wrong is a ``ClientError``, after which ``forget`` and the next ``ask`` begin
-from the start: who leads, which topic is this, a connection. No rack is told, so that no broker sends us to a replica.
+Nothing here tries again. Whatever goes wrong is a ``ClientError``, after which ``forget`` and the next ``send_fetch``
+begin from the start: who leads, which topic is this, a connection. No rack is told, so that no broker sends us to a
+replica.
 
 Source: Kafka's Fetch API; KIP-320 for leader epochs, KIP-516 for topic ids.
 """
@@ -26,8 +27,8 @@ from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
+from trio_broker.spark.chunk import AbortedTransactionStart
 from trio_broker.spark.options.kafka_settings import KafkaSettings
-from trio_broker.spark.tasks import AbortedTransactionStart
 from trio_broker.topic_partition import TopicPartition
 
 NAMES_UP_TO: Final = 12
@@ -102,7 +103,7 @@ class PartitionLeader:
         self._buffer = ReceiveBuffer()
 
     @property
-    def is_asked(self) -> bool:
+    def is_waiting(self) -> bool:
         """Whether a request is under way, whose answer comes next."""
         return self._pending is not None
 
@@ -115,7 +116,7 @@ class PartitionLeader:
         self._pending = None
         self._client.forget()
 
-    def ask(self, offset: int, max_bytes: int, deadline: Deadline) -> None:
+    def send_fetch(self, offset: int, max_bytes: int, deadline: Deadline) -> None:
         """Ask for records from ``offset`` on, about ``max_bytes`` of them, after the leader was found if need be.
 
         Raises:
@@ -143,8 +144,8 @@ class PartitionLeader:
         )
         self._pending = leader.connection.begin(request, deadline, version)
 
-    def answer(self, deadline: Deadline) -> Fetched:
-        """Wait for the answer to ``ask``.
+    def receive(self, deadline: Deadline) -> Fetched:
+        """Wait for the answer to ``send_fetch``.
 
         Raises:
             Refused: the broker has no records for us; the code says why.

@@ -9,7 +9,7 @@ import pytest
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.compression import Codec
 from tests.spark.decoder.decoder_logs import numbered, with_header
-from trio_broker.spark.decoder.batch_table import scan_batches
+from trio_broker.spark.batch_table import scan_batches
 
 THREE = [
     numbered(3, 10, codec=Codec.ZSTD, producer_id=2**40, producer_epoch=7, base_sequence=11, transactional=True),
