@@ -38,6 +38,7 @@ MESSAGE_FILES: Final = (
     "delete_acls",
     "describe_configs",
     "alter_configs",
+    "alter_replica_log_dirs",
     "describe_log_dirs",
     "create_partitions",
     "create_delegation_token",
@@ -52,10 +53,13 @@ MESSAGE_FILES: Final = (
     "offset_delete",
     "describe_client_quotas",
     "describe_user_scram_credentials",
+    "describe_quorum",
     "update_features",
     "describe_cluster",
+    "describe_producers",
     "consumer_group_heartbeat",
     "consumer_group_describe",
+    "list_config_resources",
     "describe_topic_partitions",
 )
 """The stems of the message files, in the order of their API keys."""
