@@ -23,7 +23,7 @@ from kafka_wire.messages.incremental_alter_configs import (
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
-from tests.handlers.asking import joined
+from tests.handlers.handler_client import joined
 from trio_broker.broker import Broker
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig

@@ -10,7 +10,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.handlers.dispatching import ADVERTISED, broker_config
+from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.replication.real_logs import batch
 from trio_broker.assembly import in_thread_to_the_end, open_parts
 from trio_broker.clock import ManualClock

@@ -8,17 +8,17 @@ import trio
 
 from broker_admin import view as values
 from broker_admin.app import create_app
-from tests.coordinator.coordinating import Coordinated, coordinated
+from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
 from tests.replication.real_logs import batch
 from tests.running_broker import running
 from trio_broker.broker_view import LiveBrokerView
-from trio_broker.coordinator.effects import GroupEventKind
-from trio_broker.group_view import SURVEY_SECONDS, TOLD_GROUPS, GroupView
+from trio_broker.coordinator.runtime.result import GroupEventKind
+from trio_broker.group_view import MAX_GROUP_IDS, SURVEY_SECONDS, GroupView
 
 
 @pytest.fixture
 async def broker(tmp_path):
-    async with coordinated(tmp_path, log_durability="page-cache") as opened:
+    async with running_coordinator(tmp_path, log_durability="page-cache") as opened:
         await opened.create_topic("t", 2)
         await opened.groups.find("g")
         yield opened
@@ -118,14 +118,14 @@ async def test_a_survey_is_good_for_a_while(broker, view, mock_clock):
 
 
 async def test_a_survey_that_took_long_is_good_for_longer(broker, view, mock_clock, monkeypatch):
-    take_survey, taken = broker.groups.survey, []
+    take_report, taken = broker.groups.lag_report, []
 
-    async def slow_survey(**options):
+    async def slow_report(**options):
         taken.append(trio.current_time())
         mock_clock.jump(1)
-        return await take_survey(**options)
+        return await take_report(**options)
 
-    monkeypatch.setattr(broker.groups, "survey", slow_survey)
+    monkeypatch.setattr(broker.groups, "lag_report", slow_report)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(view.groups)
@@ -172,10 +172,10 @@ async def test_groups_that_rebalanced_are_told_once_and_not_more_than_fit(broker
     told = view.take_rebalanced()
     assert (told.group_ids, told.further_groups, told.at_ms) == (("g",), 0, broker.clock.now_ms())
     assert view.take_rebalanced() is None
-    for number in range(TOLD_GROUPS + 3):
+    for number in range(MAX_GROUP_IDS + 3):
         await broker.settle(f"g{number}")
     told = view.take_rebalanced()
-    assert (len(told.group_ids), told.further_groups) == (TOLD_GROUPS, 3)
+    assert (len(told.group_ids), told.further_groups) == (MAX_GROUP_IDS, 3)
 
 
 # --- the whole way ---
@@ -187,7 +187,7 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
         heard: list[values.BrokerEvent] = []
         view.subscribe(heard.append)
         await broker.parts.groups.find("a/b")
-        await Coordinated(broker.parts, broker.clock).settle("a/b")
+        await CoordinatorHarness(broker.parts, broker.clock).settle("a/b")
         view.samples.add(view.read())
         rebalanced = [event for event in heard if isinstance(event, values.GroupsRebalanced)]
         assert [event.group_ids for event in rebalanced] == [("a/b",)]

@@ -12,12 +12,12 @@ import trio
 
 from broker_admin import view
 from kafka_wire.errors import KafkaError
-from trio_broker.coordinator.description import GroupDescription, MemberDescription
-from trio_broker.coordinator.effects import GroupEvent
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
-from trio_broker.coordinator.lag import PartitionLag
-from trio_broker.coordinator.survey import GroupOutline, GroupsSurvey
-from trio_broker.coordinator.timeline import Rebalance
+from trio_broker.coordinator.reporting.description import GroupSnapshot, MemberSnapshot
+from trio_broker.coordinator.reporting.lag import ConsumerLag
+from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, GroupOutline
+from trio_broker.coordinator.reporting.timeline import Rebalance
+from trio_broker.coordinator.runtime.result import GroupEvent
 from trio_broker.metrics.reading import GroupCount, GroupLagReading, GroupReading
 
 SURVEY_SECONDS = 2.0
@@ -26,7 +26,7 @@ SURVEY_SECONDS = 2.0
 SURVEY_PAUSE_FACTOR = 9
 """A survey that took a second is good for nine."""
 
-TOLD_GROUPS = 50
+MAX_GROUP_IDS = 50
 """Ids of groups that have rebalanced in one event; when a thousand do at once, their number tells more."""
 
 
@@ -52,10 +52,10 @@ class GroupView:
             assert self._survey is not None
             return self._survey
 
-    async def _take_survey(self, *, with_partitions: bool) -> GroupsSurvey:
+    async def _take_survey(self, *, with_partitions: bool) -> GroupLagReport:
         """Look at all groups anew; what there are thousands of is turned into other values in a thread."""
         began = trio.current_time()
-        survey = await self.coordinator.survey(with_partitions=with_partitions)
+        survey = await self.coordinator.lag_report(with_partitions=with_partitions)
         self._survey = await trio.to_thread.run_sync(group_survey, survey)
         took = trio.current_time() - began
         self._good_until = trio.current_time() + max(SURVEY_SECONDS, SURVEY_PAUSE_FACTOR * took)
@@ -110,15 +110,15 @@ class GroupView:
         if not self._rebalanced:
             return None
         group_ids, self._rebalanced = tuple(self._rebalanced), {}
-        return view.GroupsRebalanced(self._now_ms(), group_ids[:TOLD_GROUPS], max(0, len(group_ids) - TOLD_GROUPS))
+        return view.GroupsRebalanced(self._now_ms(), group_ids[:MAX_GROUP_IDS], max(0, len(group_ids) - MAX_GROUP_IDS))
 
 
-def group_survey(survey: GroupsSurvey) -> view.GroupSurvey:
+def group_survey(survey: GroupLagReport) -> view.GroupSurvey:
     """The list in the app's terms."""
-    return view.GroupSurvey(survey.surveyed_at_ms, survey.is_complete, tuple(map(group_summary, survey.groups)))
+    return view.GroupSurvey(survey.collected_at_ms, survey.is_complete, tuple(map(group_summary, survey.groups)))
 
 
-def lag_readings(survey: GroupsSurvey) -> tuple[GroupLagReading, ...]:
+def lag_readings(survey: GroupLagReport) -> tuple[GroupLagReading, ...]:
     """The lag of each group in each partition, as metrics tell it."""
     return tuple(
         GroupLagReading(
@@ -149,7 +149,7 @@ def group_summary(outline: GroupOutline) -> view.GroupSummary:
     )
 
 
-def group_info(description: GroupDescription) -> view.GroupInfo:
+def group_info(description: GroupSnapshot) -> view.GroupInfo:
     return view.GroupInfo(
         group_id=description.group_id,
         type=view.GroupType[description.type.name],
@@ -163,7 +163,7 @@ def group_info(description: GroupDescription) -> view.GroupInfo:
     )
 
 
-def member_info(member: MemberDescription) -> view.MemberInfo:
+def member_info(member: MemberSnapshot) -> view.MemberInfo:
     return view.MemberInfo(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -175,7 +175,7 @@ def member_info(member: MemberDescription) -> view.MemberInfo:
     )
 
 
-def group_offsets(group_id: str, lags: Sequence[PartitionLag]) -> view.GroupOffsets:
+def group_offsets(group_id: str, lags: Sequence[ConsumerLag]) -> view.GroupOffsets:
     """A group's partitions with the sum of their lag in records and the maximum in seconds."""
     records = [lag.lag_records for lag in lags if lag.lag_records is not None]
     return view.GroupOffsets(

@@ -12,7 +12,7 @@ from random import Random
 import attrs
 
 from tests.checking.history import Op
-from tests.checking.watched_members import SESSION_MS
+from tests.checking.recorded_members import SESSION_MS
 
 FIRST_PARTITIONS = 3
 MOST_PARTITIONS = 12

@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.checking.chaos_plan import FIRST_PARTITIONS, Step
 from tests.checking.checker import check
 from tests.checking.history import Event, Op, Outcome, Recorder, Violation, read_history
-from tests.checking.member_nursery import MemberNursery
-from tests.checking.watched_members import HEARTBEAT_MS, SESSION_MS, WatchedMember
+from tests.checking.member_forker import MemberForker
+from tests.checking.recorded_members import HEARTBEAT_MS, SESSION_MS, RecordedMember
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
@@ -203,7 +203,7 @@ class ChaosRun:
     """Everything that lives during a run."""
 
     def __init__(
-        self, directory: Path, kinds: Sequence[type[WatchedMember]], broker: Callable[..., BrokerProcess]
+        self, directory: Path, kinds: Sequence[type[RecordedMember]], broker: Callable[..., BrokerProcess]
     ) -> None:
         self.directory = directory / "history"
         self.directory.mkdir()
@@ -213,7 +213,7 @@ class ChaosRun:
         self.nemesis = Recorder(self.directory, "nemesis")
         self.admin = AdminClient({"bootstrap.servers": self.servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
         self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result(ADMIN_SECONDS)
-        self.nursery = MemberNursery(self.directory)
+        self.nursery = MemberForker(self.directory)
         self.sender = Sender(Recorder(self.directory, "sender"), self.servers)
         self.observer = Observer(Recorder(self.directory, "observer"), self.servers, self.groups)
         self.living: dict[str, str] = {}
@@ -318,7 +318,7 @@ _DEEDS: dict[Op, Callable[[ChaosRun, Step], None]] = {
 def run_steps(
     directory: Path,
     steps: Sequence[Step],
-    kinds: Sequence[type[WatchedMember]],
+    kinds: Sequence[type[RecordedMember]],
     *,
     broker: Callable[..., BrokerProcess] = BrokerProcess,
     catch_up_seconds: float = CATCH_UP_SECONDS,

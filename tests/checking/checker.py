@@ -12,10 +12,10 @@ from tests.checking.commits import check_commits
 from tests.checking.delivery import check_delivery
 from tests.checking.history import Event, Violation
 from tests.checking.ownership import check_ownership
-from tests.checking.watched_members import WatchedMember
+from tests.checking.recorded_members import RecordedMember
 
 
-def check(history: Sequence[Event], kinds: Sequence[type[WatchedMember]]) -> list[Violation]:
+def check(history: Sequence[Event], kinds: Sequence[type[RecordedMember]]) -> list[Violation]:
     """Every promise that was broken to the groups of ``kinds``, each of which is named as its kind is."""
     return [
         *check_ownership(history, generations_of=frozenset(kind.name for kind in kinds if kind.has_generations)),

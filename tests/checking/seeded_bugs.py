@@ -16,10 +16,11 @@ import attrs
 
 from kafka_wire.records.record import NewRecord
 from trio_broker.cli import main
-from trio_broker.coordinator import group_loading, group_shard
-from trio_broker.coordinator.classic_member import ClassicMember
-from trio_broker.coordinator.classic_rebalance import ClassicRebalance
-from trio_broker.coordinator.current_assignment import Reconciliation
+from trio_broker.coordinator.classic.member import ClassicMember
+from trio_broker.coordinator.classic.rebalance import ClassicRebalance
+from trio_broker.coordinator.consumer.current_assignment import Reconciliation
+from trio_broker.coordinator.runtime import loading as group_loading
+from trio_broker.coordinator.runtime import shard as group_shard
 from trio_broker.testing.process import BrokerProcess
 
 

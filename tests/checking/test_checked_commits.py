@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checking.commits import COMMITS_STAY, check_commits
 from tests.checking.history import Event, Outcome
-from tests.checking.made_up import assign, commit, doubtful_commit, fetch, poll, promises, revoke
+from tests.checking.sample_events import assign, commit, doubtful_commit, fetch, poll, promises, revoke
 
 
 def found(*history: Event) -> list[str]:

@@ -11,7 +11,7 @@ from tests.checking.delivery import (
     spans,
 )
 from tests.checking.history import Event, Op, Outcome, Record
-from tests.checking.made_up import GROUP, assign, event, poll, promises, send
+from tests.checking.sample_events import GROUP, assign, event, poll, promises, send
 
 
 def found(*history: Event) -> list[str]:

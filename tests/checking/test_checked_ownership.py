@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.checking.history import Event, Op
-from tests.checking.made_up import GROUP, assign, commit, doubtful_commit, event, lost, promises, revoke
 from tests.checking.ownership import (
     NO_COMMIT_OF_AN_OLD_GENERATION,
     ONE_OWNER_AT_A_TIME,
     ONE_OWNER_PER_GENERATION,
     check_ownership,
 )
+from tests.checking.sample_events import GROUP, assign, commit, doubtful_commit, event, lost, promises, revoke
 
 
 def found(*history: Event, classic: bool = True) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.checking.chaos_plan import plan
 from tests.checking.chaos_run import run_steps
-from tests.checking.watched_members import KINDS, WatchedMember
+from tests.checking.recorded_members import KINDS, RecordedMember
 
 pytestmark = pytest.mark.compat
 
@@ -27,7 +27,9 @@ after a pause across a broker's restart. The broker had written the generation, 
 client's own time limit, so it was the client that lost the answer. The run of every day must not end by that."""
 
 
-def live_through(directory: Path, seed: int, events: int, kinds: Sequence[type[WatchedMember]], **planned: Any) -> None:
+def live_through(
+    directory: Path, seed: int, events: int, kinds: Sequence[type[RecordedMember]], **planned: Any
+) -> None:
     print(f"\n{SEED}={seed}", flush=True)
     report = run_steps(directory, plan(seed, events, [kind.name for kind in kinds], **planned), kinds)
     print(report)

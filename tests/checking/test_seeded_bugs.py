@@ -12,8 +12,8 @@ from tests.checking.chaos_run import run_steps
 from tests.checking.commits import COMMITS_STAY
 from tests.checking.history import Op
 from tests.checking.ownership import ONE_OWNER_AT_A_TIME, ONE_OWNER_PER_GENERATION
+from tests.checking.recorded_members import ConfluentConsumer, ConfluentRange
 from tests.checking.seeded_bugs import BUGS, BuggyBroker
-from tests.checking.watched_members import ConfluentConsumer, ConfluentRange
 
 pytestmark = [pytest.mark.compat, pytest.mark.slow]
 

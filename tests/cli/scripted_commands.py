@@ -31,7 +31,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from tests.client.asking_scripted import coordinator_at
+from tests.client.scripted_client import coordinator_at
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.cli import main
 

@@ -15,7 +15,7 @@ from kafka_wire.messages.incremental_alter_configs import IncrementalAlterConfig
 from kafka_wire.messages.list_groups import ListGroupsRequest
 from kafka_wire.messages.list_offsets import ListOffsetsRequest
 from tests.cli.scripted_commands import list_offsets, run
-from tests.client.asking_scripted import unused_port
+from tests.client.scripted_client import unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, SILENCE, Cluster, ScriptedKafka
 from trio_broker.cli import main, topics
 

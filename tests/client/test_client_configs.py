@@ -18,7 +18,7 @@ from kafka_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.client.asking_scripted import client_of
+from tests.client.scripted_client import client_of
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka
 from trio_broker.client.configs import (
     CLUSTER_DEFAULT,

@@ -14,7 +14,7 @@ from kafka_wire.codec import encode_bytes
 from kafka_wire.headers import response_header
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from tests.client.asking_scripted import IDENTITY, PATIENCE_SECONDS
+from tests.client.scripted_client import IDENTITY, PATIENCE_SECONDS
 from tests.fakes.scripted_kafka import (
     CLOSED,
     SILENCE,

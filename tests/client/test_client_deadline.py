@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from tests.client.asking_scripted import Pauses
+from tests.client.scripted_client import Pauses
 from trio_broker.client.deadline import SHORTEST_PAUSE_SECONDS, RetryDeadline, pauses
 
 

@@ -30,7 +30,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from tests.client.asking_scripted import client_of, coordinator_at
+from tests.client.scripted_client import client_of, coordinator_at
 from tests.fakes.scripted_kafka import ScriptedKafka, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.group_offsets import CommittedOffset, commit_offsets, delete_offsets, fetch_offsets

@@ -30,7 +30,7 @@ from kafka_wire.messages.describe_groups import DescribedGroupMember, DescribeGr
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafka_wire.primitives import NO_UUID
-from tests.client.asking_scripted import Pauses, client_of, coordinator_at
+from tests.client.scripted_client import Pauses, client_of, coordinator_at
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import ConnectionLost, Refused, VersionNotServed
 from trio_broker.client.groups import delete_group, describe_group, list_groups

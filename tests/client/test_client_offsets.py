@@ -15,7 +15,7 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.asking_scripted import Pauses, client_of, unused_port
+from tests.client.scripted_client import Pauses, client_of, unused_port
 from tests.fakes.scripted_kafka import HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import Refused, VersionNotServed
 from trio_broker.client.offsets import EARLIEST, LATEST, LogRange, find_offsets, find_offsets_at, find_ranges

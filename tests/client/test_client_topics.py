@@ -16,7 +16,7 @@ from kafka_wire.messages.create_partitions import (
 from kafka_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.asking_scripted import client_of
+from tests.client.scripted_client import client_of
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import ConnectionLost, NotKafka, Refused, VersionNotServed
 from trio_broker.client.kafka_client import KafkaClient

@@ -8,7 +8,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.client.asking_scripted import IDENTITY, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
+from tests.client.scripted_client import IDENTITY, PATIENCE_SECONDS, Pauses, client_of, coordinator_at, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.address import Address
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused

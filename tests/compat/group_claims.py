@@ -1,4 +1,4 @@
-"""What members of any client must be able to do in a group, for those who live in a host (``hosted_members``).
+"""What members of any client must be able to do in a group, for those who live in a host (``member_host``).
 
 The same claims as ``test_group_clients_python``, which says them of clients that live in the test's own process.
 """
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
 
 from tests.compat.group_members import Commit, Member, Place
-from tests.compat.hosted_members import HostedCrowd, HostedMember, MemberHost
+from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30

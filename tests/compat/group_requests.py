@@ -27,7 +27,7 @@ from kafka_wire.messages.offset_fetch import (
 )
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafka_wire.primitives import NO_UUID
-from tests.compat.broker_talk import ANSWER_SECONDS, PAUSE_SECONDS, Talk
+from tests.compat.scenario_client import ANSWER_SECONDS, PAUSE_SECONDS, ScenarioClient
 
 SESSION_MS = 30_000
 REBALANCE_MS = 60_000
@@ -116,23 +116,23 @@ def leave(group: str, *members: tuple[str, str | None]) -> LeaveGroupRequest:
     return LeaveGroupRequest(group_id=group, members=who)
 
 
-def settled(talk: Talk, group: str, *, instance: str | None = None, **words: object) -> tuple[str, int]:
+def settled(client: ScenarioClient, group: str, *, instance: str | None = None, **words: object) -> tuple[str, int]:
     """Make a group of one member that has its assignment; return the member and the generation, saying nothing."""
     request = join(group, instance=instance, **words)  # type: ignore[arg-type]
-    answer = talk.quietly(request, 9)
+    answer = client.quietly(request, 9)
     if answer.error_code:
         request.member_id = answer.member_id
-        answer = talk.quietly(request, 9)
+        answer = client.quietly(request, 9)
     assert answer.error_code == 0, answer
     member: str = answer.member_id
     generation: int = answer.generation_id
-    talk.quietly(sync(group, generation, member, {member: b"assignment"}, instance=instance), 3)
+    client.quietly(sync(group, generation, member, {member: b"assignment"}, instance=instance), 3)
     return member, generation
 
 
-def pending(talk: Talk, group: str, **words: object) -> str:
+def pending(client: ScenarioClient, group: str, **words: object) -> str:
     """Return the id that the broker makes for a member that then does not come back."""
-    member: str = talk.quietly(join(group, **words), 9).member_id  # type: ignore[arg-type]
+    member: str = client.quietly(join(group, **words), 9).member_id  # type: ignore[arg-type]
     return member
 
 
@@ -243,27 +243,27 @@ def first_beat(group: str, member: str, topics: list[str] | None, **words: objec
     return beat(group, member, 0, topics=topics, owned={}, rebalance_ms=REBALANCE_MS, **words)  # type: ignore[arg-type]
 
 
-def topic_for_consumers(talk: Talk, name: str, partitions: int = 1) -> bytes:
+def topic_for_consumers(client: ScenarioClient, name: str, partitions: int = 1) -> bytes:
     """Create a topic, wait until the group coordinator knows of it, and return its id.
 
     Kafka's coordinator is told of new topics after the rest of the broker, for each partition of its log by itself; the
     brokers of these tests have one. So a consumer group that is not talked about goes first.
     """
-    topic_id = talk.create_topic(name, partitions)
+    topic_id = client.create_topic(name, partitions)
     probe = f"probe of {name}"
-    with_partitions(talk, probe, "probe", talk.quietly(first_beat(probe, "probe", [name]), 1))
-    talk.quietly(beat(probe, "probe", LEAVE), 1)
-    talk.quietly(DeleteGroupsRequest(groups_names=[probe]), 2)
+    with_partitions(client, probe, "probe", client.quietly(first_beat(probe, "probe", [name]), 1))
+    client.quietly(beat(probe, "probe", LEAVE), 1)
+    client.quietly(DeleteGroupsRequest(groups_names=[probe]), 2)
     return topic_id
 
 
 def with_partitions(
-    talk: Talk, group: str, member: str, answer: ConsumerGroupHeartbeatResponse
+    client: ScenarioClient, group: str, member: str, answer: ConsumerGroupHeartbeatResponse
 ) -> ConsumerGroupHeartbeatResponse:
     """Send heartbeats, after one with this ``answer``, until one is answered with partitions; return that answer."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while answer.assignment is None or not answer.assignment.topic_partitions:
         assert time.monotonic() < deadline, f"{member} gets nothing: {answer}"
         time.sleep(PAUSE_SECONDS)
-        answer = talk.quietly(beat(group, member, answer.member_epoch), 1)
+        answer = client.quietly(beat(group, member, answer.member_epoch), 1)
     return answer

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from tests.compat import group_claims
 from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Group, Kind, create, produce
 from tests.compat.group_members import ConfluentConsumer, KafkaPythonMember, Member
-from tests.compat.hosted_members import HostedCrowd, HostedMember, MemberHost
+from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from tests.java_programs import QUICK_START, Java, compiled_java
 from trio_broker.testing.process import BrokerProcess
 

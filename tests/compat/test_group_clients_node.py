@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from tests.compat import group_claims
 from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Group, Kind, create
 from tests.compat.group_members import AiokafkaMember, ConfluentConsumer, KafkaPythonMember, Member, Place
-from tests.compat.hosted_members import HostedCrowd, HostedMember, MemberHost
+from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")

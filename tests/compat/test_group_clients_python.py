@@ -14,7 +14,6 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.compat import group_claims
-from tests.compat.doomed_members import DoomedMember
 from tests.compat.group_claims import CRASH_SESSION_MS, MANY_POLLS, SECONDS, SHORT_TIMES, create, places, produce
 from tests.compat.group_members import (
     ONE_OF_EACH,
@@ -29,6 +28,7 @@ from tests.compat.group_members import (
     Member,
     Place,
 )
+from tests.compat.killable_member import KillableMember
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -151,7 +151,7 @@ def test_partitions_of_members_that_crash_go_to_the_others(tmp_path: Path) -> No
             arguments = (f"group-{number}", f"crash-{number}")
             settings = {"session_ms": CRASH_SESSION_MS}
             survivor = crowd.join(kind, *arguments, **settings)
-            pairs.append((survivor, DoomedMember(kind, broker.bootstrap_servers, *arguments, **settings), all_places))
+            pairs.append((survivor, KillableMember(kind, broker.bootstrap_servers, *arguments, **settings), all_places))
         for survivor, doomed, all_places in pairs:
             crowd.wait_until_shared(all_places, survivor, doomed)
         for _, doomed, _ in pairs:

@@ -19,13 +19,13 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.compat.admin_talks import ADMIN_TALKS
-from tests.compat.broker_talk import Talk
-from tests.compat.classic_talks import CLASSIC_TALKS, MAX_SIZE
-from tests.compat.consumer_group_talks import CONSUMER_GROUP_TALKS
+from tests.compat.admin_scenarios import ADMIN_SCENARIOS
+from tests.compat.classic_scenarios import CLASSIC_SCENARIOS, MAX_SIZE
+from tests.compat.consumer_group_scenarios import CONSUMER_GROUP_SCENARIOS
 from tests.compat.group_requests import heartbeat, join
 from tests.compat.kafka_process import KafkaProcess
-from tests.compat.offset_talks import OFFSET_TALKS
+from tests.compat.offset_scenarios import OFFSET_SCENARIOS
+from tests.compat.scenario_client import ScenarioClient
 from tests.coordinator.conversations import REWRITE_VARIABLE
 from trio_broker.testing.process import BrokerProcess
 
@@ -47,16 +47,16 @@ ONLY_KAFKA = {"group.consumer.assignor.offload.enable": "false"}
 
 ONLY_OURS = {"log.durability": "page-cache"}
 
-TALKS = (*CLASSIC_TALKS, *OFFSET_TALKS, *ADMIN_TALKS, *CONSUMER_GROUP_TALKS)
+SCENARIOS = (*CLASSIC_SCENARIOS, *OFFSET_SCENARIOS, *ADMIN_SCENARIOS, *CONSUMER_GROUP_SCENARIOS)
 
-each_talk = pytest.mark.parametrize("talk_about", TALKS, ids=lambda function: function.__name__)
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda function: function.__name__)
 
 
 @attrs.frozen
 class Difference:
-    """Where Kafka's text in the conversation ``talk`` matches ``kafka``, ours is ``ours``, written as for re.sub."""
+    """Where Kafka's text in the scenario ``scenario`` matches ``kafka``, ours is ``ours``, written as for re.sub."""
 
-    talk: str
+    scenario: str
     kafka: str
     ours: str
     reason: str
@@ -132,62 +132,62 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def wait_for_the_coordinator(port: int) -> None:
     """Wait until the topic of the groups exists and is loaded; the first request for a coordinator creates it."""
-    talk = Talk(port, "wait")
+    client = ScenarioClient(port, "wait")
     request = FindCoordinatorRequest(coordinator_keys=["group"])
-    talk.ask_until(lambda answer: answer.coordinators[0].error_code == ErrorCode.NONE, request, 6, what="found")
+    client.ask_until(lambda answer: answer.coordinators[0].error_code == ErrorCode.NONE, request, 6, what="found")
     beat = heartbeat("group", 1, "member")
-    talk.ask_until(lambda answer: answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID, beat, 4, what="loaded")
-    talk.close()
+    client.ask_until(lambda answer: answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID, beat, 4, what="loaded")
+    client.close()
 
 
-def transcript(port: int, talk_about: Callable[[Talk], None]) -> str:
-    talk = Talk(port, talk_about.__name__.replace("_", "-"))
+def transcript(port: int, scenario: Callable[[ScenarioClient], None]) -> str:
+    client = ScenarioClient(port, scenario.__name__.replace("_", "-"))
     try:
-        talk_about(talk)
+        scenario(client)
     finally:
-        talk.close()
-    return talk.transcript
+        client.close()
+    return client.transcript
 
 
-def answers_file(talk_about: Callable[[Talk], None]) -> Path:
-    return ANSWERS / f"{talk_about.__name__}.txt"
+def answers_file(scenario: Callable[[ScenarioClient], None]) -> Path:
+    return ANSWERS / f"{scenario.__name__}.txt"
 
 
-def what_ours_should_say(talk_about: Callable[[Talk], None]) -> str:
+def what_ours_should_say(scenario: Callable[[ScenarioClient], None]) -> str:
     """Kafka's answers with the known differences in them."""
-    text = answers_file(talk_about).read_text()
+    text = answers_file(scenario).read_text()
     for difference in KNOWN_DIFFERENCES:
-        if difference.talk == talk_about.__name__:
+        if difference.scenario == scenario.__name__:
             text, times = re.subn(difference.kafka, difference.ours, text)
             assert times, f"Kafka no longer says {difference.kafka!r}"
     return text
 
 
-@each_talk
-def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, talk_about: Callable[[Talk], None]) -> None:
-    said = transcript(kafka.port, talk_about)
+@each_scenario
+def test_kafka_answers_as_it_was_written_down(kafka: KafkaProcess, scenario: Callable[[ScenarioClient], None]) -> None:
+    said = transcript(kafka.port, scenario)
     if os.environ.get(REWRITE_VARIABLE):
         ANSWERS.mkdir(exist_ok=True)
-        answers_file(talk_about).write_text(said)
-    assert said == answers_file(talk_about).read_text()
+        answers_file(scenario).write_text(said)
+    assert said == answers_file(scenario).read_text()
 
 
-@each_talk
-def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, talk_about: Callable[[Talk], None]) -> None:
-    assert transcript(broker.port, talk_about) == what_ours_should_say(talk_about)
+@each_scenario
+def test_our_broker_answers_as_kafka_does(broker: BrokerProcess, scenario: Callable[[ScenarioClient], None]) -> None:
+    assert transcript(broker.port, scenario) == what_ours_should_say(scenario)
 
 
 def test_every_known_difference_is_of_a_conversation() -> None:
-    assert {difference.talk for difference in KNOWN_DIFFERENCES} <= {talk_about.__name__ for talk_about in TALKS}
+    assert {difference.scenario for difference in KNOWN_DIFFERENCES} <= {scenario.__name__ for scenario in SCENARIOS}
 
 
 def test_answers_are_kept_for_every_conversation_and_no_other() -> None:
-    assert {path.stem for path in ANSWERS.iterdir()} == {talk_about.__name__ for talk_about in TALKS}
+    assert {path.stem for path in ANSWERS.iterdir()} == {scenario.__name__ for scenario in SCENARIOS}
 
 
 def test_a_subscription_that_lies_about_its_length_does_not_hold_up_the_group(broker: BrokerProcess) -> None:
     """Kafka reads these bytes as 28,005 versions and 1,952,539,745 topics, fails, and never answers."""
-    talk = Talk(broker.port, "lies")
-    answer = talk.ask(join("lies-group", protocols={"range": b"metadata"}), 3)
-    talk.close()
+    client = ScenarioClient(broker.port, "lies")
+    answer = client.ask(join("lies-group", protocols={"range": b"metadata"}), 3)
+    client.close()
     assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 1)

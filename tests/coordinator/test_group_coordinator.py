@@ -18,11 +18,11 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from kafka_wire.records.record import NewRecord
-from tests.coordinator.coordinating import coordinated, no_park
+from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker.cluster.topic_decisions import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.coordinator.effects import Asker
 from trio_broker.coordinator.group_coordinator import MAX_MEMBER_ID_PREFIX_CHARACTERS, partition_for
+from trio_broker.coordinator.runtime.result import RequestContext
 
 WEEK_SECONDS = 7 * 86_400
 
@@ -30,7 +30,7 @@ WEEK_SECONDS = 7 * 86_400
 @pytest.fixture
 async def broker(tmp_path):
     """A coordinator whose groups live on three partitions, and a topic ``t``."""
-    async with coordinated(tmp_path) as coordination:
+    async with running_coordinator(tmp_path) as coordination:
         await coordination.create_topic("t")
         yield coordination
 
@@ -38,7 +38,7 @@ async def broker(tmp_path):
 @pytest.fixture
 async def timed_broker(tmp_path):
     """As ``broker``, with a clock that jumps: in page-cache mode, so that it does not jump over waits for the disk."""
-    async with coordinated(tmp_path, log_durability="page-cache") as coordination:
+    async with running_coordinator(tmp_path, log_durability="page-cache") as coordination:
         await coordination.create_topic("t")
         await coordination.groups.find("g")
         yield coordination
@@ -75,17 +75,17 @@ async def test_many_who_look_at_once_create_it_once(broker):
 
 
 async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as membership_error:
         await broker.join("g")
-    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
     assert broker.groups.list_groups(set(), set()) == []
 
 
 async def test_an_empty_group_id_is_no_group_but_may_have_offsets(broker):
     await broker.groups.find("")
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as membership_error:
         await broker.join("")
-    assert refusal.value.code == ErrorCode.INVALID_GROUP_ID
+    assert membership_error.value.code == ErrorCode.INVALID_GROUP_ID
     assert await broker.commit("", 5) == 0
     assert await broker.committed("") == {"t": {0: 5}}
 
@@ -94,9 +94,9 @@ async def test_deleting_the_internal_topic_ends_all_groups_and_the_next_one_begi
     await broker.groups.find("g")
     await broker.commit("g", 5)
     await broker.parts.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as membership_error:
         await broker.commit("g", 6)
-    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
     await broker.groups.find("g")
     assert await broker.committed("g") == {}
 
@@ -105,13 +105,13 @@ async def test_deleting_the_internal_topic_ends_all_groups_and_the_next_one_begi
 
 
 async def test_offsets_and_members_come_back_after_a_restart(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.create_topic("t")
         await broker.groups.find("g")
         member = await broker.settle("g")
         assert await broker.commit("g", 42, member=member, metadata="where I was") == 0
         assert await broker.commit("simple", 7) == 0
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         assert await broker.committed("g") == {"t": {0: 42}}
         assert await broker.committed("simple") == {"t": {0: 7}}
@@ -130,10 +130,10 @@ async def loaded(broker):
 
 
 async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_path, autojump_clock):
-    async with coordinated(tmp_path, log_durability="page-cache") as broker:
+    async with running_coordinator(tmp_path, log_durability="page-cache") as broker:
         await broker.groups.find("g")
         member = await broker.settle("g")
-    async with coordinated(tmp_path, clock=broker.clock, log_durability="page-cache") as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock, log_durability="page-cache") as broker:
         await loaded(broker)
         await trio.sleep(30)
         assert await broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
@@ -141,30 +141,30 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
 
 
 async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         shard = broker.groups._shard("g")
         shard.state = type(shard.state).LOADING
         for ask in (partial(broker.commit, "g", 2), partial(broker.committed, "g"), partial(broker.join, "g")):
-            with pytest.raises(KafkaError) as refusal:
+            with pytest.raises(KafkaError) as membership_error:
                 await ask()
-            assert refusal.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        with pytest.raises(KafkaError) as refusal:
+            assert membership_error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(KafkaError) as membership_error:
             broker.groups.list_groups(set(), set())
-        assert refusal.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert membership_error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
         shard = broker.groups._shard("g")
         shard.log.append([NewRecord(0, b"\0\2\0\1g", b"\0\3garbage"), NewRecord(0, b"\0\x63new", b"whatever")])
         await broker.commit("g2", 2)
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         assert await broker.committed("g") == {"t": {0: 1}}
 
@@ -204,18 +204,18 @@ async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatc
     shard = broker.groups._shard("g")
     monkeypatch.setattr(shard.log.partition, "high_watermark", shard.log.partition.high_watermark - 1)
     monkeypatch.setattr(broker.groups.config, "get", lambda key: 1)
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as membership_error:
         await broker.committed("g")
-    assert refusal.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert membership_error.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_full_disk_refuses_a_commit_and_changes_nothing(broker, monkeypatch):
     await broker.groups.find("g")
     await broker.commit("g", 1)
     refuse_writes(broker, monkeypatch, "g")
-    with pytest.raises(KafkaError) as refusal:
+    with pytest.raises(KafkaError) as membership_error:
         await broker.commit("g", 2)
-    assert refusal.value.code == ErrorCode.NOT_COORDINATOR
+    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
     monkeypatch.undo()
     assert await broker.committed("g") == {"t": {0: 1}}
     assert await broker.commit("g", 3) == 0
@@ -244,11 +244,11 @@ async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, mo
 
 
 async def test_a_commit_too_large_for_a_batch_is_refused_as_such(tmp_path):
-    async with coordinated(tmp_path, message_max_bytes="1000") as broker:
+    async with running_coordinator(tmp_path, message_max_bytes="1000") as broker:
         await broker.groups.find("g")
-        with pytest.raises(KafkaError) as refusal:
+        with pytest.raises(KafkaError) as membership_error:
             await broker.commit("g", 1, metadata="x" * 2000)
-        assert refusal.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert membership_error.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 # ---- members that wait -----------------------------------------------------------------------------------------------
@@ -258,17 +258,17 @@ async def test_a_stop_answers_everybody_who_waits_for_others(broker):
     await broker.groups.find("g")
     first = await broker.settle("g")
     second = await broker.join("g")
-    answers = []
+    completions = []
 
     async def join_again():
-        answers.append((await broker.join("g", second.member_id)).error_code)
+        completions.append((await broker.join("g", second.member_id)).error_code)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(join_again)
         await trio.testing.wait_all_tasks_blocked()
         assert await broker.heartbeat(first, "g") == ErrorCode.REBALANCE_IN_PROGRESS
         broker.groups.stop_waiting()
-    assert answers == [ErrorCode.NOT_COORDINATOR]
+    assert completions == [ErrorCode.NOT_COORDINATOR]
 
 
 async def test_a_silent_member_is_missed_at_its_session_timeout(timed_broker, autojump_clock):
@@ -290,8 +290,8 @@ async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
 
 
 async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autojump_clock):
-    refused = await timed_broker.join("g", session_timeout_ms=1)
-    assert refused.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    error = await timed_broker.join("g", session_timeout_ms=1)
+    assert error.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
     assert (await timed_broker.join("other", "unknown-member")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert timed_broker.groups.list_groups(set(), set()) == []
 
@@ -300,7 +300,7 @@ async def test_a_group_that_never_came_to_be_leaves_nothing(timed_broker, autoju
 
 
 async def test_offsets_of_a_group_expire_a_week_after_its_last_member_left(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         member = await broker.settle("g")
         await broker.commit("g", 1, member=member)
@@ -314,7 +314,7 @@ async def test_offsets_of_a_group_expire_a_week_after_its_last_member_left(tmp_p
         broker.advance(1)
         await broker.groups.expire_offsets()
         assert broker.groups.list_groups(set(), set()) == []
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         assert broker.groups.list_groups(set(), set()) == []
         assert broker.groups.statistics().committed_offsets == 0
@@ -330,29 +330,29 @@ async def test_deleting_a_topic_forgets_what_was_committed_in_it(broker):
 
 
 async def test_a_group_is_deleted_with_its_offsets_but_not_under_its_members(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         member = await broker.settle("g")
         await broker.commit("g", 1, member=member)
-        [refused] = await broker.groups.delete_groups(["g"], no_park)
-        assert refused.error_code == ErrorCode.NON_EMPTY_GROUP
+        [error] = await broker.groups.delete_groups(["g"], no_park)
+        assert error.error_code == ErrorCode.NON_EMPTY_GROUP
         await broker.leave(member, "g")
         results = await broker.groups.delete_groups(["g", "never"], no_park)
         assert [each.error_code for each in results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         assert broker.groups.list_groups(set(), set()) == []
 
 
 async def test_single_offsets_are_deleted_and_stay_so(tmp_path):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
         await broker.commit("g", 2, topic="u")
         topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
         response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id="g", topics=[topic]), no_park)
         assert response.topics[0].partitions[0].error_code == 0
-    async with coordinated(tmp_path, clock=broker.clock) as broker:
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
         assert await broker.committed("g") == {"u": {0: 2}}
 
@@ -396,7 +396,7 @@ async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(br
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    response = await broker.groups.join_group(request, Asker("x" * 32_000, "/127.0.0.1", 4), no_park)
+    response = await broker.groups.join_group(request, RequestContext("x" * 32_000, "/127.0.0.1", 4), no_park)
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert len(response.member_id) == MAX_MEMBER_ID_PREFIX_CHARACTERS + len("-") + 36
 
@@ -405,6 +405,6 @@ async def test_a_request_that_makes_no_sense_is_said_to_even_where_there_is_no_c
     await broker.groups.find("g")
     await broker.settle("g")
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=-1)
-    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == ErrorCode.INVALID_REQUEST
     assert broker.groups.description("g").type.value == "classic"

@@ -17,16 +17,18 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from tests.coordinator.coordinating import coordinated, no_park
+from tests.coordinator.coordinator_harness import no_park, running_coordinator
+from trio_broker import yield_budget
 from trio_broker.cluster.topic_decisions import TopicTarget
-from trio_broker.coordinator import group_log, group_shard, turn
-from trio_broker.coordinator.classic_group import ClassicGroup
-from trio_broker.coordinator.classic_member import ClassicMember
-from trio_broker.coordinator.classic_protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
-from trio_broker.coordinator.classic_rebalance import MAX_DUE_AT_ONCE
-from trio_broker.coordinator.consumer_requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
-from trio_broker.coordinator.effects import Asker, Moment
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.member import ClassicMember
+from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
+from trio_broker.coordinator.classic.rebalance import MAX_DUE_AT_ONCE
+from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
 from trio_broker.coordinator.group_coordinator import PARTITIONS_AT_ONCE
+from trio_broker.coordinator.runtime import log as group_log
+from trio_broker.coordinator.runtime import shard as group_shard
+from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.settings import GroupSettings
 
 WEEK_SECONDS = 7 * 86_400
@@ -35,7 +37,7 @@ GROUPS = 40
 
 @pytest.fixture
 async def broker(tmp_path):
-    async with coordinated(tmp_path, log_durability="page-cache") as coordination:
+    async with running_coordinator(tmp_path, log_durability="page-cache") as coordination:
         await coordination.create_topic("t")
         await coordination.groups.find("g")
         yield coordination
@@ -44,7 +46,7 @@ async def broker(tmp_path):
 @asynccontextmanager
 async def turns_for_others(at_least, monkeypatch):
     """Fail unless others have the loop so often while the block runs, if a turn is over after every item."""
-    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     turns = 0
 
     async def count_turns():
@@ -70,7 +72,7 @@ async def commit(broker, group_id, partitions, topic="t"):
     ]
     topics = [OffsetCommitRequestTopic(name=topic, partitions=wanted)]
     request = OffsetCommitRequest(group_id=group_id, member_id="", generation_id_or_member_epoch=-1, topics=topics)
-    return await broker.groups.commit_offsets(request, Asker("client", "/127.0.0.1", 9), no_park)
+    return await broker.groups.commit_offsets(request, RequestContext("client", "/127.0.0.1", 9), no_park)
 
 
 # ---- turns ------------------------------------------------------------------------------------------------------
@@ -87,7 +89,7 @@ async def test_others_come_between_groups_that_are_deleted(broker, monkeypatch):
 
 
 async def test_groups_that_are_deleted_together_wait_for_the_disk_together(tmp_path, monkeypatch):
-    async with coordinated(tmp_path) as broker:
+    async with running_coordinator(tmp_path) as broker:
         await broker.create_topic("t")
         await broker.groups.find("g")
         names = [f"group-{number}" for number in range(GROUPS)]
@@ -134,7 +136,7 @@ async def test_a_large_fetch_is_refused_as_a_small_one(broker):
             group_id="c", member_id="m", member_epoch=0, rebalance_timeout_ms=9, subscribed_topic_names=["t"],
             topic_partitions=[],
         ),
-        Asker("client", "/127.0.0.1", 1),
+        RequestContext("client", "/127.0.0.1", 1),
         no_park,
     )  # fmt: skip
     assert joined.error_code == 0
@@ -175,14 +177,14 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
         for number in range(count)
     ]
     group = ClassicGroup.of_members(
-        "g", GroupSettings(), Moment(0, 0), generation_id=1, protocol_type="consumer", members=members
+        "g", GroupSettings(), Now(0, 0), generation_id=1, protocol_type="consumer", members=members
     )
     left = []
     while not group.is_empty:
         deadline = group.next_deadline()
         assert deadline is not None, "the alarm rings again while some are left"
         assert deadline <= 10
-        group.tick(Moment(10, 10_000))
+        group.tick(Now(10, 10_000))
         left.append(len(group.members))
     assert left == [count - MAX_DUE_AT_ONCE, 1, 0]
 
@@ -194,7 +196,7 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
     tmp_path, group_id, member_id, count
 ):
     settings = {"group_consumer_session_timeout_ms": "1"}
-    async with coordinated(tmp_path, log_durability="page-cache", **settings) as broker:
+    async with running_coordinator(tmp_path, log_durability="page-cache", **settings) as broker:
         await broker.groups.find(group_id)
         for number in range(count):
             request = ConsumerGroupHeartbeatRequest(
@@ -205,7 +207,7 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
                 subscribed_topic_names=["t"],
                 topic_partitions=[],
             )
-            response = await broker.groups.consumer_group_heartbeat(request, Asker("c", "/h", 1), no_park)
+            response = await broker.groups.consumer_group_heartbeat(request, RequestContext("c", "/h", 1), no_park)
             assert response.error_code == 0, response
         with trio.fail_after(20):
             while broker.groups.describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
@@ -220,9 +222,9 @@ async def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(brok
         raise AssertionError("made for nothing")
 
     monkeypatch.setattr(group_shard, "commit_records", make_nothing)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as error:
         await commit(broker, "g", [0] * 30_000)
-    assert refused.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    assert error.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert broker.groups.list_groups(set(), set()) == []
 
 
@@ -255,7 +257,7 @@ async def test_a_member_with_monstrous_protocols_is_refused_and_nothing_is_kept_
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=protocols
     )
-    response = await broker.groups.join_group(request, Asker("client", "/127.0.0.1", version), no_park)
+    response = await broker.groups.join_group(request, RequestContext("client", "/127.0.0.1", version), no_park)
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert broker.groups.list_groups(set(), set()) == []
 
@@ -269,7 +271,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    joined = await broker.groups.consumer_group_heartbeat(consumer, Asker("client", "/127.0.0.1", 1), no_park)
+    joined = await broker.groups.consumer_group_heartbeat(consumer, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert joined.error_code == ErrorCode.NONE
     subscription = b"\0\0\0\0\0\1\0\1t\0\x20\0\0" + bytes(1 << 21)
     classic = JoinGroupRequest(
@@ -279,7 +281,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
     )
-    response = await broker.groups.join_group(classic, Asker("client", "/127.0.0.1", 3), no_park)
+    response = await broker.groups.join_group(classic, RequestContext("client", "/127.0.0.1", 3), no_park)
     assert (response.error_code, response.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
     assert [member.member_id for member in broker.groups.describe_consumer_group("g").members] == ["m"]
 
@@ -298,7 +300,7 @@ async def test_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length,
         topic_partitions=[],
     )
     setattr(request, field, "x" * length)
-    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
 
 
@@ -314,7 +316,7 @@ async def test_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(
         subscribed_topic_names=[str(number) for number in range(count)],
         topic_partitions=[],
     )
-    response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
 
 
@@ -329,7 +331,9 @@ async def test_what_is_too_large_to_be_written_fills_no_log_and_forges_no_line(b
             subscribed_topic_names=names,
             topic_partitions=[],
         )
-        response = await broker.groups.consumer_group_heartbeat(request, Asker("client", "/127.0.0.1", 1), no_park)
+        response = await broker.groups.consumer_group_heartbeat(
+            request, RequestContext("client", "/127.0.0.1", 1), no_park
+        )
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     [record] = caplog.records
     assert record.levelname == "WARNING"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.coordinator import conversations
-from tests.coordinator.consumer_driver import ConsumerDriver
+from tests.coordinator.consumer.consumer_driver import ConsumerDriver
 
 
 @pytest.mark.parametrize("path", conversations.files("migration_*.txt"), ids=lambda path: path.stem)

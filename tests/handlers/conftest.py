@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.handlers.asking import Client
-from tests.handlers.dispatching import ADVERTISED, WireClient, broker_config
-from tests.handlers.grouping import GroupClient
+from tests.handlers.group_client import GroupClient
+from tests.handlers.handler_client import Client
+from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config
 from tests.replication.real_logs import make_replicas
 from trio_broker.assembly import open_parts
 from trio_broker.clock import ManualClock

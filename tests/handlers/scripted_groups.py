@@ -30,23 +30,23 @@ class ScriptedGroups:
     async def find(self, group_id):
         return self.say(group_id)
 
-    async def join_group(self, request, asker, park):
-        return self.say(request, asker)
+    async def join_group(self, request, request_context, park):
+        return self.say(request, request_context)
 
-    async def sync_group(self, request, asker, park):
-        return self.say(request, asker)
+    async def sync_group(self, request, request_context, park):
+        return self.say(request, request_context)
 
-    async def heartbeat(self, request, asker):
-        return self.say(request, asker)
+    async def heartbeat(self, request, request_context):
+        return self.say(request, request_context)
 
-    async def leave_group(self, request, asker, park):
-        return self.say(request, asker)
+    async def leave_group(self, request, request_context, park):
+        return self.say(request, request_context)
 
-    async def consumer_group_heartbeat(self, request, asker, park):
-        return self.say(request, asker)
+    async def consumer_group_heartbeat(self, request, request_context, park):
+        return self.say(request, request_context)
 
-    async def commit_offsets(self, request, asker, park):
-        return self.say(request, asker)
+    async def commit_offsets(self, request, request_context, park):
+        return self.say(request, request_context)
 
     async def fetch_offsets(self, request, park):
         return self.say(request)

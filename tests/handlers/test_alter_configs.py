@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.config.keys import NUM_IO_THREADS
 from trio_broker.handlers.alter_configs import alter_configs, refused

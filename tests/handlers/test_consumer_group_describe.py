@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups, consumer_group
 from trio_broker.handlers.authorized_operations import ALL_GROUP_OPERATIONS
 from trio_broker.handlers.consumer_group_describe import consumer_group_describe, refused

@@ -10,9 +10,9 @@ from kafka_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.coordinator.effects import Asker
+from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat, refused
 
 VERSIONS = range(2)
@@ -25,7 +25,7 @@ async def test_the_coordinator_hears_who_asks_and_in_which_version(version):
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0)
     response = await client.ask(consumer_group_heartbeat, request, version)
     assert (response.member_id, response.member_epoch, response.assignment) == ("m", 1, None)
-    assert client.groups.asked == [(request, Asker("test", "/127.0.0.1", version))]
+    assert client.groups.asked == [(request, RequestContext("test", "/127.0.0.1", version))]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

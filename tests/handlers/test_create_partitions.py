@@ -11,7 +11,7 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.handlers.create_partitions import create_partitions, refused
 

@@ -13,7 +13,7 @@ from kafka_wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from kafka_wire.primitives import NO_UUID
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.handlers.create_topics import create_topics, refused
 
 VERSIONS = range(2, 8)

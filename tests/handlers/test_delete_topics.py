@@ -8,7 +8,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.primitives import NO_UUID, random_uuid
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.handlers.delete_topics import delete_topics, refused
 

@@ -10,8 +10,8 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_cluster import DescribeClusterRequest
-from tests.handlers.asking import CONNECTION
-from tests.handlers.dispatching import advertising
+from tests.handlers.handler_client import CONNECTION
+from tests.handlers.wire_client import advertising
 from trio_broker.handlers.describe_cluster import refused
 
 VERSIONS = range(3)

@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.config.broker_config import ConfigScope
 from trio_broker.config.keys import BROKER_KEYS

@@ -7,8 +7,8 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
-from tests.handlers.administering import make_admin_client
-from tests.handlers.grouping import ASSIGNMENT, SUBSCRIPTION
+from tests.handlers.admin_client import make_admin_client
+from tests.handlers.group_client import ASSIGNMENT, SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group
 from trio_broker.handlers.describe_groups import describe_groups, refused
 

@@ -20,8 +20,8 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsR
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.schema import VersionRange
-from tests.handlers.asking import joined
-from tests.handlers.dispatching import CORRELATION_ID, WireClient
+from tests.handlers.handler_client import joined
+from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.replication.real_logs import batch
 from trio_broker.handlers.registry import served_apis
 from trio_broker.network.handler_pool import CloseConnection

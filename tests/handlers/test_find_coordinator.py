@@ -7,9 +7,9 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.handlers.administering import make_admin_client
-from tests.handlers.dispatching import advertising
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
+from tests.handlers.wire_client import advertising
 from trio_broker.handlers.find_coordinator import find_coordinator, refused
 from trio_broker.network.request_channel import ConnectionInfo
 

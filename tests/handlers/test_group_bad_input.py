@@ -19,7 +19,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.handlers.grouping import Member
+from tests.handlers.group_client import Member
 
 JOIN = range(10)
 SYNC = range(6)

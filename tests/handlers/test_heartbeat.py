@@ -8,9 +8,9 @@ from trio.testing import wait_all_tasks_blocked
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.coordinator.effects import Asker
+from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.heartbeat import heartbeat, refused
 
 VERSIONS = range(5)
@@ -28,7 +28,7 @@ async def test_the_coordinator_hears_who_asks_and_from_where(version):
     client.groups = ScriptedGroups(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     response = await client.ask(heartbeat, request(version), version)
     assert response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert client.groups.asked == [(request(version), Asker("test", "/127.0.0.1", version))]
+    assert client.groups.asked == [(request(version), RequestContext("test", "/127.0.0.1", version))]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kafka_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.config.keys import NUM_IO_THREADS, QUEUED_MAX_REQUESTS
 from trio_broker.handlers.incremental_alter_configs import incremental_alter_configs, refused

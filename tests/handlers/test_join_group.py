@@ -10,8 +10,8 @@ from trio.testing import wait_all_tasks_blocked
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from tests.handlers.administering import make_admin_client
-from tests.handlers.grouping import SUBSCRIPTION
+from tests.handlers.admin_client import make_admin_client
+from tests.handlers.group_client import SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.handlers.join_group import join_group, refused
 

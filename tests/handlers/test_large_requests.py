@@ -11,10 +11,10 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse
 from kafka_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponseGroup, OffsetFetchResponseTopics
-from tests.handlers.administering import make_admin_client
-from tests.handlers.dispatching import ADVERTISED
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
-from trio_broker.coordinator import turn
+from tests.handlers.wire_client import ADVERTISED
+from trio_broker import yield_budget
 from trio_broker.handlers.consumer_group_describe import consumer_group_describe
 from trio_broker.handlers.describe_groups import describe_groups
 from trio_broker.handlers.find_coordinator import find_coordinator
@@ -61,7 +61,7 @@ def nothing_deleted(request):
     ],
 )
 async def test_others_have_the_loop_now_and_then(nursery, monkeypatch, handler, request_, version, answer):
-    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)  # else the machine decides how much a turn is
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)  # else the machine decides how much a turn is
     client = await make_admin_client()
     client.node = NodeInfo(1, "cluster", None, ADVERTISED)
     client.groups = ScriptedGroups(answer)

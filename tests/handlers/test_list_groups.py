@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.handlers.list_groups import list_groups, refused
 

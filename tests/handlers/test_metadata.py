@@ -18,8 +18,8 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import PartitionChangeRecord
-from tests.handlers.asking import CONNECTION
-from tests.handlers.dispatching import advertising
+from tests.handlers.handler_client import CONNECTION
+from tests.handlers.wire_client import advertising
 from trio_broker.handlers.metadata import refused
 
 VERSIONS = range(14)

@@ -15,7 +15,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from kafka_wire.primitives import NO_UUID, random_uuid
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.handlers.offset_commit import offset_commit, refused
@@ -25,7 +25,7 @@ BY_ID = range(10, 11)
 VERSIONS = range(2, 11)
 
 
-def committed(request, asker):
+def committed(request, request_context):
     """All went well, as the coordinator says it."""
     return OffsetCommitResponse(
         topics=[
@@ -71,8 +71,11 @@ async def test_topics_go_by_name_and_the_coordinator_hears_the_id_too(version):
     response = await client.ask(offset_commit, request(topic([0, 2], name="t")), version)
     assert response.topics[0].name == "t"
     assert told(response) == [{0: 0, 2: 0}]
-    [(asked, asker)] = client.groups.asked
-    assert (asked.topics[0].topic_id, asker.version) == (client.controller.image.topics["t"].topic_id, version)
+    [(asked, request_context)] = client.groups.asked
+    assert (asked.topics[0].topic_id, request_context.version) == (
+        client.controller.image.topics["t"].topic_id,
+        version,
+    )
 
 
 @pytest.mark.parametrize("version", BY_ID)

@@ -12,7 +12,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.handlers.offset_delete import offset_delete, refused

@@ -16,7 +16,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_wire.primitives import NO_UUID, random_uuid
-from tests.handlers.administering import make_admin_client
+from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.handlers.offset_fetch import offset_fetch, refused

@@ -12,7 +12,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
-from tests.handlers.asking import Client
+from tests.handlers.handler_client import Client
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import produce, refused
 from trio_broker.network.handler_pool import CloseConnection

@@ -8,8 +8,8 @@ from trio.testing import wait_all_tasks_blocked
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.handlers.administering import make_admin_client
-from tests.handlers.grouping import Member
+from tests.handlers.admin_client import make_admin_client
+from tests.handlers.group_client import Member
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.handlers.sync_group import refused, sync_group
 

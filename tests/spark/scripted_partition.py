@@ -19,7 +19,7 @@ from kafka_wire.messages.list_offsets import (
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.records.batch import NewRecord, build_batch
-from tests.client.asking_scripted import Pauses
+from tests.client.scripted_client import Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.offsets import EARLIEST

@@ -51,21 +51,21 @@ from trio_broker.cluster.topic_decisions import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.coordinator.description import GroupDescription
-from trio_broker.coordinator.effects import Asker, Moment
-from trio_broker.coordinator.group_log import GroupLog, coordinator_code
-from trio_broker.coordinator.group_shard import GroupShard, Surroundings
-from trio_broker.coordinator.lag import PartitionLag, group_lags
-from trio_broker.coordinator.reply import Reply
+from trio_broker.coordinator.reporting.description import GroupSnapshot
+from trio_broker.coordinator.reporting.lag import ConsumerLag, consumer_lags
+from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, LagCollector
+from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
+from trio_broker.coordinator.reporting.timeline import Rebalance
+from trio_broker.coordinator.runtime.log import GroupLog, coordinator_code
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import Now, RequestContext
+from trio_broker.coordinator.runtime.shard import GroupShard, ShardContext
+from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.coordinator.settings import group_settings
-from trio_broker.coordinator.statistics import GroupStatistics, statistics_of
-from trio_broker.coordinator.survey import GroupsSurvey, Surveyor
-from trio_broker.coordinator.timeline import Rebalance
-from trio_broker.coordinator.timers import Timers
-from trio_broker.coordinator.turn import Turn
 from trio_broker.network.log_throttle import LogThrottle
 from trio_broker.replication.maintenance import Duty, perform
 from trio_broker.replication.replica_manager import AwaitedOffset, ReplicaManager
+from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +121,11 @@ class GroupCoordinator:
         self.settings = group_settings(config)
         self._shards: dict[int, GroupShard] = {}
         self._partition_count = 0
-        self._timers: Timers[str] = Timers(self._ring)
-        self._surveyor = Surveyor(replicas, clock)
+        self._timers: CoordinatorTimer[str] = CoordinatorTimer(self._on_timeout)
+        self._lag_collector = LagCollector(replicas, clock)
         self._rebalance_listeners: list[Callable[[str], None]] = []
         self._creating = trio.Lock()
-        self._complaints = LogThrottle(log, clock)
+        self._throttled_log = LogThrottle(log, clock)
         controller.subscribe(self._follow)
 
     # ---- living ---------------------------------------------------------------------------------------------------
@@ -156,21 +156,21 @@ class GroupCoordinator:
         new = []
         for index, partition in topic.partitions.items():
             if index not in self._shards and index < self._partition_count:
-                self._shards[index] = GroupShard(GroupLog(partition, self.replicas), self._surroundings())
+                self._shards[index] = GroupShard(GroupLog(partition, self.replicas), self._shard_context())
                 new.append(self._shards[index])
         limiter = trio.CapacityLimiter(LOADING_TASKS)
         async with trio.open_nursery() as nursery:
             for shard in new:
                 nursery.start_soon(load, shard, limiter)
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _shard_context(self) -> ShardContext:
+        return ShardContext(
             settings=self.settings,
-            moment=lambda: Moment(trio.current_time(), self.clock.now_ms()),
+            now=lambda: Now(trio.current_time(), self.clock.now_ms()),
             image=self.controller.image,
-            ring_by=self._timers.ring_by,
-            complain=self._complaints.warning,
-            rebalanced=self._tell_of_rebalance,
+            schedule=self._timers.schedule,
+            log_throttled=self._throttled_log.warning,
+            on_rebalance=self._notify_rebalance,
         )
 
     async def _follow(self, delta: MetadataDelta) -> None:
@@ -188,19 +188,19 @@ class GroupCoordinator:
                 shard.topics_changed()
             await trio.lowlevel.checkpoint()
 
-    def _ring(self, group_id: str) -> None:
+    def _on_timeout(self, group_id: str) -> None:
         shard = self._shards.get(partition_for(group_id, self._partition_count)) if self._shards else None
         if shard is not None and shard.is_active:
-            shard.ring(group_id)
+            shard.on_timeout(group_id)
 
     async def expire_offsets(self) -> None:
         """Forget offsets that were kept long enough, and groups of which nothing is left."""
-        turn = Turn()
+        budget = YieldBudget()
         for shard in self._active_shards():
             for group_id in list(shard.groups):
                 while shard.expire(group_id):
-                    await turn.pause()
-                await turn.pause()
+                    await budget.maybe_yield()
+                await budget.maybe_yield()
 
     # ---- finding --------------------------------------------------------------------------------------------------
 
@@ -257,47 +257,49 @@ class GroupCoordinator:
 
     # ---- members --------------------------------------------------------------------------------------------------
 
-    async def join_group(self, request: JoinGroupRequest, asker: Asker, park: Park) -> JoinGroupResponse:
+    async def join_group(self, request: JoinGroupRequest, context: RequestContext, park: Park) -> JoinGroupResponse:
         """Let a member join; the answer comes when the whole group has joined."""
-        shard, reply = self._shard(request.group_id), Reply()
-        named_after = (request.group_instance_id or asker.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
-        shard.join(request, asker, reply, f"{named_after}-{uuid.uuid4()}")
-        response: JoinGroupResponse = await self._answer(shard, reply, park)
+        shard, future = self._shard(request.group_id), ResponseFuture()
+        named_after = (request.group_instance_id or context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
+        shard.join(request, context, future, f"{named_after}-{uuid.uuid4()}")
+        response: JoinGroupResponse = await self._response_of(shard, future, park)
         return response
 
-    async def sync_group(self, request: SyncGroupRequest, asker: Asker, park: Park) -> SyncGroupResponse:
+    async def sync_group(self, request: SyncGroupRequest, context: RequestContext, park: Park) -> SyncGroupResponse:
         """Give a member its assignment; the answer comes when the leader has brought it."""
-        shard, reply = self._shard(request.group_id), Reply()
-        shard.sync(request, asker, reply)
-        response: SyncGroupResponse = await self._answer(shard, reply, park)
+        shard, future = self._shard(request.group_id), ResponseFuture()
+        shard.sync(request, context, future)
+        response: SyncGroupResponse = await self._response_of(shard, future, park)
         return response
 
-    async def heartbeat(self, request: HeartbeatRequest, asker: Asker) -> HeartbeatResponse:
+    async def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
         """A sign of life of a classic member."""
-        return HeartbeatResponse(error_code=self._shard(request.group_id).heartbeat(request, asker))
+        return HeartbeatResponse(error_code=self._shard(request.group_id).heartbeat(request, context))
 
-    async def leave_group(self, request: LeaveGroupRequest, asker: Asker, park: Park) -> LeaveGroupResponse:
+    async def leave_group(self, request: LeaveGroupRequest, context: RequestContext, park: Park) -> LeaveGroupResponse:
         """Let members go."""
-        shard, reply = self._shard(request.group_id), Reply()
-        shard.leave(request, asker, reply)
-        response: LeaveGroupResponse = await self._answer(shard, reply, park)
+        shard, future = self._shard(request.group_id), ResponseFuture()
+        shard.leave(request, context, future)
+        response: LeaveGroupResponse = await self._response_of(shard, future, park)
         return response
 
     async def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, park: Park
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, park: Park
     ) -> ConsumerGroupHeartbeatResponse:
         """Everything that a member of a consumer group says: joining, living, owning, leaving."""
-        shard, reply = self._shard(request.group_id), Reply()
-        shard.consumer_heartbeat(request, asker, reply, uuid_text(random_uuid()))
-        response: ConsumerGroupHeartbeatResponse = await self._answer(shard, reply, park)
+        shard, future = self._shard(request.group_id), ResponseFuture()
+        shard.consumer_heartbeat(request, context, future, uuid_text(random_uuid()))
+        response: ConsumerGroupHeartbeatResponse = await self._response_of(shard, future, park)
         return response
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 
-    async def commit_offsets(self, request: OffsetCommitRequest, asker: Asker, park: Park) -> OffsetCommitResponse:
+    async def commit_offsets(
+        self, request: OffsetCommitRequest, context: RequestContext, park: Park
+    ) -> OffsetCommitResponse:
         """Remember positions. Topics go by name; that they exist is the caller's to check."""
         shard = self._shard(request.group_id, may_be_empty=True)
-        response = shard.commit(request, asker)
+        response = shard.commit(request, context)
         await self._until_safe(shard, park)
         return response
 
@@ -320,7 +322,7 @@ class GroupCoordinator:
         """Delete each group that has no members, with its offsets; how each fared, in the order of ``group_ids``."""
         codes: dict[str, ErrorCode] = {}
         asked: dict[GroupShard, list[str]] = {}
-        turn = Turn()
+        budget = YieldBudget()
         for group_id in group_ids:
             try:
                 shard = self._shard(group_id, may_be_empty=True)
@@ -328,7 +330,7 @@ class GroupCoordinator:
                 codes[group_id] = shard.delete_group(group_id)
             except KafkaError as error:
                 codes[group_id] = error.code
-            await turn.pause()
+            await budget.maybe_yield()
         for shard, its_groups in asked.items():
             try:
                 await self._until_safe(shard, park)
@@ -366,11 +368,11 @@ class GroupCoordinator:
         """A consumer group and its members; errors as ``describe_group``."""
         return self._shard(group_id).describe_consumer_group(group_id)
 
-    def descriptions(self) -> list[GroupDescription]:
+    def descriptions(self) -> list[GroupSnapshot]:
         """All groups that are loaded, for people."""
         return [shard.description(group_id) for shard in self._active_shards() for group_id in shard.groups]
 
-    def description(self, group_id: str) -> GroupDescription:
+    def description(self, group_id: str) -> GroupSnapshot:
         """One group, for people; errors as ``describe_group``."""
         return self._shard(group_id, may_be_empty=True).description(group_id)
 
@@ -378,20 +380,20 @@ class GroupCoordinator:
         """Why the group rebalanced lately; errors as ``describe_group``."""
         return self._shard(group_id, may_be_empty=True).timeline(group_id)
 
-    async def lags(self, group_id: str) -> list[PartitionLag]:
+    async def lags(self, group_id: str) -> list[ConsumerLag]:
         """How far the group is behind, in every partition it has committed; errors as ``describe_group``."""
         shard = self._shard(group_id, may_be_empty=True)
-        return await group_lags(shard.description(group_id), shard.offsets, self.replicas, self.clock.now_ms())
+        return await consumer_lags(shard.description(group_id), shard.offsets, self.replicas, self.clock.now_ms())
 
-    async def survey(self, *, with_partitions: bool = False) -> GroupsSurvey:
+    async def lag_report(self, *, with_partitions: bool = False) -> GroupLagReport:
         """All groups with their lag at one glance. Takes as long as there are groups, and lets others in between."""
-        return await self._surveyor.survey(self._shards.values(), with_partitions=with_partitions)
+        return await self._lag_collector.collect(self._shards.values(), with_partitions=with_partitions)
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with the id of each group that has finished a rebalance, on the event loop."""
         self._rebalance_listeners.append(listener)
 
-    def _tell_of_rebalance(self, group_id: str) -> None:
+    def _notify_rebalance(self, group_id: str) -> None:
         for listener in self._rebalance_listeners:
             listener(group_id)
 
@@ -400,11 +402,11 @@ class GroupCoordinator:
 
     # ---- waiting --------------------------------------------------------------------------------------------------
 
-    async def _answer(self, shard: GroupShard, reply: Reply, park: Park) -> Any:
+    async def _response_of(self, shard: GroupShard, future: ResponseFuture, park: Park) -> Any:
         """What the group answers, once it is true for good."""
-        response = await reply.wait(park)
-        if reply.required_offset > shard.log.partition.high_watermark:
-            await self._until_safe(shard, park, reply.required_offset)
+        response = await future.wait(park)
+        if future.required_offset > shard.log.partition.high_watermark:
+            await self._until_safe(shard, park, future.required_offset)
         return response
 
     async def _until_safe(self, shard: GroupShard, park: Park, required_offset: int | None = None) -> None:
@@ -429,7 +431,7 @@ class GroupCoordinator:
 
 async def _fetched_in_parts(shard: GroupShard, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """As ``shard.fetch``, for a request that names topics and so many partitions that others have to come between."""
-    turn = Turn()
+    budget = YieldBudget()
     answered = []
     for topic in request.topics or ():
         indexes = topic.partition_indexes
@@ -451,7 +453,7 @@ async def _fetched_in_parts(shard: GroupShard, request: OffsetFetchRequestGroup)
             if response.error_code:
                 return response
             whole.partitions += response.topics[0].partitions
-            await turn.pause()
+            await budget.maybe_yield()
         answered.append(whole)
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=answered)
 

@@ -23,14 +23,15 @@ from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import WireError
 from kafka_wire.stored.groups import ClassicMemberMetadata, ClassicProtocol, GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.coordinator.classic_group import ClassicGroup
-from trio_broker.coordinator.classic_member import ClassicMember
-from trio_broker.coordinator.classic_members import assignment_bytes
-from trio_broker.coordinator.classic_protocols import CONSUMER_PROTOCOL_TYPE, MAX_SUBSCRIBED_TOPICS
-from trio_broker.coordinator.consumer_decision import group_event
-from trio_broker.coordinator.consumer_group import ConsumerGroup
-from trio_broker.coordinator.consumer_member import ConsumerMember, Target, with_epoch, without_epochs
-from trio_broker.coordinator.consumer_records import (
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.member import ClassicMember
+from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, MAX_SUBSCRIBED_TOPICS
+from trio_broker.coordinator.consumer.classic_members import assignment_bytes
+from trio_broker.coordinator.consumer.group import ConsumerGroup
+from trio_broker.coordinator.consumer.group_update import group_event
+from trio_broker.coordinator.consumer.member import ConsumerMember, Target, with_epoch, without_epochs
+from trio_broker.coordinator.consumer.member_timers import MemberTimer
+from trio_broker.coordinator.consumer.records import (
     current_assignment_record,
     group_epoch_record,
     group_tombstones,
@@ -38,10 +39,9 @@ from trio_broker.coordinator.consumer_records import (
     target_epoch_record,
     target_record,
 )
-from trio_broker.coordinator.consumer_timers import MemberTimer
-from trio_broker.coordinator.effects import Effects, GroupEventKind, Moment
+from trio_broker.coordinator.consumer.target_assignment import metadata_hash
+from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now
 from trio_broker.coordinator.settings import GroupSettings
-from trio_broker.coordinator.target_assignment import metadata_hash
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
@@ -73,7 +73,7 @@ def may_upgrade(group: ClassicGroup) -> bool:
 
 
 def upgraded(
-    group: ClassicGroup, settings: GroupSettings, moment: Moment, image: MetadataImage
+    group: ClassicGroup, settings: GroupSettings, now: Now, image: MetadataImage
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
     """Return the consumer group that ``group``, which may be upgraded, becomes, and the records that make it so.
 
@@ -89,7 +89,7 @@ def upgraded(
     if not group.members:
         return converted, group.tombstones()
     members = [_consumer_member(group, member, image) for member in group.members.values()]
-    _refuse_shared_partitions(members)
+    _require_exclusive_partitions(members)
     topics = {name for member in members for name in member.subscribed_topic_names}
     group_id, epoch = group.group_id, group.generation_id
     records = [
@@ -103,15 +103,15 @@ def upgraded(
         converted.apply(record)
     for member in members:
         assert member.classic is not None
-        deadline = moment.seconds + member.classic.session_timeout_ms / 1000
+        deadline = now.monotonic_seconds + member.classic.session_timeout_ms / 1000
         converted.timers.start(MemberTimer.SESSION, member.member_id, deadline)
     return converted, group.tombstones() + records
 
 
-def upgrade_effects(group: ConsumerGroup, moment: Moment) -> Effects:
+def upgrade_effects(group: ConsumerGroup, now: Now) -> CoordinatorResult:
     """What people read of the conversion to ``group``."""
-    event = group_event(GroupEventKind.PROTOCOL_CHANGED, moment, group.group_epoch, None, "from classic to consumer")
-    return Effects(events=[event])
+    event = group_event(GroupEventKind.PROTOCOL_CHANGED, now, group.group_epoch, None, "from classic to consumer")
+    return CoordinatorResult(events=[event])
 
 
 def _consumer_member(group: ClassicGroup, member: ClassicMember, image: MetadataImage) -> ConsumerMember:
@@ -152,7 +152,7 @@ def _assigned(assignment: bytes, image: MetadataImage) -> Target:
     }
 
 
-def _refuse_shared_partitions(members: Iterable[ConsumerMember]) -> None:
+def _require_exclusive_partitions(members: Iterable[ConsumerMember]) -> None:
     """An assignor of the clients' own may give one partition to many; a consumer group cannot."""
     owners: dict[tuple[bytes, int], str] = {}
     for member in members:
@@ -175,14 +175,14 @@ def may_downgrade(group: ConsumerGroup) -> bool:
 class Downgraded:
     """What a consumer group becomes.
 
-    ``effects`` come after those of the event that led to it, in the same batch of records.
+    ``result`` come after those of the event that led to it, in the same batch of records.
     """
 
     group: ClassicGroup
-    effects: Effects
+    result: CoordinatorResult
 
 
-def downgraded(group: ConsumerGroup, moment: Moment, image: MetadataImage) -> Downgraded:
+def downgraded(group: ConsumerGroup, now: Now, image: MetadataImage) -> Downgraded:
     """Return the classic group that ``group``, which may be downgraded, becomes.
 
     Its generation is the group's epoch, and every member has its target as its assignment.
@@ -205,19 +205,19 @@ def downgraded(group: ConsumerGroup, moment: Moment, image: MetadataImage) -> Do
     classic = ClassicGroup.of_members(
         group.group_id,
         group.settings,
-        moment,
+        now,
         generation_id=stored.group_epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         members=members,
     )
-    event = group_event(GroupEventKind.PROTOCOL_CHANGED, moment, stored.group_epoch, None, "from consumer to classic")
-    effects = Effects(
+    event = group_event(GroupEventKind.PROTOCOL_CHANGED, now, stored.group_epoch, None, "from consumer to classic")
+    result = CoordinatorResult(
         records=[*group_tombstones(group.group_id, tombstoned, stored.patterns), classic.metadata_record()],
         events=[event],
     )
     if downgrade.rebalance:
-        effects.extend(classic.start_rebalance(downgrade.reason, moment))
-    return Downgraded(classic, effects)
+        result.extend(classic.start_rebalance(downgrade.reason, now))
+    return Downgraded(classic, result)
 
 
 def _classic_member(member: ConsumerMember, target: Target, image: MetadataImage) -> ClassicMember:

@@ -26,4 +26,4 @@ async def consumer_group_heartbeat(
     """Keep a member alive, and tell it which partitions are its own when that changes."""
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
-    return await context.parts.groups.consumer_group_heartbeat(request, context.asker, context.park)
+    return await context.parts.groups.consumer_group_heartbeat(request, context.request_context, context.park)

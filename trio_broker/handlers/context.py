@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kafka_wire.headers import RequestHeader
-from trio_broker.coordinator.effects import Asker
+from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.parts import BrokerParts
 from trio_broker.network.request_channel import ConnectionInfo, Request
 
@@ -35,10 +35,10 @@ class Context:
         return self.request.connection
 
     @property
-    def asker(self) -> Asker:
+    def request_context(self) -> RequestContext:
         """Who asks, as the group coordinator remembers its members."""
         header = self.request.header
-        return Asker(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
+        return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
 
     def park(self) -> None:
         """Give the handler slot back, before waiting for others: one slot carries any number of parked requests."""

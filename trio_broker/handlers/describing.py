@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.coordinator.turn import Turn
 from trio_broker.handlers.authorized_operations import group_operations
+from trio_broker.yield_budget import YieldBudget
 
 
 class Described(Protocol):
@@ -28,10 +28,10 @@ async def described_groups(
     A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
     """
     described: list[D] = []
-    turn = Turn()
+    budget = YieldBudget()
     for group_id in dict.fromkeys(group_ids):
         described.append(describe(group_id))
-        await turn.pause()
+        await budget.maybe_yield()
     for group in described:
         asked = include_authorized_operations and group.error_code == ErrorCode.NONE
         group.authorized_operations = group_operations(asked=asked)

@@ -17,9 +17,9 @@ import enum
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from trio_broker.coordinator.turn import Turn
 from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import handles
+from trio_broker.yield_budget import YieldBudget
 
 BATCHED_SINCE_VERSION = 4
 """From it on there are many keys, each answered on its own (KIP-699)."""
@@ -68,10 +68,10 @@ async def find_coordinator(request: FindCoordinatorRequest, context: Context) ->
 async def find_each(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     """Answer many keys, each on its own."""
     coordinators: list[Coordinator] = []
-    turn = Turn()
+    budget = YieldBudget()
     for key in request.coordinator_keys:
         coordinators.append(await find_one(request.key_type, key, context))
-        await turn.pause()
+        await budget.maybe_yield()
     return FindCoordinatorResponse(coordinators=coordinators)
 
 

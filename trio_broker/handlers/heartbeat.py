@@ -23,4 +23,4 @@ def refused(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
 @handles(HeartbeatRequest, refused=refused)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Keep a member's session alive, and tell it of a rebalance."""
-    return await context.parts.groups.heartbeat(request, context.asker)
+    return await context.parts.groups.heartbeat(request, context.request_context)

@@ -30,7 +30,7 @@ def refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Let a member into its group, when all the others are there too."""
     try:
-        response = await context.parts.groups.join_group(request, context.asker, context.park)
+        response = await context.parts.groups.join_group(request, context.request_context, context.park)
     except KafkaError as error:
         response = refused(request, error)
     if response.error_code:

@@ -24,9 +24,9 @@ def refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse
 async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     """Let members go, and say of each how that fared."""
     if context.version >= MEMBERS_SINCE_VERSION:
-        return await context.parts.groups.leave_group(request, context.asker, context.park)
+        return await context.parts.groups.leave_group(request, context.request_context, context.park)
     request.members = [MemberIdentity(member_id=request.member_id)]
-    return of_one_member(await context.parts.groups.leave_group(request, context.asker, context.park))
+    return of_one_member(await context.parts.groups.leave_group(request, context.request_context, context.park))
 
 
 def of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -89,7 +89,7 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await context.parts.groups.commit_offsets(request, context.asker, context.park)
+        response = await context.parts.groups.commit_offsets(request, context.request_context, context.park)
     except KafkaError as error:
         response = refused(request, error)
     if result.missing:

@@ -26,10 +26,10 @@ from kafka_wire.messages.offset_fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.coordinator.turn import Turn
 from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import handles
 from trio_broker.handlers.turns import slices
+from trio_broker.yield_budget import YieldBudget
 
 GROUP_ERROR_SINCE_VERSION = 2
 GROUPS_SINCE_VERSION = 8
@@ -81,11 +81,11 @@ async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetF
     """Give the committed offsets of the partitions asked for, or all that a group has."""
     if context.version < GROUPS_SINCE_VERSION:
         return await fetch_single(request, context)
-    turn = Turn()
+    budget = YieldBudget()
     groups = []
     for group in distinct(request.groups):
         groups.append(await fetch_group(group, context))
-        await turn.pause()
+        await budget.maybe_yield()
     return OffsetFetchResponse(groups=groups)
 
 
@@ -159,8 +159,8 @@ async def fetch_single(request: OffsetFetchRequest, context: Context) -> OffsetF
         in_partitions = context.version < GROUP_ERROR_SINCE_VERSION
         topics = [failed_old(topic, response.error_code) for topic in request.topics or ()] if in_partitions else []
         return OffsetFetchResponse(topics=topics, error_code=response.error_code)
-    turn = Turn()
-    return OffsetFetchResponse(topics=[await old_shape(topic, turn) for topic in response.topics])
+    budget = YieldBudget()
+    return OffsetFetchResponse(topics=[await old_shape(topic, budget) for topic in response.topics])
 
 
 def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -174,7 +174,7 @@ def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-async def old_shape(topic: OffsetFetchResponseTopics, turn: Turn) -> OffsetFetchResponseTopic:
+async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition] = []
     for some in slices(topic.partitions):
         partitions += [
@@ -187,5 +187,5 @@ async def old_shape(topic: OffsetFetchResponseTopics, turn: Turn) -> OffsetFetch
             )
             for partition in some
         ]
-        await turn.pause()
+        await budget.maybe_yield()
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

@@ -17,7 +17,7 @@ from kafka_wire.messages.list_offsets import (
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
 from kafka_wire.primitives import uuid_text
-from tests.client.asking_scripted import Pauses, unused_port
+from tests.client.scripted_client import Pauses, unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, Cluster, Raw, ScriptedKafka, served_up_to
 from tests.spark.topic_records import fill, numbers
 from trio_broker.client.address import Address, parse_addresses

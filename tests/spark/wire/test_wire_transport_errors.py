@@ -13,7 +13,7 @@ from kafka_wire.messages.fetch import FetchRequest, FetchResponse
 from kafka_wire.messages.list_offsets import ListOffsetsRequest
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.primitives import uuid_text
-from tests.client.asking_scripted import unused_port
+from tests.client.scripted_client import unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, SILENCE, Raw, ScriptedKafka
 from tests.spark.scripted_partition import (
     ORDERS_0,

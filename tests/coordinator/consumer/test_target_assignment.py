@@ -1,0 +1,94 @@
+"""Targets, the hash that tells whether they are still for the topics as they are, and whose assignor computes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from kafka_wire.stored.metadata import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.consumer.target_assignment import (
+    NO_TOPICS_HASH,
+    metadata_hash,
+    preferred_assignor,
+    topic_ids_of,
+)
+
+FOO, BAR = b"\1" * 16, b"\2" * 16
+
+
+def image(*topics: tuple[str, bytes, int], rack: str | None = None) -> MetadataImage:
+    built = MetadataImage()
+    built.apply(
+        RegisterBrokerRecord(
+            broker_id=1,
+            is_migrating_zk_broker=False,
+            incarnation_id=b"\3" * 16,
+            broker_epoch=1,
+            end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=1, security_protocol=0)],
+            features=[],
+            rack=rack,
+            fenced=False,
+            in_controlled_shutdown=False,
+            log_dirs=[],
+        )
+    )
+    for name, topic_id, partitions in topics:
+        built.apply(TopicRecord(name=name, topic_id=topic_id))
+        for index in range(partitions):
+            built.apply(
+                PartitionRecord(
+                    topic_id=topic_id,
+                    partition_id=index,
+                    replicas=[1],
+                    isr=[1],
+                    removing_replicas=[],
+                    adding_replicas=[],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+            )
+    return built
+
+
+def test_no_topics_that_exist_have_the_hash_of_old_records():
+    assert metadata_hash([], image()) == metadata_hash(["foo"], image()) == NO_TOPICS_HASH
+
+
+def test_the_hash_goes_by_what_the_topics_are_and_not_by_their_order():
+    both = image(("foo", FOO, 2), ("bar", BAR, 1))
+    assert metadata_hash(["foo", "bar"], both) == metadata_hash(["bar", "foo"], both)
+    assert metadata_hash(["foo"], both) == metadata_hash(["foo", "missing"], image(("foo", FOO, 2)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        image(("foo", FOO, 3)),
+        image(("foo", BAR, 2)),
+        image(("foo", FOO, 2), rack="r1"),
+        image(),
+    ],
+)
+def test_the_hash_changes_with_partitions_ids_racks_and_existence(other):
+    assert metadata_hash(["foo"], other) != metadata_hash(["foo"], image(("foo", FOO, 2)))
+
+
+def test_the_hash_is_the_same_in_every_process():
+    """It is compared with one that an earlier process wrote."""
+    assert metadata_hash(["foo"], image(("foo", FOO, 2))) == -2_658_244_138_685_961_281
+
+
+def test_topics_that_do_not_exist_have_no_id():
+    assert topic_ids_of(["foo", "missing"], image(("foo", FOO, 1))) == {FOO}
+
+
+def test_the_assignor_with_most_votes_is_preferred_and_the_first_one_without_any():
+    configured = ("uniform", "range")
+    assert preferred_assignor(Counter(), configured) == "uniform"
+    assert preferred_assignor(Counter(range=1), configured) == "range"
+    assert preferred_assignor(Counter(range=1, uniform=2), configured) == "uniform"
+    assert preferred_assignor(Counter(range=1, gone=5), configured) == "range"
+    assert preferred_assignor(Counter(gone=5), ("range",)) == "range"

@@ -1,0 +1,288 @@
+"""One group with a log and a clock, in the hands of a test: the runner of the state machines in small.
+
+It does what the broker's own runner does, and holds the group to its promises while doing it: every request is answered
+once, no partition is owned twice, and the group that the log tells of, compacted as far as can be, is the group in
+memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka_wire.messages.heartbeat import HeartbeatRequest
+from kafka_wire.messages.join_group import JoinGroupRequest
+from kafka_wire.messages.leave_group import LeaveGroupRequest
+from kafka_wire.messages.sync_group import SyncGroupRequest
+from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator import migration
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.consumer.group import ConsumerGroup
+from trio_broker.coordinator.consumer.member import JOIN_EPOCH
+from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
+from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
+from trio_broker.coordinator.settings import GroupSettings
+
+START_MS = 1_700_000_000_000
+HOST = "/127.0.0.1"
+GROUP = "g"
+MAX_TICKS = 100
+"""For one moment: more of them, and the group keeps the alarm ringing without ever getting done."""
+
+
+class GroupRunner:
+    """The group ``g``, whatever it is at the moment, and topics for it."""
+
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.settings = settings or GroupSettings()
+        self.image = MetadataImage()
+        self.seconds = 0.0
+        self.group: ConsumerGroup | ClassicGroup | None = None
+        self.log: dict[bytes, bytes] = {}
+        """The newest record of each key, in the order of the log; tombstones are compacted away."""
+        self.last_records: list[GroupRecord] = []
+        self.events: list[GroupEvent] = []
+        self.completions: dict[object, Any] = {}
+        self.next_write_fails_with: ErrorCode | None = None
+        self._topic_count = 0
+        self._id_counts: Counter[str] = Counter()
+
+    @property
+    def now(self) -> Now:
+        return Now(self.seconds, START_MS + round(self.seconds * 1000))
+
+    @property
+    def consumer_group(self) -> ConsumerGroup:
+        assert isinstance(self.group, ConsumerGroup)
+        return self.group
+
+    @property
+    def classic_group(self) -> ClassicGroup:
+        assert isinstance(self.group, ClassicGroup)
+        return self.group
+
+    # --- Topics ---
+
+    def add_topic(self, name: str, partitions: int) -> bytes:
+        self._topic_count += 1
+        topic_id = self._topic_count.to_bytes(16, "big")
+        self.image.apply(TopicRecord(name=name, topic_id=topic_id))
+        self._add_partitions(topic_id, range(partitions))
+        self._topics_changed()
+        return topic_id
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        topic = self.image.topics[name]
+        self._add_partitions(topic.topic_id, range(len(topic.partitions), partitions))
+        self._topics_changed()
+
+    def delete_topic(self, name: str) -> None:
+        self.image.apply(RemoveTopicRecord(topic_id=self.image.topics[name].topic_id))
+        self._topics_changed()
+
+    def _add_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            self.image.apply(
+                PartitionRecord(
+                    topic_id=topic_id,
+                    partition_id=index,
+                    replicas=[1],
+                    isr=[1],
+                    removing_replicas=[],
+                    adding_replicas=[],
+                    leader=1,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                )
+            )
+
+    def _topics_changed(self) -> None:
+        if isinstance(self.group, ConsumerGroup):
+            self.group.metadata_changed(self.image, self.now)
+
+    def topic_id(self, name: str) -> bytes:
+        return self.image.topics[name].topic_id
+
+    # --- Requests ---
+
+    def heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, version: int = 1, client: str = "client"
+    ) -> ConsumerGroupHeartbeatResponse:
+        future, context = object(), RequestContext(client, HOST, version)
+        group, records, result = self.group, list[GroupRecord](), CoordinatorResult()
+        if isinstance(group, ClassicGroup):
+            if request.member_epoch != JOIN_EPOCH or not migration.may_upgrade(group):
+                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            try:
+                upgraded, records = migration.upgraded(group, self.settings, self.now, self.image)
+            except migration.CannotUpgrade as reason:
+                return ConsumerGroupHeartbeatResponse(
+                    error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=str(reason)
+                )
+            result = migration.upgrade_effects(upgraded, self.now)
+        else:
+            upgraded = group or ConsumerGroup(GROUP, self.settings)
+        said = upgraded.heartbeat(request, context, future, self.now, self.image, new_member_id=self._new_id("made"))
+        if said.records:
+            said.records[:0] = records
+            said.extend(result)
+        elif group is not upgraded:
+            # It was refused, and a request that is refused converts nothing.
+            self._give(said)
+            return self.completions.pop(future)  # type: ignore[no-any-return]
+        self._commit_result(upgraded, said)
+        if isinstance(group, ClassicGroup) and self.group is upgraded:
+            self._give(group.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
+        response = self.completions.pop(future)
+        assert isinstance(response, ConsumerGroupHeartbeatResponse)
+        return response
+
+    def classic_join(self, request: JoinGroupRequest, version: int = 9, client: str = "client") -> object:
+        """Returns the ticket; the answer may come at once."""
+        future, context, new_id = object(), RequestContext(client, HOST, version), self._new_id(client)
+        if isinstance(self.group, ConsumerGroup) and not self.group.is_empty:
+            result = self.group.classic_join(request, context, future, self.now, self.image, new_member_id=new_id)
+            self._commit_result(self.group, result)
+            return future
+        gone = self.group.tombstones() if isinstance(self.group, ConsumerGroup) else []
+        group = self.group
+        if not isinstance(group, ClassicGroup):
+            group = ClassicGroup(GROUP, self.settings, self.now)
+        result = group.join(request, context, future, self.now, new_member_id=new_id)
+        result.records[:0] = gone
+        self._commit_result(group, result)
+        return future
+
+    def classic_sync(self, request: SyncGroupRequest, version: int = 5) -> object:
+        """Returns the ticket; the answer may come at once."""
+        future, context = object(), RequestContext("client", HOST, version)
+        if isinstance(self.group, ConsumerGroup):
+            result = self.group.classic_sync(request, context, future, self.now, self.image)
+            self._commit_result(self.group, result)
+        else:
+            self._commit_result(self.classic_group, self.classic_group.sync(request, context, future, self.now))
+        return future
+
+    def classic_heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        context = RequestContext("client", HOST, 4)
+        if isinstance(self.group, ConsumerGroup):
+            return self.group.classic_heartbeat(request, context, self.now)
+        return self.classic_group.heartbeat(request, context, self.now)
+
+    def classic_leave(self, request: LeaveGroupRequest, version: int = 5) -> Any:
+        future, context = object(), RequestContext("client", HOST, version)
+        if isinstance(self.group, ConsumerGroup):
+            self._commit_result(self.group, self.group.classic_leave(request, context, future, self.now, self.image))
+        else:
+            self._commit_result(self.classic_group, self.classic_group.leave(request, context, future, self.now))
+        return self.completions.pop(future)
+
+    def _new_id(self, client: str) -> str:
+        """Each client's own count, so that a conversation knows which id comes next."""
+        self._id_counts[client] += 1
+        return f"{client}-{self._id_counts[client]}"
+
+    # --- Time ---
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with every alarm in it."""
+        until = self.seconds + seconds
+        while self.group is not None:
+            deadline = self.group.next_deadline()
+            if deadline is None or deadline > until:
+                break
+            self.seconds = max(self.seconds, deadline)
+            self.tick()
+        self.seconds = until
+
+    def tick(self) -> None:
+        """Do whatever is due at this moment."""
+        for _ in range(MAX_TICKS):
+            group = self.group
+            deadline = None if group is None else group.next_deadline()
+            if group is None or deadline is None or deadline > self.seconds:
+                return
+            if isinstance(group, ConsumerGroup):
+                self._commit_result(group, group.tick(self.now, self.image))
+            else:
+                self._commit_result(group, group.tick(self.now))
+        raise AssertionError("the alarm never stops ringing")
+
+    # --- The log ---
+
+    def _commit_result(self, group: ConsumerGroup | ClassicGroup, result: CoordinatorResult) -> None:
+        becomes = group
+        if isinstance(group, ConsumerGroup) and group.downgrade is not None:
+            downgraded = migration.downgraded(group, self.now, self.image)
+            becomes = downgraded.group
+            result.extend(downgraded.result)
+        self.last_records = result.records
+        code, self.next_write_fails_with = self.next_write_fails_with, None
+        if result.records and code is not None:
+            self.last_records = []
+            self._give(group.write_failed(result, code, self.now))
+            return
+        for record in result.records:
+            self._append(record)
+            if isinstance(becomes, ConsumerGroup) and hasattr(record.key, "group_id"):
+                becomes.apply(record)
+        if not isinstance(becomes, ConsumerGroup) or becomes.exists:
+            self.group = becomes
+        self._give(result)
+        self.check()
+
+    def _append(self, record: GroupRecord) -> None:
+        key, value = encode_group_record(record)
+        self.log.pop(key, None)
+        if value is not None:
+            self.log[key] = value
+
+    def _give(self, result: CoordinatorResult) -> None:
+        for completion in result.completions:
+            assert completion.future not in self.completions, "answered twice"
+            self.completions[completion.future] = completion.response
+        self.events += result.events
+
+    def records(self) -> list[GroupRecord]:
+        """The newest record of each key, as it reads back."""
+        decoded = [decode_group_record(key, value) for key, value in self.log.items()]
+        return [record for record in decoded if record is not None]
+
+    def reload(self) -> None:
+        """The broker restarts: all that is left is the log."""
+        group = ConsumerGroup(GROUP, self.settings)
+        classic = None
+        for record in self.records():
+            if isinstance(record.value, GroupMetadataValue):
+                classic = ClassicGroup.restored(GROUP, record.value, self.settings, self.now)
+            else:
+                group.apply(record)
+        assert classic is None or not group.exists, "both a classic group and a consumer group are in the log"
+        group.loaded(self.now)
+        self.group = classic or (group if group.exists else None)
+
+    def check(self) -> None:
+        """The promises that hold at every moment."""
+        if not isinstance(self.group, ConsumerGroup):
+            return
+        replayed = StoredConsumerGroup(GROUP)
+        for record in self.records():
+            if hasattr(record.key, "group_id"):
+                replayed.apply(record)
+        assert contents(replayed) == contents(self.group.stored)
+        owners: dict[tuple[bytes, int], str] = {}
+        for member in self.group.members.values():
+            for topic_id, partitions in [*member.assigned.items(), *member.pending_revocation.items()]:
+                for partition in partitions:
+                    owner = owners.setdefault((topic_id, partition), member.member_id)
+                    assert owner == member.member_id, f"{partition} is owned by {owner} and {member.member_id}"
+
+
+def contents(stored: StoredConsumerGroup) -> dict[str, Any]:
+    """Everything in the fold, for comparing; the order of members, which only tools see, does not count."""
+    return dict(vars(stored))

@@ -1,0 +1,78 @@
+"""What is in the log is there again, and what cannot be true costs no more than it must."""
+
+from __future__ import annotations
+
+from kafka_wire.stored.groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TopicPartitions,
+    encode_group_record,
+)
+from trio_broker.coordinator.runtime.loading import LoadedGroups
+from trio_broker.coordinator.runtime.result import Now
+from trio_broker.coordinator.settings import GroupSettings
+
+TOPIC_ID = bytes(range(16))
+
+
+def epoch(group_id, value=2):
+    return GroupRecord(
+        ConsumerGroupMetadataKey(group_id=group_id), None if value is None else ConsumerGroupMetadataValue(epoch=value)
+    )
+
+
+def owns_partition_0(group_id, member_id):
+    return GroupRecord(
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
+        ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=2,
+            previous_member_epoch=1,
+            state=0,
+            assigned_partitions=[TopicPartitions(topic_id=TOPIC_ID, partitions=[0])],
+            partitions_pending_revocation=[],
+        ),
+    )
+
+
+def commit(group_id, offset):
+    return GroupRecord(
+        OffsetCommitKey(group=group_id, topic="t", partition=0),
+        OffsetCommitValue(offset=offset, metadata="", commit_timestamp=0),
+    )
+
+
+def loaded(*records):
+    groups = LoadedGroups(GroupSettings())
+    for record in records:
+        groups.fold(encode_group_record(record))
+    return groups
+
+
+CONTRADICTION = (epoch("g"), owns_partition_0("g", "a"), owns_partition_0("g", "b"))
+
+
+def test_two_owners_of_one_partition_cost_their_group_its_members_and_other_groups_nothing():
+    after = loaded(commit("g", 7), *CONTRADICTION, epoch("other"), owns_partition_0("other", "a"))
+    assert set(after.groups(Now(0.0, 0))) == {"g", "other"}
+    assert after.offsets.get("g", "t", 0).offset == 7
+    assert set(after.consumer) == {"other"}
+
+
+def test_what_takes_a_contradictory_group_out_of_the_log_ends_with_the_group_itself():
+    after = loaded(*CONTRADICTION, owns_partition_0("g", "late"))
+    tombstones = after.contradictory["g"]
+    assert all(record.value is None for record in tombstones)
+    assert {record.key.member_id for record in tombstones if hasattr(record.key, "member_id")} == {"a", "b", "late"}
+    assert tombstones[-1].key == ConsumerGroupMetadataKey(group_id="g")
+
+
+def test_a_contradiction_of_an_earlier_life_is_forgotten():
+    first = loaded(*CONTRADICTION)
+    after = loaded(*CONTRADICTION, *first.contradictory["g"], epoch("g", 3), owns_partition_0("g", "c"))
+    assert not after.contradictory
+    assert set(after.consumer["g"].members) == {"c"}

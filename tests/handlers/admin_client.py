@@ -1,0 +1,64 @@
+"""Asking the handlers that administer topics and settings, over a controller whose log is in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from kafka_wire.codec import decode, encode
+from kafka_wire.headers import RequestHeader
+from kafka_wire.primitives import random_uuid
+from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from tests.handlers.handler_client import CONNECTION, joined
+from trio_broker.clock import ManualClock
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.node_decisions import NodeRegistration
+from trio_broker.cluster.producer_ids import ProducerIds
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.handlers.context import Context
+from trio_broker.handlers.parts import BrokerParts, NodeInfo
+from trio_broker.network.request_channel import Request
+
+
+@attrs.define
+class AdminClient:
+    """A client of broker 1, which holds no partitions but decides about them."""
+
+    config: BrokerConfig
+    controller: Controller
+    metadata_log: MemoryMetadataLog
+    groups: Any = None
+    """The group coordinator, where a test needs one."""
+    node: NodeInfo | None = None
+
+    async def ask(self, handler: Any, request: Any, version: int) -> Any:
+        """The response as a client of ``version`` reads it."""
+        wire = memoryview(bytearray(joined(encode(request, version))))
+        decoded, _ = decode(type(request), version, wire)
+        answer = joined(encode(await handler(decoded, self.context(version)), version))
+        response, end = decode(type(request).RESPONSE, version, answer)
+        assert end == len(answer)
+        return response
+
+    def context(self, version: int) -> Context:
+        header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
+        parts = BrokerParts(
+            node=self.node,
+            config=self.config,
+            clock=ManualClock(),
+            controller=self.controller,
+            replicas=None,
+            producer_ids=ProducerIds(self.controller.take_producer_ids),
+            groups=self.groups,
+        )
+        return Context(Request(header, memoryview(b""), CONNECTION, 0.0), parts)
+
+
+async def make_admin_client(**static: str) -> AdminClient:
+    """A client of a broker that has just been started for the first time, with these keys set (``_`` for a dot)."""
+    config = BrokerConfig({"node.id": "1", **{name.replace("_", "."): value for name, value in static.items()}})
+    metadata_log = MemoryMetadataLog()
+    controller = Controller(metadata_log, config)
+    await controller.register_node(NodeRegistration(node_id=1, incarnation_id=random_uuid(), endpoints=(), rack=None))
+    return AdminClient(config, controller, metadata_log)

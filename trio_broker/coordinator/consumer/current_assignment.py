@@ -1,0 +1,104 @@
+"""One step of a member towards its target assignment: the reconciliation of KIP-848.
+
+A member gives up first and gets afterwards. While it owns partitions that it should not have, it stays at its epoch
+(UNREVOKED_PARTITIONS) until a heartbeat says that it no longer has them. Then it moves to the epoch of the target and
+gets those of its new partitions that nobody else owns; while others still own some of them it is in
+UNRELEASED_PARTITIONS, and looks again with each heartbeat. In STABLE it has what it should have.
+
+Partitions of topics that a member is no longer subscribed to are taken away at once, before a new target is computed.
+
+Source: Kafka's CurrentAssignmentBuilder; KIP-848, "Reconciliation of the group".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.consumer_group_heartbeat import TopicPartitions
+from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState, PartitionEpochs, Target
+from trio_broker.coordinator.runtime.errors import GroupRequestError
+
+
+@attrs.frozen(kw_only=True)
+class Reconciliation:
+    """What the next step of a member depends on.
+
+    ``subscribed_topic_ids`` are those of the topics that exist. ``owner`` says which member has a partition or has not
+    given it up. ``owned`` are the partitions that the member says it has, None if it does not say.
+    """
+
+    target_epoch: int
+    target: Target
+    subscription_changed: bool
+    subscribed_topic_ids: frozenset[bytes]
+    owner: Callable[[bytes, int], str | None]
+    owned: Sequence[TopicPartitions] | None
+
+    def next_step(self, member: ConsumerMember) -> ConsumerMember:
+        """The member after one step, or as it is when it cannot move.
+
+        Raises:
+            Refused: ``FENCED_MEMBER_EPOCH``: its state is one that we do not know, so it has to begin again.
+        """
+        match member.state:
+            case MemberState.STABLE if member.member_epoch == self.target_epoch:
+                return self._without_lost_topics(member) if self.subscription_changed else member
+            case MemberState.UNREVOKED_PARTITIONS if self._still_has(member.pending_revocation):
+                return self._without_lost_topics(member) if self.subscription_changed else member
+            case MemberState.UNKNOWN if self.owned is None or self.owned:
+                text = f"member {member.member_id} is in a state that this broker does not know, and has to join anew"
+                raise GroupRequestError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+        return self._towards_target(member)
+
+    def _still_has(self, partitions: PartitionEpochs) -> bool:
+        """Whether the member may still be at work on any of ``partitions``; silence means that it may."""
+        if self.owned is None:
+            return True
+        return any(index in partitions.get(topic.topic_id, {}) for topic in self.owned for index in topic.partitions)
+
+    def _without_lost_topics(self, member: ConsumerMember) -> ConsumerMember:
+        lost = {topic: epochs for topic, epochs in member.assigned.items() if topic not in self.subscribed_topic_ids}
+        if not lost:
+            return member
+        kept = {topic: epochs for topic, epochs in member.assigned.items() if topic not in lost}
+        pending = dict(member.pending_revocation)
+        for topic, epochs in lost.items():
+            pending[topic] = {**pending.get(topic, {}), **epochs}
+        if self._still_has(pending):
+            return member.at(member.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending)
+        return member.at(member.member_epoch, member.state, kept, member.pending_revocation)
+
+    def _towards_target(self, member: ConsumerMember) -> ConsumerMember:
+        kept: dict[bytes, dict[int, int]] = {}
+        revoked: dict[bytes, dict[int, int]] = {}
+        gained: dict[bytes, dict[int, int]] = {}
+        has_unreleased = False
+        for topic in sorted(self.target.keys() | member.assigned.keys()):
+            wanted = self.target.get(topic, frozenset()) if topic in self.subscribed_topic_ids else frozenset()
+            had = member.assigned.get(topic, {})
+            if stays := {index: epoch for index, epoch in had.items() if index in wanted}:
+                kept[topic] = stays
+            if goes := {index: epoch for index, epoch in had.items() if index not in wanted}:
+                revoked[topic] = goes
+            missing = sorted(index for index in wanted if index not in had)
+            free = [index for index in missing if self._is_free(member, topic, index)]
+            has_unreleased |= len(free) < len(missing)
+            if free:
+                gained[topic] = dict.fromkeys(free, self.target_epoch)
+        if revoked and self._still_has(revoked):
+            return member.at(self._epoch_to_stay_at(member), MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        for topic, epochs in gained.items():
+            kept[topic] = {**kept.get(topic, {}), **epochs}
+        state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
+        return member.at(self.target_epoch, state, kept, {})
+
+    def _epoch_to_stay_at(self, member: ConsumerMember) -> int:
+        return self.target_epoch if member.state is MemberState.UNKNOWN else member.member_epoch
+
+    def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int) -> bool:
+        """Whether nobody else owns the partition. What the member itself had to give up it may get back."""
+        owner = self.owner(topic_id, partition)
+        return owner in (None, member.member_id) or partition in member.pending_revocation.get(topic_id, {})

@@ -1,0 +1,95 @@
+"""A consumer group as others see it: administrators by ConsumerGroupDescribe, and people.
+
+Source: Kafka's ConsumerGroup.asDescribedGroup and ConsumerGroupMember.asConsumerGroupDescribeMember.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafka_wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
+from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember
+from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
+from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
+from trio_broker.coordinator.reporting.description import GroupProtocol, GroupSnapshot, MemberSnapshot
+from trio_broker.coordinator.settings import GroupSettings
+
+CLASSIC_MEMBER = 0
+CONSUMER_MEMBER = 1
+
+
+def described_group(stored: StoredConsumerGroup, settings: GroupSettings, image: MetadataImage) -> DescribedGroup:
+    """The group for an administrator's tools."""
+    return DescribedGroup(
+        group_id=stored.group_id,
+        group_state=stored.state.value,
+        group_epoch=stored.group_epoch,
+        assignment_epoch=stored.target_epoch,
+        assignor_name=preferred_assignor(stored.assignor_votes, settings.consumer_assignors),
+        members=[_described_member(stored, member, image) for member in stored.members.values()],
+    )
+
+
+def _described_member(stored: StoredConsumerGroup, member: ConsumerMember, image: MetadataImage) -> Member:
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
+        assignment=_named(_owned(member), image),
+        target_assignment=_named(stored.targets.get(member.member_id, EMPTY_TARGET), image),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
+    )
+
+
+def _owned(member: ConsumerMember) -> dict[bytes, list[int]]:
+    """All that the member has, what it has to give up included."""
+    owned: dict[bytes, list[int]] = {}
+    for partitions in (member.assigned, member.pending_revocation):
+        for topic_id, indexes in partitions.items():
+            owned.setdefault(topic_id, []).extend(indexes)
+    return owned
+
+
+def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Assignment:
+    """``partitions`` with the names of their topics; those of topics that are gone are left out."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=image.topics_by_id[topic_id].name, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if topic_id in image.topics_by_id
+        ]
+    )
+
+
+def description(stored: StoredConsumerGroup, settings: GroupSettings, image: MetadataImage) -> GroupSnapshot:
+    """The group for people."""
+    return GroupSnapshot(
+        group_id=stored.group_id,
+        type=GroupProtocol.CONSUMER,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol=preferred_assignor(stored.assignor_votes, settings.consumer_assignors),
+        state=stored.state.value,
+        generation=stored.group_epoch,
+        leader=None,
+        members=tuple(_member_description(stored, member, image) for member in stored.members.values()),
+    )
+
+
+def _member_description(stored: StoredConsumerGroup, member: ConsumerMember, image: MetadataImage) -> MemberSnapshot:
+    assignment = _named(_owned(member), image).topic_partitions
+    return MemberSnapshot(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topics=tuple(sorted(stored.topics_of(member))),
+        assignment={topic.topic_name: tuple(topic.partitions) for topic in assignment},
+        epoch=member.member_epoch,
+    )

@@ -1,0 +1,82 @@
+"""What the members of a consumer group have to do by when; who does not is put out of the group.
+
+Deadlines are in the seconds of ``Now``. A deadline that a member keeps putting off, as its session, costs nothing to
+put off: the earliest of all is a lower bound that is only looked at again when it has come.
+
+Source: the timers that Kafka's GroupMetadataManager schedules.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+
+import attrs
+
+MAX_DUE_AT_ONCE = 500
+"""Members whose time has come that one look finds; the next look finds others. A thousand members that fall silent at
+once would else be put out in one decision, whose records may be more than a batch can hold, and take half a second."""
+
+
+class MemberTimer(enum.Enum):
+    """What a member has to do; the values are what people read when it did not."""
+
+    SESSION = "no heartbeat came within its session timeout"
+    REVOCATION = "it did not give up its partitions within its rebalance timeout"
+    JOIN = "it did not join again within its rebalance timeout"
+    SYNC = "it did not ask for its assignment within its rebalance timeout"
+
+
+@attrs.frozen
+class DueMember:
+    member_id: str
+    timer: MemberTimer
+
+
+class MemberTimers:
+    """The deadlines of all members of one group."""
+
+    def __init__(self) -> None:
+        self._deadlines: dict[MemberTimer, dict[str, float]] = {timer: {} for timer in MemberTimer}
+        self._earliest: float | None = None
+
+    def start(self, timer: MemberTimer, member_id: str, deadline: float) -> None:
+        """Have the member do it by ``deadline``, whatever was said before."""
+        self._deadlines[timer][member_id] = deadline
+        if self._earliest is None or deadline < self._earliest:
+            self._earliest = deadline
+
+    def start_if_absent(self, timer: MemberTimer, member_id: str, deadline: float) -> None:
+        """As ``start``, but for a member that is at it already."""
+        if member_id not in self._deadlines[timer]:
+            self.start(timer, member_id, deadline)
+
+    def is_running(self, timer: MemberTimer, member_id: str) -> bool:
+        return member_id in self._deadlines[timer]
+
+    def cancel(self, timer: MemberTimer, member_id: str) -> None:
+        self._deadlines[timer].pop(member_id, None)
+
+    def cancel_all(self, member_id: str) -> None:
+        """The member is gone."""
+        for deadlines in self._deadlines.values():
+            deadlines.pop(member_id, None)
+
+    def next_deadline(self) -> float | None:
+        """No deadline is before this one; there may be none at it, either."""
+        return self._earliest
+
+    def pop_due(self, now: float, at_most: int = MAX_DUE_AT_ONCE) -> list[DueMember]:
+        """Those whose time has come, each once, and forget these deadlines; some of them if there are more."""
+        if self._earliest is None or now < self._earliest:
+            return []
+        due: dict[str, DueMember] = {}
+        for timer, deadlines in self._deadlines.items():
+            late = (member_id for member_id, deadline in deadlines.items() if deadline <= now)
+            for member_id in list(itertools.islice(late, at_most - len(due))):
+                due.setdefault(member_id, DueMember(member_id, timer))
+                del deadlines[member_id]
+        self._earliest = min(
+            (min(deadlines.values()) for deadlines in self._deadlines.values() if deadlines), default=None
+        )
+        return list(due.values())

@@ -1,0 +1,311 @@
+"""A consumer group as its records tell it: a fold over them, and nothing else.
+
+What a group decides becomes records, and only ``apply`` changes the fold, right after they were appended and again
+when they are read after a start. So what is in memory and what is in the log cannot differ.
+
+At the heart is who owns each partition: a member owns what it was assigned and what it has still to give up. No
+partition is ever owned twice, which is asserted where a record would break it.
+
+Source: Kafka's ModernGroup, ConsumerGroup and the ``replay`` methods of GroupMetadataManager.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from kafka_wire.stored.groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupRecord,
+)
+from trio_broker.coordinator.consumer.member import (
+    EMPTY_TARGET,
+    LEAVE_EPOCH,
+    ConsumerMember,
+    MemberState,
+    Target,
+)
+from trio_broker.coordinator.consumer.records import partition_epochs
+from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
+
+FIRST_EPOCH = 1
+"""The epoch of a group before its first member; members that have nothing yet are told this one."""
+
+
+class ConsumerGroupState(enum.Enum):
+    """The state of a consumer group; the values are the names that Kafka's tools show."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """The target assignment is older than the group's epoch."""
+    RECONCILING = "Reconciling"
+    """Some member has not reached its target."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StoredConsumerGroup:
+    """The fold. ``exists`` is whether the log has anything of the group."""
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.exists = False
+        self.group_epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = FIRST_EPOCH
+        self.target_timestamp_ms = 0
+        """When the target was computed; 0 for never."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.targets: dict[str, Target] = {}
+        self.patterns: dict[str, ResolvedPattern] = {}
+        self.has_partition_metadata = False
+        """Whether the log has a record that Kafka before 4.1 wrote in place of the hash."""
+        self.member_ids_by_instance: dict[str, str] = {}
+        self.name_subscribers: Counter[str] = Counter()
+        self.pattern_subscribers: Counter[str] = Counter()
+        self.assignor_votes: Counter[str] = Counter()
+        self.classic_protocols: Counter[str] = Counter()
+        self.classic_member_count = 0
+        self.unreconciled_count = 0
+        self._owners: dict[bytes, dict[int, str]] = {}
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        return self.state_with(len(self.members), self.group_epoch, self.target_epoch, self.unreconciled_count)
+
+    @staticmethod
+    def state_with(members: int, group_epoch: int, target_epoch: int, unreconciled: int) -> ConsumerGroupState:
+        """The state of a group that is like this, used also for one that is about to be."""
+        if members == 0:
+            return ConsumerGroupState.EMPTY
+        if group_epoch > target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        return ConsumerGroupState.RECONCILING if unreconciled else ConsumerGroupState.STABLE
+
+    def owner(self, topic_id: bytes, partition: int) -> str | None:
+        """The id of the member that has the partition, or has not given it up yet."""
+        return self._owners.get(topic_id, {}).get(partition)
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        member_id = None if instance_id is None else self.member_ids_by_instance.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def target_of(self, member: ConsumerMember) -> Target:
+        """What ``member`` shall have; a static member that comes with a new id takes over from the one before."""
+        if member.instance_id is None:
+            return self.targets.get(member.member_id, EMPTY_TARGET)
+        return self.targets.get(self.member_ids_by_instance.get(member.instance_id, ""), EMPTY_TARGET)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.name_subscribers or any(topic in pattern.topics for pattern in self.patterns.values())
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """Names of the topics ``member`` is subscribed to, by name and by what its pattern stands for."""
+        resolved = None if member.pattern is None else self.patterns.get(member.pattern)
+        return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
+
+    def subscribed_topics(
+        self,
+        without: Iterable[ConsumerMember] = (),
+        plus: ConsumerMember | None = None,
+        without_patterns: Iterable[str] = (),
+    ) -> set[str]:
+        """Names of all topics anybody is subscribed to, as they would be after these members came and went."""
+        lost: Counter[str] = Counter()
+        for member in without:
+            lost.update(member.subscribed_topic_names)
+        topics = {name for name, count in self.name_subscribers.items() if count > lost.get(name, 0)}
+        gone = set(without_patterns)
+        for pattern, resolved in self.patterns.items():
+            if pattern not in gone:
+                topics |= resolved.topics
+        if plus is not None:
+            topics |= plus.subscribed_topic_names
+        return topics
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether something of its target is still owned by another member."""
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        return any(
+            partition not in member.assigned.get(topic_id, {}) and self.owner(topic_id, partition) is not None
+            for topic_id, partitions in self.targets.get(member.member_id, EMPTY_TARGET).items()
+            for partition in partitions
+        )
+
+    # ---- folding --------------------------------------------------------------------------------------------------
+
+    def apply(self, record: GroupRecord) -> None:
+        """Fold one record in."""
+        value: Any = record.value
+        if value is not None:
+            self.exists = True
+        match record.key:
+            case ConsumerGroupMemberMetadataKey(member_id=member_id):
+                self._apply_member(member_id, value)
+            case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
+                self._apply_current_assignment(member_id, value)
+            case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
+                self._apply_target(member_id, value)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                self._apply_target_epoch(value)
+            case ConsumerGroupMetadataKey():
+                self._apply_group_epoch(value)
+            case ConsumerGroupRegularExpressionKey(regular_expression=pattern):
+                self._apply_pattern(pattern, value)
+            case ConsumerGroupPartitionMetadataKey():
+                known: ConsumerGroupPartitionMetadataValue | None = value
+                self.has_partition_metadata = known is not None
+            case _:
+                raise AssertionError(f"no record of a consumer group: {record.key}")
+
+    def _apply_member(self, member_id: str, value: ConsumerGroupMemberMetadataValue | None) -> None:
+        old = self.members.get(member_id)
+        if value is None:
+            if old is not None:
+                self._put(old, None)
+            return
+        new = attrs.evolve(
+            old or ConsumerMember(member_id=member_id),
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=frozenset(value.subscribed_topic_names),
+            subscribed_topic_regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            server_assignor=value.server_assignor,
+            classic=value.classic_member_metadata,
+        )
+        self._put(old, new)
+
+    def _apply_current_assignment(
+        self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
+        old = self.members.get(member_id)
+        if value is None:
+            if old is not None:
+                gone = attrs.evolve(
+                    old,
+                    member_epoch=LEAVE_EPOCH,
+                    previous_member_epoch=LEAVE_EPOCH,
+                    assigned={},
+                    pending_revocation={},
+                )
+                self._put(old, gone)
+            return
+        new = attrs.evolve(
+            old or ConsumerMember(member_id=member_id),
+            member_epoch=value.member_epoch,
+            previous_member_epoch=value.previous_member_epoch,
+            state=MemberState(value.state),
+            assigned=partition_epochs(value.assigned_partitions, value.member_epoch),
+            pending_revocation=partition_epochs(value.partitions_pending_revocation, value.member_epoch),
+        )
+        self._put(old, new)
+
+    def _apply_target(self, member_id: str, value: ConsumerGroupTargetAssignmentMemberValue | None) -> None:
+        if value is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
+
+    def _apply_target_epoch(self, value: ConsumerGroupTargetAssignmentMetadataValue | None) -> None:
+        self.target_epoch = LEAVE_EPOCH if value is None else value.assignment_epoch
+        self.target_timestamp_ms = 0 if value is None else value.assignment_timestamp
+        self.unreconciled_count = sum(
+            not member.is_reconciled_to(self.target_epoch) for member in self.members.values()
+        )
+
+    def _apply_group_epoch(self, value: ConsumerGroupMetadataValue | None) -> None:
+        if value is not None:
+            self.group_epoch = value.epoch
+            self.metadata_hash = value.metadata_hash
+            return
+        # The last of the tombstones that end a group.
+        self.exists = False
+        self.group_epoch = self.target_epoch = FIRST_EPOCH
+        self.metadata_hash = self.target_timestamp_ms = 0
+
+    def _apply_pattern(self, pattern: str, value: ConsumerGroupRegularExpressionValue | None) -> None:
+        if value is None:
+            self.patterns.pop(pattern, None)
+        else:
+            self.patterns[pattern] = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
+
+    def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        """Put ``new`` in the place of ``old``, and keep all that is counted and indexed in step."""
+        if old is not None:
+            self._count(old, -1)
+            self._disown(old)
+            # A static member may have been replaced already: then the instance id is its successor's. And one that is
+            # there may come with another instance id: then nobody has the one before.
+            if self.member_ids_by_instance.get(old.instance_id or "") == old.member_id:
+                del self.member_ids_by_instance[old.instance_id or ""]
+        if new is None:
+            assert old is not None
+            del self.members[old.member_id]
+            return
+        self.members[new.member_id] = new
+        if new.instance_id is not None:
+            self.member_ids_by_instance[new.instance_id] = new.member_id
+        self._count(new, 1)
+        self._own(new)
+
+    def _count(self, member: ConsumerMember, step: int) -> None:
+        counts: list[tuple[Counter[str], Iterable[str]]] = [(self.name_subscribers, member.subscribed_topic_names)]
+        if member.pattern is not None:
+            counts.append((self.pattern_subscribers, [member.pattern]))
+        if member.server_assignor is not None:
+            counts.append((self.assignor_votes, [member.server_assignor]))
+        if member.classic is not None:
+            self.classic_member_count += step
+            counts.append((self.classic_protocols, {item.name for item in member.classic.supported_protocols}))
+        for counter, names in counts:
+            for name in names:
+                counter[name] += step
+                if counter[name] == 0:
+                    del counter[name]
+        if not member.is_reconciled_to(self.target_epoch):
+            self.unreconciled_count += step
+
+    def _disown(self, member: ConsumerMember) -> None:
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                owners = self._owners.get(topic_id, {})
+                for partition in partitions:
+                    if owners.get(partition) == member.member_id:
+                        del owners[partition]
+                if not owners:
+                    self._owners.pop(topic_id, None)
+
+    def _own(self, member: ConsumerMember) -> None:
+        for assignment in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assignment.items():
+                if not partitions:
+                    continue
+                owners = self._owners.setdefault(topic_id, {})
+                for partition in partitions:
+                    owner = owners.setdefault(partition, member.member_id)
+                    assert owner == member.member_id, (
+                        f"{self.group_id}: {topic_id.hex()}-{partition} is {owner}'s, not {member.member_id}'s"
+                    )

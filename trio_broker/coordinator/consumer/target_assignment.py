@@ -1,0 +1,95 @@
+"""The target assignment of a consumer group: what an assignor makes of its members and of the topics that there are.
+
+The target is computed for an epoch of the group, by the assignor that most members ask for. Only members whose target
+changes get a new record.
+
+The hash of the subscribed topics tells whether a target is still for the topics as they are: it differs when one of
+them came, went, grew, or moved to other racks (KIP-1101). Kafka's own hash is another one. Whoever reads a hash that is
+not its own computes the target once more, which moves nothing.
+
+Source: Kafka's TargetAssignmentBuilder, and Utils.computeGroupHash for what goes into the hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafka_wire.stored.groups import GroupRecord
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.consumer.assignors import ASSIGNORS, GroupSpec, MemberSubscriptionSpec
+from trio_broker.coordinator.consumer.member import ConsumerMember, Target
+from trio_broker.coordinator.consumer.records import target_record
+from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
+
+NO_TOPICS_HASH = 0
+"""The hash of no topics, which is also what stands in the records of Kafka before 4.1."""
+
+
+def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
+    """A number that changes with the existence, the partitions and the racks of ``topic_names``."""
+    digest = hashlib.blake2b(digest_size=8)
+    racks = {broker_id: broker.rack for broker_id, broker in image.brokers.items() if broker.rack is not None}
+    known = 0
+    for name in sorted(topic_names):
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        known += 1
+        digest.update(topic.topic_id)
+        digest.update(struct.pack(">i", len(topic.partitions)))
+        # Without racks, which is the rule, a thousand partitions cost no more than one.
+        for index, partition in sorted(topic.partitions.items()) if racks else ():
+            digest.update(repr((index, sorted(racks.get(replica, "") for replica in partition.replicas))).encode())
+    return int.from_bytes(digest.digest(), "big", signed=True) if known else NO_TOPICS_HASH
+
+
+def topic_ids_of(topic_names: Iterable[str], image: MetadataImage) -> frozenset[bytes]:
+    """The ids of those topics that exist."""
+    return frozenset(image.topics[name].topic_id for name in topic_names if name in image.topics)
+
+
+def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
+    """The assignor that most members ask for, the first configured one if none does."""
+    names = [name for name in sorted(votes) if name in configured and votes[name] > 0]
+    return max(names, key=lambda name: votes[name], default=configured[0])
+
+
+def computed_target(
+    stored: StoredConsumerGroup, members: Mapping[str, ConsumerMember], assignor: str, image: MetadataImage
+) -> dict[str, dict[bytes, frozenset[int]]]:
+    """The target of each of ``members``, who need not be in ``stored`` yet."""
+    specs = []
+    topic_names: set[str] = set()
+    ids_by_topics: dict[frozenset[str], frozenset[bytes]] = {}
+    for member_id in sorted(members):
+        member = members[member_id]
+        names = stored.topics_of(member)
+        topic_names |= names
+        if names not in ids_by_topics:
+            ids_by_topics[names] = topic_ids_of(names, image)
+        specs.append(
+            MemberSubscriptionSpec(
+                member_id=member_id,
+                instance_id=member.instance_id,
+                topic_ids=ids_by_topics[names],
+                target=stored.target_of(member),
+            )
+        )
+    counts = {
+        image.topics[name].topic_id: len(image.topics[name].partitions)
+        for name in sorted(topic_names)
+        if name in image.topics
+    }
+    return ASSIGNORS[assignor](GroupSpec(members=tuple(specs), partition_counts=counts))
+
+
+def changed_targets(stored: StoredConsumerGroup, target: Mapping[str, Target]) -> list[GroupRecord]:
+    """A record for each member whose target is another than before."""
+    return [
+        target_record(stored.group_id, member_id, partitions)
+        for member_id, partitions in target.items()
+        if stored.targets.get(member_id) != partitions
+    ]

@@ -1,0 +1,205 @@
+"""The committed offsets of the groups of one ``__consumer_offsets`` partition, in memory.
+
+A commit is kept as the bytes that the log has for it, and read when somebody asks. That is why loading is quick (a
+value is looked at, not decoded), why a commit costs some 150 bytes, and why the garbage collector has nothing to walk
+over: there is one object for each commit, and it holds no others.
+
+What is put in has been checked, so reading it back does not fail.
+
+Source: Kafka's OffsetMetadataManager; docs/formats/consumer-offsets.md for the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from kafka_wire.errors import WireError
+from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_group_record
+from kafka_wire.stored.offset_commits import (
+    NO_EXPIRE_TIMESTAMP,
+    PARTITION_BYTES,
+    CommitFields,
+    commit_key_prefix,
+    encode_commit_key,
+    encode_commit_value,
+    is_usual_commit_value,
+    read_commit_value,
+)
+
+ANY_KEY = encode_commit_key("", "", 0)
+"""For decoding a value, which needs some key beside it."""
+
+Values = dict[int, bytes]
+"""Encoded values by partition."""
+
+
+@attrs.frozen(weakref_slot=False)
+class OffsetAndMetadata:
+    """The next offset that a group will read in one partition.
+
+    ``leader_epoch`` is -1 and ``topic_id`` is ``NO_UUID`` where they are not known. ``expire_timestamp_ms`` is None but
+    for commits of old clients that asked for a retention of their own.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None
+    topic_id: bytes
+
+
+class CommittedOffsets:
+    """All commits of one shard, by group, topic and partition. ``count`` is their number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._groups: dict[str, dict[str, Values]] = {}
+        # The same dictionaries, found without decoding a key: the way in for every record.
+        self._by_prefix: dict[bytes, Values] = {}
+
+    # ---- changing -------------------------------------------------------------------------------------------------
+
+    def apply(self, record: GroupRecord) -> None:
+        """Fold one record of a commit; without a value the commit is forgotten.
+
+        Raises:
+            ValueError: a name is too long for a record.
+        """
+        key, value = record.key, record.value
+        assert isinstance(key, OffsetCommitKey), f"not a commit: {record}"
+        encoded_key = encode_commit_key(key.group, key.topic, key.partition)
+        if value is None:
+            self._remove(encoded_key)
+            return
+        assert isinstance(value, OffsetCommitValue), f"not a commit: {record}"
+        encoded = encode_commit_value(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+        )
+        self._keep(encoded_key, encoded)
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """As ``apply``, for a record as it stands in the log or is going to.
+
+        Raises:
+            WireError: key or value is damaged, or the key is not a commit's; nothing has changed.
+        """
+        if value is None:
+            self._remove(key)
+            return
+        if not is_usual_commit_value(value):
+            _fields(value)
+        self._keep(key, value)
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        values = self._by_prefix.get(key[:-PARTITION_BYTES])
+        if values is None:
+            values = self._values_beside(key)
+        before = len(values)
+        values[int.from_bytes(key[-PARTITION_BYTES:], "big", signed=True)] = value
+        self.count += len(values) - before
+
+    def _values_beside(self, key: bytes) -> Values:
+        """Where ``key`` belongs, which is the first of its group and topic, or in the layout of Kafka 0.8."""
+        commit = _decoded_key(key)
+        values = self._groups.setdefault(commit.group, {}).setdefault(commit.topic, {})
+        prefix = commit_key_prefix(commit.group, commit.topic)
+        self._by_prefix.setdefault(prefix, values)
+        return values
+
+    def _remove(self, key: bytes) -> None:
+        commit = _decoded_key(key)
+        topics = self._groups.get(commit.group, {})
+        values = topics.get(commit.topic, {})
+        if values.pop(commit.partition, None) is None:
+            return
+        self.count -= 1
+        if not values:
+            del self._by_prefix[commit_key_prefix(commit.group, commit.topic)]
+            del topics[commit.topic]
+        if not topics:
+            del self._groups[commit.group]
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
+        """What the group has committed there, None if nothing."""
+        value = self._topics(group_id).get(topic, {}).get(partition)
+        return None if value is None else _committed(value)
+
+    def of_group(self, group_id: str) -> Mapping[str, Mapping[int, OffsetAndMetadata]]:
+        """Everything the group has committed, by topic and partition; a copy."""
+        return {topic: self.of_topic(group_id, topic) for topic in self._topics(group_id)}
+
+    def of_topic(self, group_id: str, topic: str) -> Mapping[int, OffsetAndMetadata]:
+        """What the group has committed in one topic, by partition; a copy."""
+        values = self._topics(group_id).get(topic, {})
+        return {partition: _committed(value) for partition, value in values.items()}
+
+    def topics_of(self, group_id: str) -> list[str]:
+        """The topics in which the group has committed something."""
+        return list(self._topics(group_id))
+
+    def partitions_of(self, group_id: str, topic: str) -> list[int]:
+        """The partitions of ``topic`` in which the group has committed something."""
+        return list(self._topics(group_id).get(topic, ()))
+
+    def count_of(self, group_id: str) -> int:
+        """How many commits the group has."""
+        return sum(map(len, self._topics(group_id).values()))
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether the group has committed anything."""
+        return group_id in self._groups
+
+    def has_offset(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether the group has committed anything there."""
+        return partition in self._topics(group_id).get(topic, {})
+
+    def groups(self) -> Iterable[str]:
+        """The groups that have committed something; a view, so not to be held while anything changes."""
+        return self._groups.keys()
+
+    def groups_with_topic(self, topic: str) -> list[str]:
+        """The groups that have committed something in ``topic``."""
+        return [group_id for group_id, topics in self._groups.items() if topic in topics]
+
+    def _topics(self, group_id: str) -> Mapping[str, Values]:
+        return self._groups.get(group_id, {})
+
+
+def _decoded_key(key: bytes) -> OffsetCommitKey:
+    record = decode_group_record(key, None)
+    if record is None or not isinstance(record.key, OffsetCommitKey):
+        raise WireError(f"not the key of a commit: {key[:32].hex()}")
+    return record.key
+
+
+def _committed(value: bytes) -> OffsetAndMetadata:
+    fields = _fields(value)
+    expires = None if fields.expire_timestamp == NO_EXPIRE_TIMESTAMP else fields.expire_timestamp
+    return OffsetAndMetadata(
+        fields.offset, fields.leader_epoch, fields.metadata, fields.commit_timestamp, expires, fields.topic_id
+    )
+
+
+def _fields(value: bytes) -> CommitFields | OffsetCommitValue:
+    """What ``value`` says; the slow way where the fast one does not know the form.
+
+    Raises:
+        WireError: nobody knows it.
+    """
+    fields = read_commit_value(value)
+    if fields is not None:
+        return fields
+    record = decode_group_record(ANY_KEY, value)
+    assert record is not None, "the key is a commit's"
+    assert isinstance(record.value, OffsetCommitValue), f"not the value of a commit: {record.value}"
+    return record.value

@@ -1,0 +1,235 @@
+"""What requests about committed offsets lead to: records, and their responses.
+
+All of it is pure: who may commit was asked of the group before (``validate_offset_commit``), and what is decided here
+takes effect when the records are in the log and have been put into ``CommittedOffsets``.
+
+A commit is the most frequent request a coordinator gets, so it goes the short way: from the fields of the request to
+the bytes of a record (``kafka_wire.stored.offset_commits``), which are appended and then kept as they are.
+
+Source: Kafka's OffsetMetadataManager; KIP-211 for the retention time of old clients.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafka_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kafka_wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kafka_wire.primitives import NO_UUID
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey
+from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
+from trio_broker.coordinator.runtime.result import Now
+from trio_broker.coordinator.settings import GroupSettings
+
+NO_RETENTION_TIME = -1
+"""What clients send that leave the retention of their offsets to the broker."""
+
+MAX_TIMESTAMP_MS = 2**63 - 1
+"""A retention that would reach beyond it is as good as for ever."""
+
+NO_OFFSET = -1
+
+MIN_COMMIT_BYTES = 40
+"""What the record of one commit takes at least, beside the names."""
+
+
+class Subscribed(Protocol):
+    """What is asked of a group here, of whichever kind it is."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether some member reads ``topic``."""
+        ...
+
+
+# ---- committing ------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class CommitRecords:
+    """What a commit leads to: records ready for a batch, and the answer for when they are safe.
+
+    Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. There may be none, when
+    every partition was refused.
+    """
+
+    records: list[NewRecord]
+    response: OffsetCommitResponse
+
+
+def commit_records(request: OffsetCommitRequest, settings: GroupSettings, now: Now) -> CommitRecords:
+    """Return the records of a commit whose topics have names, and ids where those are known.
+
+    A partition with metadata beyond ``offset.metadata.max.bytes`` is refused; the others are committed all the same.
+
+    Raises:
+        ValueError: the group's or a topic's name is too long for a record.
+    """
+    now_ms = now.wall_ms
+    expires_ms = _expire_timestamp(request.retention_time_ms, now_ms)
+    limit = settings.offset_metadata_max_bytes
+    group_id = request.group_id
+    records: list[NewRecord] = []
+    topics = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            metadata = partition.committed_metadata or ""
+            if metadata and _java_length(metadata) > limit:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+                continue
+            value = encode_commit_value(
+                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expires_ms, topic_id
+            )
+            records.append(NewRecord(now_ms, encode_commit_key(group_id, name, index), value))
+            partitions.append(OffsetCommitResponsePartition(partition_index=index))
+        topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
+    return CommitRecords(records, OffsetCommitResponse(topics=topics))
+
+
+def least_batch_bytes(request: OffsetCommitRequest) -> int:
+    """How large the batch of this commit is at least, known before anything of it is made."""
+    group_characters = len(request.group_id)
+    return sum(
+        (MIN_COMMIT_BYTES + group_characters + len(topic.name)) * len(topic.partitions) for topic in request.topics
+    )
+
+
+def _expire_timestamp(retention_time_ms: int, now_ms: int) -> int:
+    """KIP-211: only versions 2 to 4 can ask for a retention of their own, and few clients do."""
+    if retention_time_ms == NO_RETENTION_TIME:
+        return NO_EXPIRE_TIMESTAMP
+    return min(now_ms + retention_time_ms, MAX_TIMESTAMP_MS)
+
+
+def _java_length(text: str) -> int:
+    """The length of ``text`` as Java counts, which is what Kafka compares with its limit of "bytes"."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+# ---- fetching --------------------------------------------------------------------------------------------------------
+
+
+def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """Return what the group has committed in the partitions asked for, whose topics have names; all, without topics.
+
+    Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was
+    deleted and created again, if both request and commit have its id.
+    """
+    if request.topics is None:
+        topics = [
+            OffsetFetchResponseTopics(name=name, partitions=[_fetched(*item) for item in commits.items()])
+            for name, commits in offsets.of_group(request.group_id).items()
+        ]
+    else:
+        topics = [_fetched_topic(offsets, request.group_id, topic) for topic in request.topics]
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+
+def _fetched_topic(
+    offsets: CommittedOffsets, group_id: str, topic: OffsetFetchRequestTopics
+) -> OffsetFetchResponseTopics:
+    partitions = []
+    for index in topic.partition_indexes:
+        commit = offsets.get(group_id, topic.name, index)
+        if commit is not None and is_another_topic(commit.topic_id, topic.topic_id):
+            commit = None
+        partitions.append(_fetched(index, commit))
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _fetched(index: int, commit: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
+    if commit is None:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=commit.offset,
+        committed_leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+    )
+
+
+def is_another_topic(topic_id: bytes, other_id: bytes) -> bool:
+    """Whether two ids say that two topics of one name are not the same; an id that is not known says nothing."""
+    return topic_id != other_id and topic_id != NO_UUID and other_id != NO_UUID
+
+
+# ---- deleting --------------------------------------------------------------------------------------------------------
+
+
+@attrs.define
+class DeleteRecords:
+    """What an OffsetDelete leads to: tombstones, and the answer for when they are safe."""
+
+    records: list[GroupRecord]
+    response: OffsetDeleteResponse
+
+
+def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, group: Subscribed) -> DeleteRecords:
+    """Return what forgets the partitions of ``request``, but for those of topics the group is subscribed to.
+
+    Forgetting what was never committed succeeds and takes no record.
+    """
+    records: list[GroupRecord] = []
+    topics = []
+    for topic in request.topics:
+        subscribed = group.is_subscribed_to(topic.name)
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        indexes = [partition.partition_index for partition in topic.partitions]
+        if not subscribed:
+            # A partition that is named twice is forgotten once.
+            records += [
+                offset_tombstone(request.group_id, topic.name, index)
+                for index in dict.fromkeys(indexes)
+                if offsets.has_offset(request.group_id, topic.name, index)
+            ]
+        partitions = [OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index in indexes]
+        topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=partitions))
+    return DeleteRecords(records, OffsetDeleteResponse(topics=topics))
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
+    """The record that forgets one commit."""
+    return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def group_tombstones(offsets: CommittedOffsets, group_id: str) -> list[GroupRecord]:
+    """Return what forgets everything the group has committed, as when it is deleted."""
+    return [
+        offset_tombstone(group_id, topic, partition)
+        for topic in offsets.topics_of(group_id)
+        for partition in offsets.partitions_of(group_id, topic)
+    ]
+
+
+def topic_tombstones(offsets: CommittedOffsets, group_id: str, topic: str, topic_id: bytes) -> list[GroupRecord]:
+    """Return what forgets the group's commits in a topic that was deleted, but not those in a later one of its name."""
+    return [
+        offset_tombstone(group_id, topic, partition)
+        for partition, commit in offsets.of_topic(group_id, topic).items()
+        if not is_another_topic(commit.topic_id, topic_id)
+    ]

@@ -1,0 +1,125 @@
+"""The log of one group coordinator shard: a partition of ``__consumer_offsets``.
+
+Records go in as batches of our own, at once and without a checkpoint, so that nothing can happen to a group between a
+decision and its record. They come out once, when the shard is loaded: slices are read in a worker thread, one at a
+time, so that a log of a million commits does not hold the event loop.
+
+Source: Kafka's CoordinatorLoaderImpl and CoordinatorPartitionWriter; docs/formats/consumer-offsets.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
+from trio_broker.replication.partition import Partition
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.log_file import FileRecords
+
+LOAD_SLICE_BYTES = 256 * 1024
+"""Read at a time: some three thousand commits, which the event loop then folds in a few milliseconds."""
+
+
+EncodedRecord = tuple[bytes, bytes | None]
+"""Key and value as they stand in the log."""
+
+
+@attrs.frozen
+class LogSlice:
+    """Records in the order of the log, and the offset behind them."""
+
+    records: list[EncodedRecord]
+    next_offset: int
+
+
+@attrs.define(eq=False)
+class GroupLog:
+    """Writes and reads the group records of one partition."""
+
+    partition: Partition
+    replicas: ReplicaManager
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """How large a batch may be."""
+        return self.partition.log.config.max_message_bytes
+
+    @property
+    def required_offset(self) -> int:
+        """The high watermark at which everything written so far is safe, or -1 if it is safe already."""
+        end_offset = self.partition.log_end_offset
+        return -1 if self.partition.high_watermark >= end_offset else end_offset
+
+    def append(self, records: Sequence[NewRecord]) -> None:
+        """Append ``records`` as one batch: all of them or none.
+
+        Raises:
+            KafkaError: nothing was appended; ``coordinator_code`` has the word for it.
+        """
+        # Asked beforehand, too: an assignment of 90 MB would be copied and summed for a second, only to be refused.
+        self._require_room(sum(len(record.key or b"") + len(record.value or b"") for record in records))
+        batch = build_batch(records)
+        self._require_room(len(batch))
+        self.replicas.append_own(self.partition, memoryview(batch))
+
+    def _require_room(self, size: int) -> None:
+        if size > self.max_batch_bytes:
+            text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {self.max_batch_bytes}"
+            raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
+
+    async def ready_to_append(self) -> None:
+        """Let this leader epoch begin, if it has not; ``append`` needs it.
+
+        Raises:
+            KafkaError: the disk failed.
+        """
+        await self.replicas.ready_to_append(self.partition)
+
+    async def slices(self) -> AsyncIterator[LogSlice]:
+        """Everything in the log, from its start to where it ends now.
+
+        Raises:
+            KafkaError, OSError: it cannot be read.
+        """
+        offset, end_offset = self.partition.log_start_offset, self.partition.log_end_offset
+        while offset < end_offset:
+            read = partial(self.read_slice, offset, end_offset)
+            one = await self.replicas.run_in_thread(self.partition, read)
+            yield one
+            assert one.next_offset > offset, f"{self.partition}: reading stands still at {offset}"
+            offset = one.next_offset
+
+    def read_slice(self, offset: int, end_offset: int) -> LogSlice:
+        """The records from ``offset`` on, a slice of them. Blocks: runs in a worker thread."""
+        fetched = self.partition.log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
+        data = fetched.records.read() if isinstance(fetched.records, FileRecords) else fetched.records
+        records: list[EncodedRecord] = []
+        next_offset = end_offset
+        for batch in read_batches(data):
+            next_offset = batch.header.next_offset
+            if batch.header.is_control:
+                continue
+            # The first batch may begin before the start of the log. Its early records were overtaken or deleted, and to
+            # take them for true does no harm, which spares looking at the offsets of a million records.
+            records += [(key, value) for key, value in batch.keys_and_values() if key is not None]
+        return LogSlice(records, next_offset)
+
+
+def coordinator_code(code: ErrorCode) -> ErrorCode:
+    """What a client of a group is told when its group's partition refuses.
+
+    Source: Kafka's CoordinatorOperationExceptionHelper.
+    """
+    match code:
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.UNKNOWN_SERVER_ERROR:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case _:
+            return ErrorCode.NOT_COORDINATOR

@@ -1,0 +1,48 @@
+"""The response of a request that a group may answer in a later event.
+
+A group keeps the future of each request that has to wait, and names it in the result of the event that answers it,
+perhaps another member's request. Setting the response wakes the task of the request, which then still waits until the
+records that the response depends on are durable.
+
+Source: the futures of Kafka's CoordinatorRuntime, which completes a write when its records are committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+NO_REQUIRED_OFFSET = -1
+
+
+class ResponseFuture:
+    """Holds one response, set exactly once. Compared and hashed by identity."""
+
+    __slots__ = ("_event", "_response", "is_done", "required_offset")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.required_offset = NO_REQUIRED_OFFSET
+        """The high watermark of the group's partition from which on the response may be sent."""
+        self._response: Any = None
+        # Made only when a task has to wait: most responses are set within the request's own event.
+        self._event: trio.Event | None = None
+
+    def set_result(self, response: Any, required_offset: int = NO_REQUIRED_OFFSET) -> None:
+        """Set the response, which may be sent once the high watermark reaches ``required_offset``."""
+        assert not self.is_done, f"answered twice: {self._response}, {response}"
+        self._response = response
+        self.required_offset = required_offset
+        self.is_done = True
+        if self._event is not None:
+            self._event.set()
+
+    async def wait(self, park: Callable[[], None]) -> Any:
+        """Return the response; ``park`` is called first if it is not set yet."""
+        if not self.is_done:
+            park()
+            self._event = trio.Event()
+            await self._event.wait()
+        return self._response

@@ -1,0 +1,97 @@
+"""What goes into a group and what comes out: the values between the pure state machines and the shard that runs them.
+
+A group takes one event at a time (a request, or the passing of time) and returns a ``CoordinatorResult``: records to
+append, responses to send, events for the timeline. It does no I/O, reads no clock and draws no random numbers: the time
+and new ids come with the event. So a whole rebalance is a function, and a test is a conversation.
+
+The shard appends ``records`` in one batch before the group sees another event. Responses are sent when the batch is
+durable, at once if there is none. The group keeps the futures of requests that have to wait, and completes them in a
+later event.
+
+Source: Kafka's CoordinatorResult and RequestContext.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import attrs
+
+from kafka_wire.stored.groups import GroupRecord
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+
+
+@attrs.frozen
+class Now:
+    """The time of an event: by a clock that never goes back, for timers, and by the wall clock, for records."""
+
+    monotonic_seconds: float
+    wall_ms: int
+
+
+@attrs.frozen
+class RequestContext:
+    """Who sends a request: its client id, its address as Java writes it (``/127.0.0.1``), and the API version."""
+
+    client_id: str
+    client_host: str
+    version: int
+
+
+@attrs.frozen
+class Completion:
+    """A response, and the future of the request that it answers."""
+
+    future: ResponseFuture
+    response: Any
+
+
+class GroupEventKind(enum.Enum):
+    """What can happen to a group; the values are shown in the admin app."""
+
+    MEMBER_JOINED = "member joined"
+    MEMBER_REJOINED = "member joined again"
+    MEMBER_REPLACED = "static member replaced"
+    MEMBER_LEFT = "member left"
+    MEMBER_TIMED_OUT = "member timed out"
+    MEMBER_FENCED = "member fenced"
+    SUBSCRIPTION_CHANGED = "subscription changed"
+    PARTITIONS_CHANGED = "partitions of subscribed topics changed"
+    ASSIGNMENT_LOST = "the assignment could not be written down"
+    PROTOCOL_CHANGED = "group changed between classic and consumer protocol"
+    REBALANCE_STARTED = "rebalance started"
+    REBALANCE_COMPLETED = "rebalance completed"
+
+
+@attrs.frozen(kw_only=True)
+class GroupEvent:
+    """Something that happened to a group. ``generation`` is its generation id or group epoch right after it."""
+
+    kind: GroupEventKind
+    at_ms: int
+    generation: int
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    client_id: str | None = None
+    client_host: str | None = None
+    reason: str = ""
+    """The member's own reason (KIP-800), or which timeout passed."""
+
+
+@attrs.define
+class CoordinatorResult:
+    """What follows from an event; the fields take effect in their order."""
+
+    records: list[GroupRecord] = attrs.Factory(list)
+    completions: list[Completion] = attrs.Factory(list)
+    events: list[GroupEvent] = attrs.Factory(list)
+
+    def complete(self, future: ResponseFuture, response: Any) -> None:
+        self.completions.append(Completion(future, response))
+
+    def extend(self, other: CoordinatorResult) -> None:
+        """Do ``other`` after this."""
+        self.records.extend(other.records)
+        self.completions.extend(other.completions)
+        self.events.extend(other.events)

@@ -1,0 +1,30 @@
+"""Cooperative yielding for long loops on the event loop.
+
+One request or timer may touch ten thousand groups, topics or partitions. Each takes microseconds or milliseconds, and
+all of them together would delay every other client. How long one takes is not known beforehand, so the budget is time:
+``YieldBudget`` yields to Trio once it is spent. A request of common size never yields.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from trio.lowlevel import checkpoint
+
+YIELD_BUDGET_SECONDS = 0.005
+"""Time between two yields, or that of one item if it takes longer: far below any session timeout, far above the cost
+of one round of the event loop."""
+
+
+class YieldBudget:
+    """The time that one task may hold the event loop; it begins with the object."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = YIELD_BUDGET_SECONDS if seconds is None else seconds
+        self._began = perf_counter()
+
+    async def maybe_yield(self) -> None:
+        """Yield if the budget is spent, and begin a new one. Any state may have changed after a yield."""
+        if perf_counter() - self._began > self._seconds:
+            await checkpoint()
+            self._began = perf_counter()
