@@ -24,12 +24,12 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from trio_broker.coordinator.turn import Turn
 from trio_broker.handlers.context import Context
 from trio_broker.handlers.registry import handles
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
+from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
     replicas = context.parts.replicas
     topics_by_directory: defaultdict[Path, defaultdict[str, list[DescribeLogDirsPartition]]]
     topics_by_directory = defaultdict(lambda: defaultdict(list))
-    turn = Turn()
+    budget = YieldBudget()
     for partition in asked_partitions(request, replicas):
-        await turn.pause()
+        await budget.maybe_yield()
         if partition is not None:
             topics = topics_by_directory[partition.log.directory.parent]
             topics[partition.topic_partition.topic].append(describe_partition(partition))
