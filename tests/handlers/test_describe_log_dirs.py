@@ -18,7 +18,7 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from tests.replication.real_logs import add_topic, batch
-from trio_broker.coordinator import turn
+from trio_broker import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, refused
 from trio_broker.storage.log_directory import LogDirectory
 
@@ -138,14 +138,14 @@ async def test_a_volume_that_cannot_be_measured_answers_storage_error(client, pa
 
 
 async def test_a_topic_may_be_deleted_while_many_are_described(client, partitions, replicas, nursery, monkeypatch):
-    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)  # a checkpoint after every partition
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)  # a checkpoint after every partition
     nursery.start_soon(replicas.delete_topic, "orders")
     [result] = await ask(client)
     assert ("payments", 0) in sizes(result)
 
 
 async def test_other_tasks_run_while_many_partitions_are_described(client, partitions, nursery, monkeypatch):
-    monkeypatch.setattr(turn, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
     rounds = 0
 
     async def count_rounds():
