@@ -51,7 +51,7 @@ def missing(server: ScriptedKafka) -> ScriptedKafka:
 
 def test_a_group_is_deleted_only_when_it_is_said():
     with deletable(group_server()) as server:
-        shown = run(server, "groups", "delete", "g")
+        shown = run(server, "groups", "delete", "g", "--dry-run")
         assert shown.stdout.splitlines() == ["GROUP  STATE  OFFSETS  DELETED", "g      Empty        1  no"]
         assert (shown.exit_code, shown.stderr) == (0, DRY_RUN)
         assert server.requests(DeleteGroupsRequest) == []
@@ -66,7 +66,7 @@ def test_a_group_is_deleted_only_when_it_is_said():
 
 def test_a_dry_run_tells_what_the_broker_would_refuse():
     with deletable(group_server("Stable")) as server:
-        result = run(server, "groups", "delete", "g")
+        result = run(server, "groups", "delete", "g", "--dry-run")
         assert result.exit_code == 1
         assert result.stderr == "trio-broker: group 'g': NON_EMPTY_GROUP: it is Stable; stop its members first (0)\n"
         assert result.stdout == ""
@@ -84,7 +84,7 @@ def test_one_group_that_is_missing_does_not_keep_another():
 
 def test_offsets_are_forgotten_only_when_it_is_said():
     with deletable(group_server(committed={0: 5, 1: 6})) as server:
-        shown = run(server, "groups", "delete-offsets", "g", "--topic", "t:1")
+        shown = run(server, "groups", "delete-offsets", "g", "--topic", "t:1", "--dry-run")
         assert shown.stdout.splitlines() == [
             "TOPIC  PARTITION  COMMITTED  DELETED",
             "t              1          6  no",

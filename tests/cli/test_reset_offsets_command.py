@@ -19,7 +19,7 @@ RESET = ("groups", "reset-offsets", "g")
 
 def test_nothing_is_set_unless_it_is_said():
     with group_server() as server:
-        result = run(server, *RESET, "--topic", "t", "--to-earliest")
+        result = run(server, *RESET, "--topic", "t", "--to-earliest", "--dry-run")
         assert result.exit_code == 0, result.output
         assert result.stdout.splitlines() == [
             "TOPIC  PARTITION  CURRENT  NEW  CHANGE",
@@ -84,7 +84,7 @@ def test_only_the_named_partitions_are_set():
 
 def test_json_tells_what_was_planned():
     with group_server() as server:
-        result = run(server, *RESET, "--topic", "t:0", "--to-offset", "500", "--json")
+        result = run(server, *RESET, "--topic", "t:0", "--to-offset", "500", "--dry-run", "--json")
         assert json.loads(result.stdout) == {
             "group": "g",
             "dry_run": True,
@@ -114,7 +114,7 @@ def test_a_group_with_members_is_left_alone(state: str):
         assert server.requests(OffsetCommitRequest) == []
 
 
-def test_a_group_that_does_not_exist_comes_to_be():
+def test_a_group_that_does_not_exist_is_created():
     missing = DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         group_id="g",
@@ -128,7 +128,7 @@ def test_a_group_that_does_not_exist_comes_to_be():
         server.answers[DescribeGroupsRequest] = DescribeGroupsResponse(groups=[missing])
         result = run(server, *RESET, "--topic", "t:0", "--to-earliest", "--execute")
         assert result.exit_code == 0, result.output
-        assert "group 'g' does not exist yet, and is created" in result.stderr
+        assert "group 'g' does not exist yet; setting its offsets creates it" in result.stderr
         assert committed_to(server) == {0: 10}
 
 

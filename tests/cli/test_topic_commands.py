@@ -11,13 +11,23 @@ from click.testing import CliRunner
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from kafka_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kafka_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from kafka_wire.messages.list_groups import ListGroupsRequest
 from kafka_wire.messages.list_offsets import ListOffsetsRequest
 from tests.cli.scripted_commands import list_offsets, run
 from tests.client.scripted_client import unused_port
 from tests.fakes.scripted_kafka import CLOSED, HOST, SILENCE, Cluster, ScriptedKafka
-from trio_broker.cli import main, topics
+from trio_broker.cli import consent, main
 
 
 def topic_server() -> ScriptedKafka:
@@ -55,9 +65,9 @@ def test_a_topic_is_deleted_only_if_somebody_agrees(monkeypatch: pytest.MonkeyPa
         assert result.stderr.splitlines() == [
             "topic 'a': 2 partitions, up to 180 records",
             "topic 'b': 1 partitions, up to 90 records",
-            "trio-broker: nothing was deleted: nobody is there to ask; --yes deletes without asking",
+            "trio-broker: nothing was changed: nobody is there to ask; --execute does it without asking",
         ]
-        monkeypatch.setattr(topics, "somebody_is_there", lambda: True)
+        monkeypatch.setattr(consent, "somebody_is_there", lambda: True)
         assert run(server, "topics", "delete", "a", given="n\n").exit_code == 1
         assert run(server, "topics", "delete", "a", given="\n").exit_code == 1
         assert deletions(server) == []
@@ -135,6 +145,43 @@ def test_a_change_that_says_too_little_or_too_much_is_refused(arguments: list[st
         assert server.requests(IncrementalAlterConfigsRequest) == []
 
 
+def test_a_misspelt_key_is_answered_with_the_one_of_the_broker_that_was_meant():
+    def refused(request: IncrementalAlterConfigsRequest, version: int) -> IncrementalAlterConfigsResponse:
+        [resource] = request.resources
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    error_code=ErrorCode.INVALID_CONFIG,
+                    error_message="Unknown topic config name: retention.msec",
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+            ]
+        )
+
+    def described(request: DescribeConfigsRequest, version: int) -> DescribeConfigsResponse:
+        [resource] = request.resources
+        configs = [
+            DescribeConfigsResourceResult(name=name, value="1", read_only=False, is_sensitive=False, synonyms=[])
+            for name in ("retention.ms", "retention.bytes")
+        ]
+        result = DescribeConfigsResult(
+            error_code=0,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=configs,
+        )
+        return DescribeConfigsResponse(results=[result])
+
+    with topic_server() as server:
+        server.answers |= {IncrementalAlterConfigsRequest: refused, DescribeConfigsRequest: described}
+        result = run(server, "configs", "alter", "--topic", "a", "--set", "retention.msec=1")
+        assert result.exit_code == 1
+        told = "topic 'a': INVALID_CONFIG: Unknown topic config name: retention.msec; did you mean retention.ms?"
+        assert result.stderr == f"trio-broker: {told}\n"
+
+
 # Trouble
 
 
@@ -166,9 +213,3 @@ def test_a_name_that_does_not_fit_into_a_request_is_told():
 )
 def test_an_option_that_makes_no_sense_is_a_wrong_use(option: list[str]):
     assert CliRunner().invoke(main, ["topics", "list", *option]).exit_code == 2
-
-
-def test_a_command_that_does_not_exist_is_a_wrong_use():
-    result = CliRunner().invoke(main, ["topic"])
-    assert result.exit_code == 2
-    assert "No such command 'topic'" in result.stderr

@@ -152,11 +152,11 @@ def test_a_topic_from_its_creation_to_its_end(command: CommandLine, topic: str) 
         (1, 1, 0),
     ]
 
-    command("topics", "alter", topic, "--partitions", "5")
-    assert "INVALID_PARTITIONS" in command.refusal("topics", "alter", topic, "--partitions", "4")
+    command("topics", "alter", topic, "--partitions", "5", "--execute")
+    assert "INVALID_PARTITIONS" in command.refusal("topics", "alter", topic, "--partitions", "4", "--execute")
     assert len(command.json("topics", "describe", topic)[0]["partitions"]) == 5
 
-    assert "nothing was deleted" in command.refusal("topics", "delete", topic)
+    assert "nothing was changed" in command.refusal("topics", "delete", topic)
     assert command("topics", "delete", topic, "--yes") == f"{topic}: deleted\n"
     assert "UNKNOWN_TOPIC_OR_PARTITION" in command.refusal("topics", "describe", topic)
 
@@ -252,7 +252,7 @@ def test_a_consumer_goes_on_where_it_was_put(command: CommandLine, filled: str, 
     settings = {"group.protocol": protocol}
     with member(command, group, filled, **settings):
         pass
-    moved = command.json("groups", "reset-offsets", group, "--all-topics", "--shift-by", "-4")
+    moved = command.json("groups", "reset-offsets", group, "--all-topics", "--shift-by", "-4", "--dry-run")
     assert moved["dry_run"]
     assert [(each["new_offset"], each["change"]) for each in moved["partitions"]] == [(6, -4), (6, -4)]
     assert set(command.offsets(group).values()) == {10}
@@ -275,12 +275,12 @@ def test_offsets_and_groups_are_deleted(command: CommandLine, filled: str) -> No
     command("groups", "reset-offsets", group, "--topic", filled, "--to-latest", "--execute")
     assert command.offsets(group) == {(filled, 0): 10, (filled, 1): 10, (filled, 2): 0}
 
-    command("groups", "delete-offsets", group, "--topic", f"{filled}:0,2")
+    command("groups", "delete-offsets", group, "--topic", f"{filled}:0,2", "--dry-run")
     assert len(command.offsets(group)) == 3
     command("groups", "delete-offsets", group, "--topic", f"{filled}:0,2", "--execute")
     assert command.offsets(group) == {(filled, 1): 10}
 
-    command("groups", "delete", group)
+    command("groups", "delete", group, "--dry-run")
     assert command.json("groups", "describe", group)[0]["state"] == "Empty"
     command("groups", "delete", group, "--execute")
     assert "GROUP_ID_NOT_FOUND" in command.refusal("groups", "describe", group)

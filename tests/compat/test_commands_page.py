@@ -73,7 +73,8 @@ class Shell:
             timeout=SECONDS,
             check=False,
         )
-        assert (completed.returncode != 0) == ("trio-broker: " in completed.stdout), completed
+        failed = "trio-broker: " in completed.stdout or "Error: " in completed.stdout
+        assert (completed.returncode != 0) == failed, completed
         return completed.stdout.splitlines()
 
     def produce(self, count: int, topic: str, partition: int) -> list[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import click
 
-from trio_broker.cli.lazy_group import LazyGroup
+from trio_broker import __version__
+from trio_broker.cli.command_group import LazyGroup
 
 COMMANDS = {
     "start": "trio_broker.cli.start:start",
@@ -23,6 +24,13 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lives_in=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+ALIASES = {"topic": "topics", "group": "groups", "config": "configs"}
+"""The singular, as rpk has it."""
+
+
+@click.group(
+    cls=LazyGroup, lives_in=COMMANDS, aliases=ALIASES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="trio-broker", message="%(prog)s %(version)s")
 def main() -> None:
     """A broker that every Kafka client takes for Kafka, and commands for any Kafka."""

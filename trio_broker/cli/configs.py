@@ -10,8 +10,11 @@ from typing import Any, Final
 
 import click
 
+from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.assignments import key_value
+from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.consent import dry_run_option
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, print_facts, print_json, print_table
 from trio_broker.client.configs import (
@@ -25,9 +28,10 @@ from trio_broker.client.configs import (
     alter_configs,
     describe_configs,
 )
-from trio_broker.client.errors import ClientError
+from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.topics import list_topics
+from trio_broker.suggestion import did_you_mean
 
 SECRET: Final = "(secret)"
 
@@ -39,7 +43,7 @@ CHANGE_VERBS: Final = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def configs() -> None:
     """List, describe and alter the settings of topics and brokers."""
 
@@ -148,7 +152,7 @@ def shown_value(entry: Row) -> str | None:
 @click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Let a key have its default again.")
 @click.option("--append", "appended", type=key_value, multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", "subtracted", type=key_value, multiple=True, metavar="KEY=VALUE", help="Take from a list.")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@dry_run_option
 @json_option
 @asks_cluster
 def alter_command(
@@ -179,11 +183,22 @@ def alter_command(
         try:
             alter_configs(client, resource, changes, validate_only=dry_run)
         except ClientError as error:
-            failures.add(error)
+            failures.add(f"{error}{misspelt_key(client, resource, names, error)}")
             continue
         changed.append(resource)
     report(changed, changes, dry_run, as_json)
     failures.exit()
+
+
+def misspelt_key(client: KafkaClient, resource: Resource, names: Iterable[str], error: ClientError) -> str:
+    """Return the key that was probably meant by one that the broker does not know: only the broker knows its keys."""
+    if not (isinstance(error, Refused) and error.code == ErrorCode.INVALID_CONFIG):
+        return ""
+    try:
+        known = {entry.name for entry in describe_configs(client, [resource])[resource]}
+    except ClientError:
+        return ""
+    return "".join(did_you_mean(name, known) for name in names if name not in known)
 
 
 def report(changed: Iterable[Resource], changes: Collection[ConfigChange], dry_run: bool, as_json: bool) -> None:

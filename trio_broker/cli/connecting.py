@@ -20,6 +20,9 @@ from trio_broker.client.kafka_client import KafkaClient
 DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
 """Where our broker listens unless told otherwise."""
 
+BOOTSTRAP_SERVER_VARIABLE: Final = "TRIO_BROKER_BOOTSTRAP_SERVER"
+"""The environment variable that stands in for the option."""
+
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 """What Kafka's own tool for groups waits."""
 
@@ -53,6 +56,8 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
         type=addresses,
         default=DEFAULT_BOOTSTRAP_SERVER,
         show_default=True,
+        envvar=BOOTSTRAP_SERVER_VARIABLE,
+        show_envvar=True,
         metavar="HOST:PORT[,HOST:PORT…]",
         help="A broker that knows the others.",
     )

@@ -1,32 +1,25 @@
 """``trio-broker groups delete | delete-offsets``: the end of groups, or of what they committed.
 
-Both show what would go, and delete it only with ``--execute``.
+Both show what would go, and delete it only with consent (``consent``).
 
 Source: Kafka's ConsumerGroupCommand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import click
 
 from trio_broker.cli.assignments import TopicSelection
 from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures, fail
-from trio_broker.cli.group_options import (
-    DRY_RUN_NOTE,
-    check_scope,
-    execute_option,
-    exit_with,
-    outcome_name,
-    refuse_members,
-    topic_options,
-)
-from trio_broker.cli.output import note, print_json, print_table
+from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
+from trio_broker.cli.output import Row, print_json, print_table
 from trio_broker.client.errors import ClientError
-from trio_broker.client.group_offsets import delete_offsets, fetch_offsets
+from trio_broker.client.group_offsets import Outcome, delete_offsets, fetch_offsets
 from trio_broker.client.groups import delete_group, describe_group
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.topic_partition import TopicPartition
@@ -36,31 +29,43 @@ from trio_broker.topic_partition import TopicPartition
 
 @click.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...")
-@execute_option
+@needs_consent
 @json_option
 @asks_cluster
-def delete_command(client: KafkaClient, names: tuple[str, ...], execute: bool, as_json: bool) -> None:
-    """Delete groups without members, and their offsets. Shows which would go; --execute deletes them."""
+def delete_command(client: KafkaClient, names: tuple[str, ...], consent: Consent, as_json: bool) -> None:
+    """Delete groups without members, and their offsets. Shows which would go, and asks."""
     failures = Failures()
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(names):
         try:
             group = describe_group(client, name)
             refuse_members(group)
-            offsets = len(fetch_offsets(client, name))
-            if execute:
-                delete_group(client, name)
+            rows.append(
+                {"group": name, "state": group.state, "offsets": len(fetch_offsets(client, name)), "deleted": False}
+            )
         except ClientError as error:
             failures.add(error)
-            continue
-        rows.append({"group": name, "state": group.state, "offsets": offsets, "deleted": execute})
+    if rows and consent is Consent.ASK:
+        print_groups(rows, err=True)
+    executed = bool(rows) and is_agreed(consent, "Delete these groups for good?")
+    if executed:
+        for row in rows:
+            try:
+                delete_group(client, row["group"])
+                row["deleted"] = True
+            except ClientError as error:
+                failures.add(error)
     if as_json:
-        print_json({"dry_run": not execute, "groups": rows})
+        print_json({"dry_run": not executed, "groups": rows})
     elif rows:
-        print_table({"GROUP": "group", "STATE": "state", "OFFSETS": "offsets", "DELETED": "deleted"}, rows)
-        if not execute:
-            note(DRY_RUN_NOTE)
+        print_groups(rows)
     failures.exit()
+
+
+def print_groups(rows: Collection[Row], *, err: bool = False) -> None:
+    """Print what goes, or went, a row for each group."""
+    columns = {"GROUP": "group", "STATE": "state", "OFFSETS": "offsets", "DELETED": "deleted"}
+    print_table(columns, list(rows), err=err)
 
 
 # --- delete-offsets ---
@@ -69,7 +74,7 @@ def delete_command(client: KafkaClient, names: tuple[str, ...], execute: bool, a
 @click.command("delete-offsets")
 @click.argument("group_id", metavar="GROUP")
 @topic_options
-@execute_option
+@needs_consent
 @json_option
 @asks_cluster
 def delete_offsets_command(
@@ -77,10 +82,10 @@ def delete_offsets_command(
     group_id: str,
     selections: tuple[TopicSelection, ...],
     all_topics: bool,
-    execute: bool,
+    consent: Consent,
     as_json: bool,
 ) -> None:
-    """Forget where a group stands. Shows which offsets would go; --execute deletes them.
+    """Delete committed offsets of a group. Shows which would go, and asks.
 
     Possible for topics that no member is subscribed to.
     """
@@ -93,26 +98,36 @@ def delete_offsets_command(
     }
     if not committed:
         fail(f"group {group_id!r} has no such committed offsets")
-    outcomes = delete_offsets(client, group_id, committed) if execute else {}
-    rows = [
+    if consent is Consent.ASK:
+        print_offsets(offset_rows(committed, {}), err=True)
+    executed = is_agreed(consent, f"Delete these offsets of group {group_id!r}?")
+    outcomes = delete_offsets(client, group_id, committed) if executed else {}
+    rows = offset_rows(committed, outcomes)
+    if as_json:
+        print_json({"group": group_id, "dry_run": not executed, "partitions": rows})
+    else:
+        print_offsets(rows)
+    exit_with(outcomes)
+
+
+def offset_rows(committed: Mapping[TopicPartition, int], outcomes: Mapping[TopicPartition, Outcome]) -> list[Row]:
+    """Return the committed offsets, and what became of each; there are no outcomes before anything was asked for."""
+    return [
         {
             "topic": partition.topic,
             "partition": partition.partition,
             "committed_offset": offset,
-            "deleted": execute and outcomes[partition] is None,
+            "deleted": partition in outcomes and outcomes[partition] is None,
             "error": outcome_name(outcomes.get(partition)),
         }
         for partition, offset in committed.items()
     ]
-    if as_json:
-        print_json({"group": group_id, "dry_run": not execute, "partitions": rows})
-    else:
-        print_table(
-            {"TOPIC": "topic", "PARTITION": "partition", "COMMITTED": "committed_offset", "DELETED": "deleted"}, rows
-        )
-        if not execute:
-            note(DRY_RUN_NOTE)
-    exit_with(outcomes)
+
+
+def print_offsets(rows: Collection[Row], *, err: bool = False) -> None:
+    """Print what goes, or went, a row for each partition."""
+    columns = {"TOPIC": "topic", "PARTITION": "partition", "COMMITTED": "committed_offset", "DELETED": "deleted"}
+    print_table(columns, list(rows), err=err)
 
 
 def is_selected(partition: TopicPartition, selections: Iterable[TopicSelection]) -> bool:

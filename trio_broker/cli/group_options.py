@@ -1,6 +1,4 @@
-"""What the commands that change groups have in common: their options, and how they tell what happened.
-
-Each shows what it would do and does it only with ``--execute``.
+"""What the commands that change groups have in common: their options, and how they report what happened.
 
 Source: Kafka's ConsumerGroupCommand, for the spelling of the options.
 """
@@ -18,12 +16,6 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import Outcome
 from trio_broker.client.groups import MEMBERLESS_STATES, GroupDescription
 from trio_broker.topic_partition import TopicPartition
-
-DRY_RUN_NOTE = "dry run: nothing was changed; --execute does it"
-
-execute_option = click.option(
-    "--execute/--dry-run", default=False, help="Do it, or only show what would be done.", show_default=True
-)
 
 
 def topic_options(command: Callable[..., None]) -> Callable[..., None]:

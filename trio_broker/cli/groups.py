@@ -1,6 +1,6 @@
 """``trio-broker groups``: list and describe groups of any Kafka, tell their lag, and change them.
 
-Everything that changes a group is a dry run unless ``--execute`` is given (``reset_offsets``, ``group_deletions``).
+What changes a group needs consent (``reset_offsets``, ``group_deletions``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import asks_cluster, json_option
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.group_deletions import delete_command, delete_offsets_command
@@ -32,7 +33,7 @@ LAG_COLUMNS: Mapping[str, str] = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def groups() -> None:
     """List, describe and change consumer groups."""
 

@@ -32,8 +32,11 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2))
 
 
-def print_table(columns: Mapping[str, str], rows: Sequence[Row]) -> None:
-    """Print rows under headings; ``columns`` has the property of each heading. Columns of numbers go to the right."""
+def print_table(columns: Mapping[str, str], rows: Sequence[Row], *, err: bool = False) -> None:
+    """Print rows under headings; ``columns`` has the property of each heading. Columns of numbers go to the right.
+
+    With ``err`` the table goes to standard error: it is not the result, but what is asked about.
+    """
     cells = [[cell(row.get(name)) for name in columns.values()] for row in rows]
     to_the_right = [all(_is_number(row.get(name)) for row in rows) for name in columns.values()]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
@@ -42,7 +45,7 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Row]) -> None:
             text.rjust(width) if right else text.ljust(width)
             for text, width, right in zip(line, widths, to_the_right, strict=True)
         )
-        click.echo(GAP.join(padded).rstrip())
+        click.echo(GAP.join(padded).rstrip(), err=err)
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

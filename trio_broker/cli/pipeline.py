@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from trio_broker.cli.lazy_group import LazyGroup
+from trio_broker.cli.command_group import LazyGroup
 
 COMMANDS = {
     "export": "trio_broker.cli.pipeline_export:export_command",

@@ -1,7 +1,7 @@
 """``trio-broker groups reset-offsets``: where a group goes on reading.
 
-Shows the new offsets, and sets them only with ``--execute``. A group that has members is left alone: they hold their
-own positions and would commit over the new ones. The broker refuses as well, should some come in between.
+Shows the new offsets, and sets them only with consent (``consent``). A group that has members is left alone: they hold
+their own positions and would commit over the new ones. The broker refuses as well, should some come in between.
 
 Source: Kafka's ConsumerGroupCommand.
 """
@@ -20,18 +20,11 @@ import click
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.cli.assignments import TopicSelection
 from trio_broker.cli.connecting import asks_cluster, json_option
+from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
-from trio_broker.cli.group_options import (
-    DRY_RUN_NOTE,
-    check_scope,
-    execute_option,
-    exit_with,
-    outcome_name,
-    refuse_members,
-    topic_options,
-)
+from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
 from trio_broker.cli.moments import parse_duration, parse_moment
-from trio_broker.cli.output import note, print_json, print_table
+from trio_broker.cli.output import Row, note, print_json, print_table
 from trio_broker.cli.reset_plan import (
     FromFile,
     PlanError,
@@ -70,7 +63,7 @@ from trio_broker.topic_partition import TopicPartition
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="To the offsets of a file, with lines topic,partition,offset.",
 )
-@execute_option
+@needs_consent
 @click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file.")
 @json_option
 @asks_cluster
@@ -79,18 +72,18 @@ def reset_offsets_command(
     group_id: str,
     selections: tuple[TopicSelection, ...],
     all_topics: bool,
-    execute: bool,
+    consent: Consent,
     export: bool,
     as_json: bool,
     **ways: Any,
 ) -> None:
-    """Set where a group without members goes on reading. Shows what would be set; --execute sets it."""
+    """Set where a group without members goes on reading. Shows what would be set, and asks."""
     target = chosen_target(group_id, ways)
     if not isinstance(target, FromFile):
         check_scope(selections, all_topics)
     elif selections or all_topics:
         raise click.UsageError("the file says which partitions are meant: leave out --topic and --all-topics")
-    check_group(client, group_id, execute)
+    check_group(client, group_id)
     committed = {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
     partitions = chosen_partitions(client, selections, committed, target)
     if not partitions:
@@ -101,10 +94,24 @@ def reset_offsets_command(
         )
     except PlanError as error:
         fail(str(error))
+    if export and consent is not Consent.GIVEN:
+        export_plan(planned)
+        return
+    if consent is Consent.ASK:
+        print_plan(plan_rows(planned, {}), err=True)
+    executed = is_agreed(consent, f"Set these offsets of group {group_id!r}?")
     outcomes: Mapping[TopicPartition, Outcome] = {}
-    if execute:
+    if executed:
         outcomes = commit_offsets(client, group_id, {each.partition: each.new for each in planned})
-    report_plan(group_id, planned, outcomes, execute=execute, export=export, as_json=as_json)
+    rows = plan_rows(planned, outcomes)
+    if export:
+        export_plan(planned)
+    elif as_json:
+        print_json({"group": group_id, "dry_run": not executed, "partitions": rows})
+    else:
+        print_plan(rows)
+    if executed and not (export or as_json):
+        note(f"offsets set: {sum(row['error'] is None for row in rows)}")
     exit_with(outcomes)
 
 
@@ -147,8 +154,8 @@ def to_moment(timestamp_ms: int) -> ToMoment:
     return ToMoment(max(0, timestamp_ms))
 
 
-def check_group(client: KafkaClient, group_id: str, execute: bool) -> None:
-    """Let a group pass that has no members, and one that does not exist: it comes to be when its offsets are set.
+def check_group(client: KafkaClient, group_id: str) -> None:
+    """Let a group pass that has no members, and one that does not exist: setting its offsets creates it.
 
     Raises:
         Refused: it has members.
@@ -158,7 +165,7 @@ def check_group(client: KafkaClient, group_id: str, execute: bool) -> None:
     except Refused as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        note(f"group {group_id!r} does not exist yet{', and is created' if execute else ''}")
+        note(f"group {group_id!r} does not exist yet; setting its offsets creates it")
 
 
 def chosen_partitions(
@@ -214,21 +221,15 @@ def found_by(client: KafkaClient, target: Target, partitions: Collection[TopicPa
     return offsets
 
 
-def report_plan(
-    group_id: str,
-    planned: Collection[PlannedOffset],
-    outcomes: Mapping[TopicPartition, Outcome],
-    *,
-    execute: bool,
-    export: bool,
-    as_json: bool,
-) -> None:
-    """Print the plan, and in JSON how each partition fared."""
-    if export:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([each.partition.topic, each.partition.partition, each.new] for each in planned)
-        return
-    rows = [
+def export_plan(planned: Iterable[PlannedOffset]) -> None:
+    """Print the new offsets as ``--from-file`` reads them."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows([each.partition.topic, each.partition.partition, each.new] for each in planned)
+
+
+def plan_rows(planned: Iterable[PlannedOffset], outcomes: Mapping[TopicPartition, Outcome]) -> list[Row]:
+    """Return the plan, and what became of each partition; there are no outcomes before anything was set."""
+    return [
         {
             "topic": each.partition.topic,
             "partition": each.partition.partition,
@@ -240,9 +241,10 @@ def report_plan(
         }
         for each in planned
     ]
-    if as_json:
-        print_json({"group": group_id, "dry_run": not execute, "partitions": rows})
-        return
+
+
+def print_plan(rows: Collection[Row], *, err: bool = False) -> None:
+    """Print the plan, a row for each partition."""
     columns = {
         "TOPIC": "topic",
         "PARTITION": "partition",
@@ -252,6 +254,4 @@ def report_plan(
     }
     if any(row["remark"] for row in rows):
         columns["REMARK"] = "remark"
-    print_table(columns, rows)
-    done = sum(row["error"] is None for row in rows)
-    note(f"offsets set: {done}" if execute else DRY_RUN_NOTE)
+    print_table(columns, list(rows), err=err)

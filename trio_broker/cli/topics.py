@@ -1,11 +1,10 @@
 """``trio-broker topics``: list, describe, create, alter and delete topics of any Kafka.
 
-A deletion says what would go and asks first. Where nobody can answer, it needs ``--yes``.
+What cannot be undone, a deletion or more partitions, needs consent (``consent``).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Mapping
 
 import click
@@ -13,8 +12,10 @@ import click
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import NO_UUID, uuid_text
 from trio_broker.cli.assignments import key_value
+from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import asks_cluster, json_option
-from trio_broker.cli.failure import Failures, fail
+from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_consent
+from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import ClientError, Refused
@@ -38,7 +39,7 @@ PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)
 Ranges = Mapping[TopicPartition, LogRange | Refused]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topics() -> None:
     """List, describe, create, alter and delete topics."""
 
@@ -174,7 +175,7 @@ def print_descriptions(documents: Iterable[Row]) -> None:
     "--config", "configs", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
 )
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@dry_run_option
 @json_option
 @asks_cluster
 def create_command(
@@ -214,22 +215,31 @@ def create_command(
 @topics.command("alter")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--partitions", type=PARTITIONS, required=True, help="How many there shall be in all.")
-@click.option("--dry-run", is_flag=True, help="Only let the broker check.")
+@needs_consent
 @json_option
 @asks_cluster
-def alter_command(client: KafkaClient, names: tuple[str, ...], partitions: int, dry_run: bool, as_json: bool) -> None:
-    """Add partitions. They cannot be taken away again, and records with a key go to another partition from then on."""
+def alter_command(
+    client: KafkaClient, names: tuple[str, ...], partitions: int, consent: Consent, as_json: bool
+) -> None:
+    """Add partitions, after asking.
+
+    They cannot be taken away again, and records with a key may go to another partition from then on.
+    """
     failures = Failures()
     rows: list[Row] = []
-    for topic in chosen_topics(client, names, failures):
-        before = len(topic.partitions)
+    chosen = chosen_topics(client, names, failures)
+    if consent is Consent.ASK:
+        for topic in chosen:
+            note(f"topic {topic.name!r}: from {len(topic.partitions)} to {partitions} partitions")
+    executed = bool(chosen) and is_agreed(consent, "Add partitions for good?")
+    for topic in chosen:
         try:
-            add_partitions(client, topic.name, count=partitions, validate_only=dry_run)
+            add_partitions(client, topic.name, count=partitions, validate_only=not executed)
         except ClientError as error:
             failures.add(error)
             continue
-        verb = "would go" if dry_run else "went"
-        rows.append({"name": topic.name, "outcome": f"{verb} from {before} to {partitions} partitions"})
+        verb = "went" if executed else "would go"
+        rows.append({"name": topic.name, "outcome": f"{verb} from {len(topic.partitions)} to {partitions} partitions"})
     report(rows, as_json)
     failures.exit()
 
@@ -237,23 +247,27 @@ def alter_command(client: KafkaClient, names: tuple[str, ...], partitions: int, 
 @topics.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
 @click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@needs_consent
 @json_option
 @asks_cluster
-def delete_command(client: KafkaClient, names: tuple[str, ...], if_exists: bool, yes: bool, as_json: bool) -> None:
+def delete_command(
+    client: KafkaClient, names: tuple[str, ...], if_exists: bool, consent: Consent, as_json: bool
+) -> None:
     """Delete topics with all of their records, after asking. Nothing is deleted if a name is wrong."""
     doomed = list(existing(client, names, if_exists))
-    if doomed and not yes:
-        confirm(client, doomed)
+    if consent is not Consent.GIVEN:
+        show_doomed(client, doomed)
+    executed = bool(doomed) and is_agreed(consent, "Delete these topics for good?")
     failures = Failures()
     rows: list[Row] = []
     for topic in doomed:
-        try:
-            delete_topic(client, topic.name)
-        except ClientError as error:
-            failures.add(error)
-            continue
-        rows.append({"name": topic.name, "outcome": "deleted"})
+        if executed:
+            try:
+                delete_topic(client, topic.name)
+            except ClientError as error:
+                failures.add(error)
+                continue
+        rows.append({"name": topic.name, "outcome": "deleted" if executed else "would be deleted"})
     report(rows, as_json)
     failures.exit()
 
@@ -270,8 +284,8 @@ def existing(client: KafkaClient, names: Collection[str], if_exists: bool) -> It
     return [each for each in found if isinstance(each, TopicDescription)]
 
 
-def confirm(client: KafkaClient, doomed: Collection[TopicDescription]) -> None:
-    """Say what would be deleted, and go on only if somebody agrees."""
+def show_doomed(client: KafkaClient, doomed: Collection[TopicDescription]) -> None:
+    """Say what would be deleted."""
     ranges = find_ranges(client, all_partitions(doomed))
     for topic in doomed:
         logs = [ranges[partition] for partition in all_partitions([topic])]
@@ -279,16 +293,6 @@ def confirm(client: KafkaClient, doomed: Collection[TopicDescription]) -> None:
         offsets = sum(log.latest - log.earliest for log in known)
         at_most = "up to " if len(known) == len(logs) else "more than "
         note(f"topic {topic.name!r}: {len(logs)} partitions, {at_most}{offsets} records")
-    if not somebody_is_there():
-        fail("nothing was deleted: nobody is there to ask; --yes deletes without asking")
-    count = "this topic" if len(doomed) == 1 else f"these {len(doomed)} topics"
-    if not click.confirm(f"Delete {count} for good?", err=True):
-        fail("nothing was deleted")
-
-
-def somebody_is_there() -> bool:
-    """Whether a question would reach a person."""
-    return sys.stdin.isatty()
 
 
 def report(rows: Collection[Row], as_json: bool) -> None:

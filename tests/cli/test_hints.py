@@ -1,0 +1,118 @@
+"""Wrong words are answered with the right ones, in one line; further names; what stands in for an option."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.test_topic_commands import topic_server
+from trio_broker import __version__
+from trio_broker.cli import ALIASES, COMMANDS, main
+from trio_broker.cli.hints import HINTS
+
+
+def usage_error(*arguments: str) -> str:
+    """The last line of what a wrong use prints, without its prefix."""
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2, result.output
+    return result.stderr.splitlines()[-1].removeprefix("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("topics --list --bootstrap-server kafka:9092", "No such option --list; here: trio-broker topics list"),
+        ("topics --create --topic x", "No such option --create; here: trio-broker topics create TOPIC"),
+        (
+            "topics create --topic x",
+            "No such option --topic; here: a topic is named without an option: trio-broker topics describe TOPIC",
+        ),
+        (
+            "topics -b kafka:9092 list",
+            "No such option -b; here: it stands behind the whole command: trio-broker topics list -b HOST:PORT",
+        ),
+        (
+            "--bootstrap-server kafka:9092 topics list",
+            "No such option --bootstrap-server; here: it stands behind the whole command: trio-broker topics list"
+            " --bootstrap-server HOST:PORT",
+        ),
+        (
+            "groups describe --group g",
+            "No such option --group; here: a group is named without an option: trio-broker groups describe GROUP",
+        ),
+        (
+            "configs alter --topic t --add-config a=1",
+            "No such option --add-config; here: --set KEY=VALUE, once for each key",
+        ),
+        ("group seek g --to start", "No such command 'seek'; here: trio-broker groups reset-offsets GROUP"),
+        (
+            "topic add-partitions t",
+            "No such command 'add-partitions'; here: trio-broker topics alter TOPIC --partitions N",
+        ),
+        ("topics create t --partition 3", "No such option --partition; did you mean --partitions?"),
+        ("topics crate t", "No such command 'crate'; did you mean create?"),
+        ("tpoics list", "No such command 'tpoics'; did you mean topics?"),
+        ("pipeline exprot", "No such command 'exprot'; did you mean export?"),
+        ("start --ovveride a=1", "No such option --ovveride; did you mean --override?"),
+        ("xyzzy", "No such command 'xyzzy'"),
+        ("start --xyzzy", "No such option --xyzzy"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_one(arguments: str, told: str):
+    assert usage_error(*arguments.split()) == told
+
+
+def command_at(*names: str) -> click.Command:
+    """The command with this path."""
+    command: click.Command = main
+    for name in names:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None, names
+        command = found
+    return command
+
+
+@pytest.mark.parametrize("text", sorted({text for table in HINTS.values() for text in table.values()}))
+def test_what_a_hint_names_exists(text: str):
+    for example in re.findall(r"trio-broker ((?:[\w-]+ ?)*[\w-]+)", text):
+        names = [word for word in example.split() if word.islower()]
+        path = names[:2] if isinstance(command_at(names[0]), click.Group) else names[:1]
+        command = command_at(*path)
+        options = {name for each in command.params for name in each.opts}
+        assert {word for word in text.partition(example)[2].split() if re.fullmatch(r"--?[a-z-]+", word)} <= options
+
+
+def test_a_hint_stands_in_no_way_of_what_exists():
+    for first, table in HINTS.items():
+        group = command_at(first) if first else main
+        for word in table:
+            if isinstance(group, click.Group) and not word.startswith("-"):
+                assert group.get_command(click.Context(group), word) is None, f"{first} {word}"
+
+
+@pytest.mark.parametrize(("singular", "plural"), ALIASES.items())
+def test_the_singular_does_as_well_and_is_not_listed(singular: str, plural: str):
+    assert plural in COMMANDS
+    assert CliRunner().invoke(main, [singular, "--help"]).exit_code == 0
+    assert not re.search(rf"^  {singular} ", CliRunner().invoke(main, ["--help"]).output, re.MULTILINE)
+
+
+def test_an_environment_variable_names_the_cluster():
+    with topic_server() as server:
+        result = CliRunner(env={"TRIO_BROKER_BOOTSTRAP_SERVER": server.address}).invoke(main, ["topic", "list"])
+        assert result.exit_code == 0, result.output
+        assert "a " in result.stdout
+
+
+def test_the_option_wins_over_the_variable():
+    with topic_server() as server:
+        runner = CliRunner(env={"TRIO_BROKER_BOOTSTRAP_SERVER": "127.0.0.1:1"})
+        assert runner.invoke(main, ["topics", "list", "-b", server.address]).exit_code == 0
+
+
+def test_the_version_is_an_option_too():
+    assert CliRunner().invoke(main, ["--version"]).output == f"trio-broker {__version__}\n"

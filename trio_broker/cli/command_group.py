@@ -1,0 +1,88 @@
+"""Groups of commands that answer a wrong word with the right one, and import a command when it is called.
+
+``trio-broker version`` should not pay for an HTTP server, nor a list of topics for an event loop, so a ``LazyGroup``
+knows of each command only where it lives.
+
+Source: click's guide, "Lazily Loading Subcommands".
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+from trio_broker.cli.hints import hint
+from trio_broker.suggestion import did_you_mean
+
+
+class CommandGroup(click.Group):
+    """A group whose errors name what was probably meant.
+
+    ``aliases`` are further names of commands, which the help does not list.
+    """
+
+    def __init__(self, *args: Any, aliases: Mapping[str, str] | None = None, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._aliases = dict(aliases or {})
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, *rest = args
+        name = self._aliases.get(name, name)
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
+            instead = hint(first_word(ctx), name) or did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {name!r}{instead}", ctx)
+        return super().resolve_command(ctx, [name, *rest])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with explained():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with explained():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Add to an error about an option that does not exist which one was probably meant."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        instead = hint(first_word(error.ctx), error.option_name)
+        if not instead and error.possibilities:
+            instead = f"; did you mean {error.possibilities[0]}?"
+        raise click.UsageError(f"No such option {error.option_name}{instead}", error.ctx) from None
+
+
+def first_word(ctx: click.Context | None) -> str:
+    """Return the name of the command that stands behind ``trio-broker``, or nothing at the very beginning."""
+    name = ""
+    while ctx is not None and ctx.parent is not None:
+        name = ctx.command.name or ""
+        ctx = ctx.parent
+    return name
+
+
+class LazyGroup(CommandGroup):
+    """``lives_in`` says for each command where it is, as ``module:attribute``; help lists them in that order."""
+
+    def __init__(self, *args: Any, lives_in: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._lives_in = dict(lives_in)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._lives_in)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._lives_in:
+            return None
+        module, _, attribute = self._lives_in[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command), command
+        return command

@@ -1,0 +1,85 @@
+"""What to type instead: words of other Kafka tools, and ours.
+
+Kafka's scripts take an action as an option (``--list``) and names as options (``--topic x``); rpk has other verbs. Each
+such word that is refused is answered with one line that says how the same is asked here.
+
+Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, ConfigCommand, ConsoleProducer and ConsoleConsumer;
+rpk's reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+FOR_ALL: Final[dict[str, str]] = {
+    "--bootstrap-server": "it stands behind the whole command: trio-broker topics list --bootstrap-server HOST:PORT",
+    "-b": "it stands behind the whole command: trio-broker topics list -b HOST:PORT",
+    "--broker-list": "the addresses go to --bootstrap-server HOST:PORT,HOST:PORT",
+    "--zookeeper": "a broker is asked: --bootstrap-server HOST:PORT",
+    "--command-config": "only PLAINTEXT listeners can be asked, and they need no settings",
+    "--verbose": "describe shows all there is, and --json all of it to machines",
+}
+
+TOPICS: Final[dict[str, str]] = {
+    "--list": "trio-broker topics list",
+    "--create": "trio-broker topics create TOPIC",
+    "--describe": "trio-broker topics describe [TOPIC]",
+    "--alter": "trio-broker topics alter TOPIC --partitions N",
+    "--delete": "trio-broker topics delete TOPIC",
+    "--topic": "a topic is named without an option: trio-broker topics describe TOPIC",
+    "--delete-config": "trio-broker configs alter --topic TOPIC --delete KEY",
+    "add-partitions": "trio-broker topics alter TOPIC --partitions N",
+    "alter-config": "trio-broker configs alter --topic TOPIC --set KEY=VALUE",
+}
+
+GROUPS: Final[dict[str, str]] = {
+    "--list": "trio-broker groups list",
+    "--describe": "trio-broker groups describe GROUP",
+    "--delete": "trio-broker groups delete GROUP",
+    "--delete-offsets": "trio-broker groups delete-offsets GROUP --topic TOPIC",
+    "--reset-offsets": "trio-broker groups reset-offsets GROUP --topic TOPIC --to-earliest",
+    "--group": "a group is named without an option: trio-broker groups describe GROUP",
+    "--all-groups": "trio-broker groups lag",
+    "--members": "trio-broker groups describe GROUP shows the members",
+    "--offsets": "trio-broker groups describe GROUP shows the offsets",
+    "--state": "trio-broker groups describe GROUP shows the state",
+    "--timeout": "--command-timeout, in seconds",
+    "seek": "trio-broker groups reset-offsets GROUP",
+    "offset-delete": "trio-broker groups delete-offsets GROUP",
+}
+
+CONFIGS: Final[dict[str, str]] = {
+    "--describe": "trio-broker configs describe --topic TOPIC",
+    "--alter": "trio-broker configs alter --topic TOPIC --set KEY=VALUE",
+    "--entity-type": "--topic TOPIC, --broker ID or --all-brokers",
+    "--entity-name": "--topic TOPIC, --broker ID or --all-brokers",
+    "--entity-default": "--all-brokers",
+    "--add-config": "--set KEY=VALUE, once for each key",
+    "--delete-config": "--delete KEY, once for each key",
+    "--brokers": "--broker ID, or --all-brokers",
+    "set": "trio-broker configs alter --all-brokers --set KEY=VALUE",
+    "get": "trio-broker configs describe --broker ID --all",
+}
+
+MAIN: Final[dict[str, str]] = {
+    "--list": "trio-broker topics list",
+    "--describe": "trio-broker topics describe [TOPIC]",
+    "broker": "trio-broker start",
+    "serve": "trio-broker start",
+    "run": "trio-broker start",
+}
+
+HINTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "": FOR_ALL | MAIN,
+    "topics": FOR_ALL | TOPICS,
+    "groups": FOR_ALL | GROUPS,
+    "configs": FOR_ALL | CONFIGS,
+}
+"""By the first word of the command and the word that is refused."""
+
+
+def hint(command: str, word: str) -> str:
+    """Return ``; here: …`` for a word of another tool, or nothing; ``command`` is our first word."""
+    found = HINTS.get(command, {}).get(word)
+    return f"; here: {found}" if found else ""
