@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from trio_broker.spark.pipelines.dry_run import plan_job
 from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
 from trio_broker.spark.pipelines.micro_batches import JobReport, Trigger
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
+from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, TaskFailed
 from trio_broker.spark.tables.table import TableError
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.topic_partition import TopicPartition
@@ -296,8 +297,35 @@ def test_files_of_attempts_that_nobody_named_are_not_in_the_table(tmp_path: Path
     topics, settings = two_topics(), settings_of(target, tmp_path)
     run_export(topics.source(), settings, Twice)
     assert rows_of(target) == sorted(topics.rows())
-    run(topics.source(), settings)
     assert list(Path(target.name, "_trio_broker").rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize("format", Format)
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_task_of_a_failed_run_that_ends_during_the_next_run_leaves_no_file(tmp_path: Path, format: Format, when: str):
+    """A job of Spark ends with its first failed task. Its other tasks may still be writing when the next run starts."""
+    late: list[tuple[Any, Any]] = []
+
+    class FailsAtOnce(LocalTaskRunner):
+        def run(self, tasks: Any, function: Any, on_done: Any = None) -> Any:
+            late.append((function, tasks[-1]))
+            raise TaskFailed("another task failed")
+
+    class WithLateTask(LocalTaskRunner):
+        def run(self, tasks: Any, function: Any, on_done: Any = None) -> Any:
+            results = super().run(tasks, function, on_done) if when == "behind" else None
+            for late_function, task in late:
+                with suppress(OSError):
+                    late_function(1, task)
+            return results or super().run(tasks, function, on_done)
+
+    topics, target = two_topics(), target_in(tmp_path, format)
+    settings = settings_of(target, tmp_path)
+    with pytest.raises(TaskFailed):
+        run_export(topics.source(), settings, FailsAtOnce)
+    run_export(topics.source(), settings, WithLateTask)
+    assert rows_of(target) == sorted(topics.rows())
+    assert len(list(tmp_path.rglob("*.parquet"))) == len(committed_files(target))
 
 
 # --- Refusals ---

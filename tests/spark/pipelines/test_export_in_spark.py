@@ -85,7 +85,7 @@ def test_json_becomes_rows_and_dead_letters(spark: SparkSession, broker: BrokerT
 
 
 def test_a_corrupt_batch_in_one_task_leaves_nothing_in_the_table(spark: SparkSession, tmp_path: Path):
-    """The other tasks write their files, which nobody commits and the next run removes."""
+    """The other tasks may still be writing when the job fails. The next run removes what no commit names."""
     target = Target(Format.PARQUET, str(tmp_path / "table"))
     settings = ExportSettings(target)
     whole = two_topics().source(tasks=6)

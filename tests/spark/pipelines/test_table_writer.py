@@ -14,7 +14,7 @@ from trio_broker.spark.pipelines.export import OPAQUE
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables import table_writer
 from trio_broker.spark.tables.local_files import LocalFiles
-from trio_broker.spark.tables.parquet_directory import stored_columns
+from trio_broker.spark.tables.parquet_directory import staged_files
 from trio_broker.spark.tables.table import DataFile, Partitioning, TableFiles, TableShape
 from trio_broker.spark.tables.table_writer import FileSettings, ParquetCodec, TableWriter, day_name, split_by_day
 
@@ -38,7 +38,7 @@ def rows(times: Sequence[datetime.datetime | None], value: bytes = b"v" * 100) -
 
 
 def files_in(directory: Path) -> TableFiles:
-    return TableFiles(LocalFiles(str(directory), "job"), SHAPE, stored_columns(SHAPE), "job", 3)
+    return staged_files(LocalFiles(str(directory), "job", "run"), SHAPE, 3)
 
 
 def written(directory: Path, batches: Sequence[pa.RecordBatch], settings: FileSettings | None = None) -> list[DataFile]:
@@ -55,8 +55,8 @@ def staged(directory: Path) -> list[Path]:
 def test_rows_of_one_day_are_one_file(tmp_path: Path):
     [file] = written(tmp_path, [rows([DAY, DAY]), rows([DAY])])
     assert (file.rows, file.topic, file.date) == (3, "orders", "2026-01-31")
-    assert file.path == f"topic=orders/date=2026-01-31/{file.name}"
-    assert file.name.startswith("job-00000003-00007-")
+    assert file.name.startswith("run/job-00000003-run-00007-")
+    assert file.path == f"topic=orders/date=2026-01-31/{file.name.removeprefix('run/')}"
     [path] = staged(tmp_path)
     assert file.size_bytes == path.stat().st_size
 
@@ -151,7 +151,7 @@ def test_an_error_leaves_no_file(tmp_path: Path):
 
 def test_no_rows_are_no_file(tmp_path: Path):
     assert written(tmp_path, [rows([])]) == []
-    assert not (tmp_path / "_trio_broker").exists()
+    assert staged(tmp_path) == []
 
 
 def test_two_attempts_of_a_task_write_different_files(tmp_path: Path):

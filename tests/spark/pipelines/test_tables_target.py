@@ -61,17 +61,17 @@ def test_a_package_that_is_missing_is_told_with_what_to_install(monkeypatch: pyt
 def test_a_table_with_other_columns_is_refused(tmp_path: Path, format: Format):
     name = "lake.orders" if format is Format.ICEBERG else str(tmp_path / "orders")
     target = Target(format, name, IcebergCatalog(warehouse=tmp_path / "warehouse"))
-    target.table(SHAPE).open("job")
-    target.table(SHAPE).open("another job")
+    target.table(SHAPE).open("job", "run")
+    target.table(SHAPE).open("another job", "run")
     with pytest.raises(TableError, match="has other columns: id, more differ"):
-        target.table(OTHER).open("job")
+        target.table(OTHER).open("job", "run")
 
 
 @pytest.mark.parametrize("format", [Format.PARQUET, Format.DELTA])
 def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, format: Format):
     (tmp_path / "file").write_text("")
     with pytest.raises(TableError, match="file"):
-        Target(format, str(tmp_path / "file" / "table")).table(SHAPE).open("job")
+        Target(format, str(tmp_path / "file" / "table")).table(SHAPE).open("job", "run")
 
 
 def test_a_warehouse_that_cannot_be_made_is_told(tmp_path: Path):
@@ -84,4 +84,4 @@ def test_a_warehouse_that_cannot_be_made_is_told(tmp_path: Path):
 def test_a_catalog_that_nobody_knows_is_told():
     catalog = IcebergCatalog("nowhere", {"type": "rest", "uri": "http://127.0.0.1:1"})
     with pytest.raises(TableError, match=r"lake\.orders: "):
-        Target(Format.ICEBERG, "lake.orders", catalog).table(SHAPE).open("job")
+        Target(Format.ICEBERG, "lake.orders", catalog).table(SHAPE).open("job", "run")

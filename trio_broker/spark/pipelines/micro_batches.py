@@ -3,17 +3,19 @@
     plan a batch → tasks write files → commit log: "batch 7 is these files, read up to here" → tables add them → "done"
                                       ^ from here on the batch counts
 
-Killed before the commit log has the batch, the files are nobody's: the next run removes them and reads the same records
-again. Killed after that, the next run lets the tables add what the commit log names; tables do nothing for a batch that
-they have. With several tables the same holds for each of them, so that they always come to hold the same batches.
+Killed before the commit log has the batch, no commit names the files: the next run removes them and reads the same
+records again. Killed after that, the next run gives the tables the files that the commit log names; a table does
+nothing for a batch that it has. With several tables the same holds for each, so that all of them end with the same
+batches.
 
-Which files those are is decided by the results of the tasks that Spark took for successful. Another attempt of the same
-task may have written the same rows; its files have other names and go with the rest.
+Only the results of the tasks that succeeded in Spark's eyes name files. Another attempt of the same task may have
+written the same rows; its files have other names and are removed with the rest.
 """
 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -110,6 +112,7 @@ def run_job(
             looked = monotonic()
             run.read_what_is_there()
             if run.trigger.interval_seconds is None:
+                run.clean()
                 return run.report(monotonic() - started)
             sleep(max(0.0, looked + run.trigger.interval_seconds - monotonic()))
 
@@ -129,17 +132,24 @@ class JobRun:
     size_bytes: int = 0
     rows: dict[str, int] = attrs.field(factory=dict)
     files: dict[str, int] = attrs.field(factory=dict)
+    run_id: str = attrs.field(factory=lambda: secrets.token_hex(4))
+    _first_batch: int = 0
     _runner: TaskRunner | None = None
 
     def recover(self) -> None:
-        """Open the tables, and finish or forget what an earlier run left undone."""
+        """Open the tables, finish the last commit of an earlier run, and remove the files that it did not commit."""
         for table in self.job.tables.values():
-            table.open(self.commits.job_id)
+            table.open(self.commits.job_id, self.run_id)
         if not self.commits.last_is_finished and self.commits.last is not None:
             log.info("batch %d was committed by an earlier run and is finished now", self.commits.last.batch)
             self._apply(self.commits.last)
+        self._first_batch = self.commits.next_batch
+        self.clean()
+
+    def clean(self) -> None:
+        """Remove files that no commit names; at the end once more, for tasks of an earlier run that ended meanwhile."""
         for table in self.job.tables.values():
-            table.clean(self.commits.next_batch)
+            table.clean(self._first_batch)
 
     def begin(self) -> None:
         """At the first start of a job, note where it begins, in a commit without files."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from trio_broker.spark.tables.local_files import LocalFiles
-from trio_broker.spark.tables.parquet_directory import DELTA_LOG, make_directory, stored_columns
+from trio_broker.spark.tables.parquet_directory import DELTA_LOG, make_directory, staged_files
 from trio_broker.spark.tables.table import DATE, TOPIC, DataFile, Partitioning, TableError, TableFiles, TableShape
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class DeltaTable:
     shape: TableShape
     _files: LocalFiles | None = None
 
-    def open(self, job_id: str) -> None:
+    def open(self, job_id: str, run_id: str) -> None:
         import deltalake
         from deltalake.exceptions import DeltaError
 
-        self._files = make_directory(self.directory, job_id)
+        self._files = make_directory(self.directory, job_id, run_id)
         try:
             if not (self.directory / DELTA_LOG).exists():
                 self._refuse_other_files()
@@ -49,7 +49,7 @@ class DeltaTable:
 
     def files(self, batch: int) -> TableFiles:
         assert self._files is not None
-        return TableFiles(self._files, self.shape, stored_columns(self.shape), self._files.job_id, batch)
+        return staged_files(self._files, self.shape, batch)
 
     def commit(self, batch: int, files: Sequence[DataFile]) -> None:
         from deltalake.exceptions import DeltaError
@@ -73,7 +73,7 @@ class DeltaTable:
         except DeltaError as error:
             raise TableError(f"{self.directory}: batch {batch}: {error}") from error
 
-    def clean(self, next_batch: int) -> None:
+    def clean(self, first_batch: int) -> None:
         assert self._files is not None
         self._files.clean()
 

@@ -90,10 +90,11 @@ class IcebergTable:
     identifier: str
     shape: TableShape
     _job_id: str = ""
+    _run_id: str = ""
     _table: PyIcebergTable | None = None
 
-    def open(self, job_id: str) -> None:
-        self._job_id = job_id
+    def open(self, job_id: str, run_id: str) -> None:
+        self._job_id, self._run_id = job_id, run_id
         try:
             self._table = self._load_or_create()
             self._check(self._table)
@@ -105,7 +106,7 @@ class IcebergTable:
     def files(self, batch: int) -> TableFiles:
         assert self._table is not None
         store = IcebergFiles(self._table.location(), dict(self._table.io.properties))
-        return TableFiles(store, self.shape, tuple(self.shape.schema.names), self._job_id, batch)
+        return TableFiles(store, self.shape, tuple(self.shape.schema.names), self._job_id, self._run_id, batch)
 
     def commit(self, batch: int, files: Sequence[DataFile]) -> None:
         from pyiceberg.exceptions import CommitFailedException
@@ -123,15 +124,16 @@ class IcebergTable:
             except Exception as error:
                 raise TableError(f"{self.identifier}: batch {batch}: {_first_line(error)}") from error
 
-    def clean(self, next_batch: int) -> None:
+    def clean(self, first_batch: int) -> None:
         """Remove leftovers where the table lies in a directory; elsewhere Iceberg's own removal of orphans does it."""
         assert self._table is not None
         location = urlparse(self._table.location())
         if location.scheme not in ("", "file"):
             return
-        ours = re.compile(rf"{re.escape(self._job_id)}-(\d+)-.*\.parquet")
+        ours = re.compile(rf"{re.escape(self._job_id)}-(\d+)-([^-]+)-.*\.parquet")
         for path in Path(unquote(location.path), "data").rglob(f"{self._job_id}-*.parquet"):
-            if (found := ours.fullmatch(path.name)) and int(found[1]) >= next_batch:
+            found = ours.fullmatch(path.name)
+            if found and int(found[1]) >= first_batch and found[2] != self._run_id:
                 path.unlink(missing_ok=True)
 
     def _commit_once(self, batch: int, files: Sequence[DataFile]) -> None:

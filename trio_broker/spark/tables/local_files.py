@@ -1,10 +1,13 @@
 """Files of a table that is a directory: staged below ``_trio_broker``, where no reader looks, and moved by renaming.
 
-    <table>/_trio_broker/staging/<job>/<name>.parquet         while its batch is not committed
-    <table>/topic=orders/date=2026-01-31/<name>.parquet       from then on
+    <table>/_trio_broker/staging/<job>/<run>/<name>.parquet    while its batch is not committed
+    <table>/topic=orders/date=2026-01-31/<name>.parquet        from then on
 
 Readers of Parquet directories skip what begins with an underscore, and a rename within one file system shows a file as
 a whole or not at all. The directory must be visible to driver and workers under the same path.
+
+Spark ends a job with its first failed task while other tasks may still be writing. So the driver makes the directory of
+its run and tasks do not: once a later run has removed it, a late task of the earlier run cannot create a file any more.
 """
 
 from __future__ import annotations
@@ -27,28 +30,43 @@ HIDDEN: Final = "_trio_broker"
 
 @attrs.frozen
 class LocalFiles:
-    """The staged and placed files of one job in a table's directory."""
+    """The staged and placed files of one run of a job in a table's directory."""
 
     directory: str
     job_id: str
+    run_id: str
 
     @property
     def staging(self) -> Path:
-        """Where files lie that are not committed."""
+        """The directory of the job's files that are not committed, by run."""
         return Path(self.directory) / HIDDEN / "staging" / self.job_id
 
     def staged(self, file: DataFile) -> Path:
-        """Return where ``file`` lies before its batch is committed."""
+        """Return the path of ``file`` before its batch is committed."""
         return self.staging / file.name
 
     def placed(self, file: DataFile) -> Path:
-        """Return where ``file`` lies after that."""
+        """Return the path of ``file`` after that."""
         return Path(self.directory, *file.path.split("/"))
 
+    def make_staging(self) -> None:
+        """Make the run's directory, which tasks write to.
+
+        Raises:
+            TableError: it cannot be made.
+        """
+        directory = self.staging / self.run_id
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            # A commit may name a file in here as soon as the file is sealed: the way to it must survive a power cut.
+            for each in (directory, *directory.parents):
+                if each.is_relative_to(self.directory):
+                    sync_directory(each)
+        except OSError as error:
+            raise TableError(f"{directory}: {error.strerror}") from error
+
     def create(self, file: DataFile) -> WritableFile:
-        path = self.staged(file)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sink: WritableFile = pa.OSFile(str(path), "wb")
+        sink: WritableFile = pa.OSFile(str(self.staged(file)), "wb")
         return sink
 
     def seal(self, file: DataFile) -> int:
@@ -58,14 +76,14 @@ class LocalFiles:
             size_bytes = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-        sync_directory(self.staging)
+        sync_directory(self.staged(file).parent)
         return size_bytes
 
     def remove(self, file: DataFile) -> None:
         self.staged(file).unlink(missing_ok=True)
 
     def place(self, files: Iterable[DataFile]) -> None:
-        """Move ``files`` where they belong; those that are there already stay.
+        """Move ``files`` to their places in the table; those that are there already stay.
 
         Raises:
             TableError: a file is neither here nor there, or cannot be moved.
@@ -83,10 +101,14 @@ class LocalFiles:
             except OSError as error:
                 raise TableError(f"{placed}: {error.strerror}") from error
             directories.update(each for each in placed.parents if each.is_relative_to(root))
-        # Also those that were there already: a run that was cut off may have made them and not come to this.
+        # Also directories that existed before: a run that was killed may have made them and not synced them.
         for directory in directories:
             sync_directory(directory)
 
     def clean(self) -> None:
-        """Remove what is staged. A task of a driver that was killed may still be writing; then that goes later."""
+        """Remove all staged files of the job, and with them the directories of its runs.
+
+        Errors are ignored: a task of an earlier run may create a file while its directory is removed. The end of this
+        run, or the next run, tries again.
+        """
         shutil.rmtree(self.staging, ignore_errors=True)

@@ -1,8 +1,8 @@
 """A table that is a directory of Parquet files, in Hive's layout where it is partitioned.
 
 ``spark.read.parquet(directory)`` and ``pyarrow.dataset.dataset(directory, partitioning="hive")`` read it. There is no
-log of what belongs to the table, so a reader may see some files of a batch before the others, but each as a whole; and
-whoever lists the directory twice sees more the second time, never less.
+log of what belongs to the table, so a reader may see some files of a batch before the others, but each as a whole. A
+file that was listed once is listed ever after.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ class ParquetDirectory:
     shape: TableShape
     _files: LocalFiles | None = None
 
-    def open(self, job_id: str) -> None:
-        self._files = make_directory(self.directory, job_id)
+    def open(self, job_id: str, run_id: str) -> None:
+        self._files = make_directory(self.directory, job_id, run_id)
         if (self.directory / DELTA_LOG).exists():
             raise TableError(f"{self.directory} is a Delta table; files put beside its log would belong to nothing")
 
     def files(self, batch: int) -> TableFiles:
         assert self._files is not None
-        return TableFiles(self._files, self.shape, stored_columns(self.shape), self._files.job_id, batch)
+        return staged_files(self._files, self.shape, batch)
 
     def commit(self, batch: int, files: Sequence[DataFile]) -> None:
         assert self._files is not None
         self._files.place(files)
 
-    def clean(self, next_batch: int) -> None:
+    def clean(self, first_batch: int) -> None:
         assert self._files is not None
         self._files.clean()
 
 
-def make_directory(directory: Path, job_id: str) -> LocalFiles:
+def make_directory(directory: Path, job_id: str, run_id: str) -> LocalFiles:
     """Make a table's directory unless it is there, and return its files.
 
     Raises:
@@ -54,7 +54,17 @@ def make_directory(directory: Path, job_id: str) -> LocalFiles:
         (directory / HIDDEN).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TableError(f"{directory}: {error.strerror}") from error
-    return LocalFiles(str(directory.absolute()), job_id)
+    return LocalFiles(str(directory.absolute()), job_id, run_id)
+
+
+def staged_files(files: LocalFiles, shape: TableShape, batch: int) -> TableFiles:
+    """Return what tasks need to write files for a batch, and make the directory that they write to.
+
+    Raises:
+        TableError: it cannot be made.
+    """
+    files.make_staging()
+    return TableFiles(files, shape, stored_columns(shape), files.job_id, files.run_id, batch)
 
 
 def stored_columns(shape: TableShape) -> tuple[str, ...]:

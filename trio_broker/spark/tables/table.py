@@ -56,8 +56,9 @@ class TableShape:
 class DataFile:
     """One Parquet file that a task wrote.
 
-    ``path`` is where it belongs, from the table's directory on, with ``/``; ``name`` what it is called while it is
-    staged. ``topic`` and ``date`` (ISO) are those of all its rows, where the table is partitioned by them.
+    ``path`` is its place in the table, relative to the table's directory, with ``/``. ``name`` is its place before the
+    commit, relative to the job's staging directory: the run's directory and the file's name. ``topic`` and ``date``
+    (ISO) are those of all its rows, where the table is partitioned by them.
     """
 
     path: str
@@ -98,24 +99,26 @@ class FileStore(Protocol):
 
 @attrs.frozen
 class TableFiles:
-    """All that a task must know to write files for a table. Picklable.
+    """All that a task needs to write files for a table. Picklable.
 
     ``columns`` are those of a file; what the names of directories say need not be among them. File names begin with
-    ``job_id`` and ``batch``, so that a file without a commit can be told from all others.
+    ``job_id``, ``batch`` and ``run_id``, so that the files of a batch that was never committed can be found, also those
+    that a task of an earlier run writes late.
     """
 
     store: FileStore
     shape: TableShape
     columns: tuple[str, ...]
     job_id: str
+    run_id: str
     batch: int
 
 
 class Table(Protocol):
     """A table as a pipeline's driver uses it."""
 
-    def open(self, job_id: str) -> None:
-        """Make the table unless it is there, and look whether it fits. What it does is done for ``job_id``.
+    def open(self, job_id: str, run_id: str) -> None:
+        """Make the table unless it is there, and check its columns. Files are written for this run of this job.
 
         Raises:
             TableError: it cannot be made, or is something else.
@@ -123,17 +126,20 @@ class Table(Protocol):
         ...
 
     def files(self, batch: int) -> TableFiles:
-        """Return what tasks need in order to write files for a batch."""
+        """Return what tasks need to write files for a batch."""
         ...
 
     def commit(self, batch: int, files: Sequence[DataFile]) -> None:
-        """Let readers see ``files``, which make up a batch; nothing happens if they do already.
+        """Add ``files``, which make up a batch, to the table; do nothing if it has them already.
 
         Raises:
             TableError: that is not possible; it may be tried again.
         """
         ...
 
-    def clean(self, next_batch: int) -> None:
-        """Remove the files that tasks left behind for batches that were never committed: ``next_batch`` and later."""
+    def clean(self, first_batch: int) -> None:
+        """Remove the files that other runs of the job wrote for ``first_batch`` and later batches.
+
+        No commit names them: called before a run's first batch and after its last one, with the number of the first.
+        """
         ...

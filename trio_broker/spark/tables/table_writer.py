@@ -113,7 +113,7 @@ class TableWriter:
     attempt: str = attrs.field(factory=lambda: secrets.token_hex(6))
     finished: list[DataFile] = attrs.field(factory=list)
     _open: dict[str | None, OpenFile] = attrs.field(factory=dict)
-    _drawn: int = 0
+    _file_count: int = 0
 
     def __enter__(self) -> Self:
         return self
@@ -170,7 +170,7 @@ class TableWriter:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        file = self._draw(day)
+        file = self._new_file(day)
         schema = pa.schema([self.files.shape.schema.field(name) for name in self.files.columns])
         sink = self.files.store.create(file)
         writer = pq.ParquetWriter(
@@ -187,15 +187,18 @@ class TableWriter:
         opaque = self.files.shape.opaque
         return [name for name in schema.names if name not in opaque] if opaque else True
 
-    def _draw(self, day: str | None) -> DataFile:
+    def _new_file(self, day: str | None) -> DataFile:
         """Return a file with a name that no other has."""
-        name = f"{self.files.job_id}-{self.files.batch:08}-{self.task:05}-{self.attempt}-{self._drawn:03}.parquet"
-        self._drawn += 1
-        if self.files.shape.partitioning is Partitioning.NONE:
-            return DataFile(name, name, 0, 0)
+        files = self.files
+        number = f"{self.task:05}-{self.attempt}-{self._file_count:03}"
+        name = f"{files.job_id}-{files.batch:08}-{files.run_id}-{number}.parquet"
+        self._file_count += 1
+        staged = f"{files.run_id}/{name}"
+        if files.shape.partitioning is Partitioning.NONE:
+            return DataFile(name, staged, 0, 0)
         assert self.topic is not None
         path = f"{TOPIC}={self.topic}/{DATE}={day or NULL_PARTITION}/{name}"
-        return DataFile(path, name, 0, 0, topic=self.topic, date=day)
+        return DataFile(path, staged, 0, 0, topic=self.topic, date=day)
 
     def _close(self, key: str | None) -> None:
         each = self._open[key]
