@@ -297,7 +297,7 @@ def calm_garbage_collector() -> None:
     """Take what the start left in memory, which is there to stay, out of the garbage collector's sight.
 
     Requests make few cycles and much short-lived garbage; with Python's own thresholds the oldest generation is
-    searched again and again for nothing, in pauses that every client waits for (``bench/README.md`` has the figures).
+    searched again and again for nothing, in pauses that every client waits for (``bench/measured.md`` has the figures).
     For a process that is a broker and nothing else, which is why ``Broker`` itself does not do it.
     """
     gc.freeze()

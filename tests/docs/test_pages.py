@@ -10,6 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+GENERATED = {"apis.md", "config.md", "spark-options.md"}
+INDEXES = {"client-compatibility.md"}
+MAX_WORDS = 2_500
+"""A page that takes longer than a quarter of an hour to read is cut; generated pages and indexes are looked up in."""
 
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\d.]+) \|", re.MULTILINE)
@@ -18,7 +22,7 @@ TEST_NAME = re.compile(r"`(\w+)`")
 
 LIMITS = [
     limit
-    for page in ("operating.md", "spark.md")
+    for page in ("limits.md", "spark.md")
     for limit in LIMIT.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
 ]
 
@@ -27,6 +31,21 @@ LIMITS = [
 def test_links_between_pages_and_to_code_lead_somewhere(page: Path):
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in (*PAGES, *sorted((ROOT / "bench").glob("*.md"))) if page.name not in GENERATED | INDEXES],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_a_page_is_read_in_a_quarter_of_an_hour(page: Path):
+    assert len(page.read_text(encoding="utf-8").split()) <= MAX_WORDS
+
+
+@pytest.mark.parametrize("folder", [ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "docs" / "formats"])
+def test_the_index_of_a_folder_names_all_its_pages(folder: Path):
+    index = LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
+    assert {page.name for page in folder.glob("*.md")} - {"README.md"} - set(index) == set()
 
 
 @pytest.mark.parametrize(("module", "name", "value"), LIMITS, ids=lambda text: text.rpartition(".")[2])

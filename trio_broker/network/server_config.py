@@ -32,7 +32,7 @@ class SocketServerConfig:
     """Kafka's keys that govern connections, with Kafka's defaults, but for the buffers and the backlog.
 
     Linux adapts the buffers of a socket to its traffic as long as nobody sets them, which moves bulk data with a third
-    less CPU than Kafka's 100 KiB does (``bench/README.md``).
+    less CPU than Kafka's 100 KiB does (``bench/measured.md``).
 
     Kafka's 50 overflows when a fleet of clients reconnects at once, and the kernel then lets each newcomer try again
     only after a second.
