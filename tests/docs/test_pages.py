@@ -19,6 +19,9 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\d.]+) \|", re.MULTILINE)
 TESTS_OF_ONE_MODULE = re.compile(r"\]\(\.\./(?P<path>tests/[\w/]+\.py)\):(?P<names>(?:[\s,]*`\w+`)+)")
 TEST_NAME = re.compile(r"`(\w+)`")
+PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
+CODE_NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
+PRODUCT = [ROOT, ROOT / "trio_broker", ROOT / "protocol", ROOT / "admin"]
 
 LIMITS = [
     limit
@@ -66,3 +69,24 @@ def test_every_test_that_the_index_of_client_expectations_names_exists():
         for path, name in named
         if f"def test_{name}(" not in (ROOT / path).read_text(encoding="utf-8")
     ] == []
+
+
+@pytest.fixture(scope="module")
+def architecture() -> str:
+    """The pages about the inside of the broker, one after the other."""
+    pages = sorted((ROOT / "docs").glob("architecture*.md"))
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_the_architecture_pages_name_files_that_exist(architecture: str):
+    named = set(PYTHON_FILE.findall(architecture))
+    assert len(named) > 20
+    assert {path for path in named if not any((folder / path).is_file() for folder in PRODUCT)} == set()
+
+
+def test_the_architecture_pages_use_names_of_the_code(architecture: str):
+    code = "".join(path.read_text(encoding="utf-8") for folder in PRODUCT[1:] for path in folder.rglob("*.py"))
+    words = set(re.findall(r"\w+", code))
+    named = {name.rpartition(".")[2] for name in CODE_NAME.findall(architecture)}
+    assert len(named) > 50
+    assert named - words - {"asyncio"} == set()
