@@ -1,4 +1,4 @@
-"""Fixtures that tests of several folders share."""
+"""Fixtures that tests of several folders share, and how many examples a property test takes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,35 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.oracles import required_oracles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The default run takes the same examples each time, so that it fails for the change at hand and nothing else. The
+# nightly run (--hypothesis-profile=nightly) draws others each time, and a failure prints how to take the same again.
+settings.register_profile(
+    "default",
+    max_examples=50,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.register_profile("ci", settings.get_profile("default"))
+settings.register_profile(
+    "nightly", settings.get_profile("default"), max_examples=1000, derandomize=False, print_blob=True
+)
+settings.load_profile("default")
+
+
+def pytest_configure() -> None:
+    try:
+        required_oracles()
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from error
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.oracles import absent
 
 SOURCES = Path(__file__).parent / "compat" / "java"
 JARS = SOURCES / "target" / "jars"
@@ -62,9 +62,9 @@ class Steps:
 def compiled_java(directory: Path) -> Java:
     """Compile the programs into ``directory``, unless that was done before; skip the test where that is impossible."""
     if shutil.which("java") is None or shutil.which("javac") is None:
-        pytest.skip("there is no JDK")
+        absent("java", "there is no JDK")
     if not list(JARS.glob("kafka-clients-*.jar")):
-        pytest.skip("Kafka's jars were not fetched")
+        absent("java", "Kafka's jars were not fetched")
     if not directory.exists():
         sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
         command = ["javac", "-proc:none", "-cp", f"{JARS}/*", "-d", str(directory), *sources]

@@ -7,12 +7,21 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.oracles import absent
+from tests.spark.session_fixture import ORACLE_JARS
 from trio_broker.testing.process import BrokerProcess
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 HERE = Path(__file__).parent
+
+SPARKS_KAFKA_SOURCE = "spark-sql-kafka-0-10"
+"""What the name of its jar begins with."""
 
 LEAKED_SOCKET = "ignore:unclosed <socket:ResourceWarning"
 """kafka-python drops sockets that it was still connecting, to a broker that has gone, without closing them. The broker
@@ -78,3 +87,14 @@ def topic_names() -> Iterator[str]:
 def topic(topic_names: Iterator[str]) -> str:
     """The name of a topic that no other test uses."""
     return next(topic_names)
+
+
+@pytest.fixture(scope="session")
+def spark_oracle(request: pytest.FixtureRequest) -> SparkSession:
+    """The session of the run, which has Spark's own Kafka source: Spark takes jars only when its JVM starts."""
+    if not list(ORACLE_JARS.glob(f"{SPARKS_KAFKA_SOURCE}*.jar")):
+        absent("spark", "the jars of Spark's own Kafka source were not fetched")
+    session: SparkSession = request.getfixturevalue("spark")
+    if SPARKS_KAFKA_SOURCE not in session.sparkContext.getConf().get("spark.jars", ""):
+        absent("spark", "the session was started without the jars of Spark's own Kafka source")
+    return session

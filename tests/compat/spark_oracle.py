@@ -15,7 +15,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.spark.session_fixture import ORACLE_JARS
 from trio_broker.spark.errors import SparkJobError
 from trio_broker.spark.options.read_options import Mode, read_options
 from trio_broker.spark.task_planning import plan_batch_tasks
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 KAFKA: Final = "kafka"
 OURS: Final = "trio_broker"
-
-ORACLE: Final = "spark-sql-kafka-0-10"
-"""What the name of its jar begins with."""
 
 COMMON: Final = {
     # The one option whose default is another one with us.
@@ -45,9 +41,7 @@ PLACE: Final = ("topic", "partition", "offset")
 
 Row: TypeAlias = tuple[Any, ...]
 
-needs_oracle = pytest.mark.skipif(
-    not list(ORACLE_JARS.glob(f"{ORACLE}*.jar")), reason="the jars of Spark's own Kafka source were not fetched"
-)
+needs_oracle = pytest.mark.usefixtures("spark_oracle")
 
 
 @attrs.frozen
@@ -69,12 +63,6 @@ class Failure:
 
     def __str__(self) -> str:
         return "fails"
-
-
-def skip_without_oracle(spark: SparkSession) -> None:
-    """Skip the test if this session was started before the jars were there."""
-    if ORACLE not in spark.sparkContext.getConf().get("spark.jars", ""):
-        pytest.skip("the session was started without the jars of Spark's own Kafka source")
 
 
 def run(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Rows | Failure:

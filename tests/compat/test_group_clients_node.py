@@ -21,6 +21,7 @@ from tests.compat import group_claims
 from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Group, Kind, create
 from tests.compat.group_members import AiokafkaMember, ConfluentConsumer, KafkaPythonMember, Member, Place
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
+from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")
@@ -80,7 +81,7 @@ StartHost = Callable[[str], MemberHost]
 
 def script_command(library: str, script: str) -> list[str]:
     if NODE is None or not (SCRIPTS / "node_modules" / PACKAGES[library]).exists():
-        pytest.skip(f"{PACKAGES[library]} is not installed")
+        absent("node", f"{PACKAGES[library]} is not installed")
     return [NODE, str(SCRIPTS / f"{library}_{script}.mjs")]
 
 

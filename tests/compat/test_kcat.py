@@ -12,13 +12,18 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 KCAT = shutil.which("kcat")
 
-pytestmark = pytest.mark.skipif(KCAT is None, reason="kcat is not installed")
-
 SECONDS = 60
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kcat_is_installed() -> None:
+    if KCAT is None:
+        absent("kcat", "kcat is not installed")
 
 
 def kcat(broker: BrokerProcess, *arguments: str, text: str = "") -> str:

@@ -13,9 +13,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 NODE = shutil.which("node")
@@ -26,7 +26,7 @@ SECONDS = 60
 def run_script(name: str, package: str, *arguments: str) -> Any:
     """Run one of the scripts beside the packages and return what it printed."""
     if NODE is None or not (SCRIPTS / "node_modules" / package).exists():
-        pytest.skip(f"{package} is not installed")
+        absent("node", f"{package} is not installed")
     completed = subprocess.run(
         [NODE, str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -26,6 +26,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
+from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -110,7 +111,7 @@ def through_aiokafka(servers: str, topic: str, lines: list[bytes]) -> list[bytes
 def through_kcat(servers: str, topic: str, lines: list[bytes]) -> list[bytes]:
     kcat = shutil.which("kcat")
     if kcat is None:
-        pytest.skip("kcat is not installed")
+        absent("kcat", "kcat is not installed")
     text = b"".join(line + b"\n" for line in lines)
     produce = [kcat, "-b", servers, "-P", "-t", topic, "-p", "0", "-z", "snappy"]
     subprocess.run(produce, input=text, timeout=SECONDS, check=True, capture_output=True)
@@ -122,7 +123,7 @@ def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]
     scripts = Path(__file__).parent / "node"
     node = shutil.which("node")
     if node is None or not (scripts / "node_modules" / "kafkajs").exists():
-        pytest.skip("kafkajs is not installed")
+        absent("node", "kafkajs is not installed")
     produce = [node, str(scripts / "kafkajs_lines.js"), servers, topic]
     text = b"".join(line + b"\n" for line in lines)
     told = subprocess.run(produce, input=text, timeout=SECONDS * 5, check=True, capture_output=True).stdout

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.compat.spark_oracle import KAFKA, OURS, needs_oracle, skip_without_oracle
+from tests.compat.spark_oracle import KAFKA, OURS, needs_oracle
 from tests.compat.spark_stream_jobs import StreamJob
 from tests.compat.spark_topics import Cluster, everything, values
 from trio_broker.testing.process import BrokerProcess
@@ -38,8 +38,7 @@ JobOf = Callable[..., StreamJob]
 
 
 @pytest.fixture(scope="module")
-def cluster(broker: BrokerProcess, spark: SparkSession) -> Iterator[Cluster]:
-    skip_without_oracle(spark)
+def cluster(broker: BrokerProcess) -> Iterator[Cluster]:
     cluster = Cluster(broker.bootstrap_servers)
     yield cluster
     cluster.close()

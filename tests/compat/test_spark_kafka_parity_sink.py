@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.compat.spark_oracle import KAFKA, OURS, Row, Rows, needs_oracle, run_without_spark, skip_without_oracle
+from tests.compat.spark_oracle import KAFKA, OURS, Row, Rows, needs_oracle, run_without_spark
 from tests.compat.spark_topics import Cluster
 from trio_broker.testing.process import BrokerProcess
 
@@ -33,8 +33,7 @@ Values = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
-def cluster(broker: BrokerProcess, spark: SparkSession) -> Cluster:
-    skip_without_oracle(spark)
+def cluster(broker: BrokerProcess) -> Cluster:
     return Cluster(broker.bootstrap_servers)
 
 

@@ -27,7 +27,6 @@ from tests.compat.spark_oracle import (
     needs_oracle,
     run,
     run_without_spark,
-    skip_without_oracle,
 )
 from tests.compat.spark_read_jobs import (
     ANSWERED,
@@ -61,9 +60,8 @@ JOBS: Final = {job.title: job for job in (*ANSWERED, *REFUSED)}
 
 
 @pytest.fixture(scope="module")
-def servers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker with all the topics."""
-    skip_without_oracle(spark)
     settings = {"log.durability": "page-cache", "log.cleaner.backoff.ms": "20"}
     with BrokerProcess(tmp_path_factory.mktemp("broker"), overrides=settings) as broker:
         fill(Cluster(broker.bootstrap_servers))
@@ -169,9 +167,8 @@ IN_TRANSACTIONS: Final = (
 
 
 @pytest.fixture(scope="module")
-def kafka_servers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Kafka with transactions, one of them open."""
-    skip_without_oracle(spark)
     classes = tmp_path_factory.getbasetemp() / "java-classes"
     with KafkaProcess(tmp_path_factory.mktemp("kafka"), classes, overrides=TRANSACTION_SETTINGS) as kafka:
         open_transaction = fill_with_transactions(Cluster(kafka.bootstrap_servers))

@@ -51,7 +51,7 @@ def test_every_column_has_all_its_types():
 
 
 def test_the_arrow_types_are_the_ones_pyspark_makes_of_the_ddl():
-    types = pytest.importorskip("pyspark.sql.types")
+    from pyspark.sql import types
     from pyspark.sql.pandas.types import to_arrow_schema
 
     header = types.StructType(
