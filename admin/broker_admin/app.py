@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from broker_admin import metrics_page
 from broker_admin.errors import answer_bug, answer_http_exception
 from broker_admin.parts import AdminParts
-from broker_admin.routes import config, events, group_pages, groups, health, openapi, page, readings, segments
+from broker_admin.routes import config, events, group_pages, groups, health, openapi, overview, readings, segments
 from broker_admin.security import RequestGuard
 from broker_admin.view import BrokerView
 
@@ -28,7 +28,7 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
     """
     app = Starlette(
         routes=[
-            *page.ROUTES,
+            *overview.ROUTES,
             *group_pages.ROUTES,
             *config.ROUTES,
             *readings.ROUTES,

@@ -1,4 +1,5 @@
-"""Errors as the HTTP API tells them: a JSON object with one clear sentence under ``error``."""
+"""Errors as the HTTP server answers them: JSON with one clear sentence under ``error`` for programs that use the API,
+a page of this site for browsers, one line of text for everything else."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from broker_admin.pages import error_page
 from broker_admin.view import ConfigRefusal
 
 EXPLANATIONS = {
@@ -19,21 +21,28 @@ EXPLANATIONS = {
 
 
 def error_response(status: int, text: str, refusals: Sequence[ConfigRefusal] = ()) -> Response:
-    """An error answer; ``refusals`` tell per key why a change was not accepted."""
+    """A JSON error; ``refusals`` give for each key why a change was not accepted."""
     body: dict[str, object] = {"error": text}
     if refusals:
         body["refusals"] = [{"key": refusal.key, "reason": refusal.reason} for refusal in refusals]
     return Response(json.dumps(body) + "\n", status, media_type="application/json")
 
 
+def answer_error(request: Request, status: int, text: str) -> Response:
+    """An error in the form that suits the address and the caller's ``Accept`` header."""
+    if request.url.path.startswith("/api"):
+        return error_response(status, text)
+    phrase = HTTPStatus(status).phrase
+    if "text/html" in request.headers.get("accept", ""):
+        return error_page(request, status, phrase, text)
+    return PlainTextResponse(f"{phrase}: {text}\n", status)
+
+
 def answer_http_exception(request: Request, exception: Exception) -> Response:
-    """Starlette's own refusals (no such route, wrong method), in JSON for programs and in text for people."""
+    """Starlette's own refusals: no such route, wrong method."""
     assert isinstance(exception, HTTPException), type(exception)
     text = EXPLANATIONS.get(exception.status_code, exception.detail)
-    if request.url.path.startswith("/api"):
-        response = error_response(exception.status_code, text)
-    else:
-        response = PlainTextResponse(f"{HTTPStatus(exception.status_code).phrase}: {text}\n", exception.status_code)
+    response = answer_error(request, exception.status_code, text)
     response.headers.update(exception.headers or {})
     return response
 

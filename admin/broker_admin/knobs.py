@@ -15,20 +15,28 @@ from broker_admin.view import AllowedRange, ConfigEntry, ConfigSource
 
 @attrs.frozen
 class Knob:
-    """A config key with a slider. ``reading`` names the chart that it is to be judged by."""
+    """A config key with a slider that goes to ``reach`` at least. ``reading`` names the chart that shows its effect."""
 
     key: str
     title: str
     reading: str
+    reach: int
     does: str
     does_not: str
 
+
+POOL_REACH = 16
+"""Twice the default of num.io.threads. Sizes beyond it can be typed; a slider over all of them could not be aimed."""
+
+QUEUE_REACH = 2000
+"""Four times the default of queued.max.requests."""
 
 KNOBS = (
     Knob(
         key="num.network.threads",
         title="Network threads",
         reading="network",
+        reach=POOL_REACH,
         does=(
             "Each owns one worker thread for socket work that blocks or leaves the interpreter lock: sending log pages "
             "that are not in memory, TLS records. More of them help consumers that read old data."
@@ -42,6 +50,7 @@ KNOBS = (
         key="num.io.threads",
         title="I/O threads",
         reading="io",
+        reach=POOL_REACH,
         does=(
             "The number of requests handled at once, and of worker threads for their disk work, the flusher's syncs "
             "included. More of them raise throughput wherever the disk is waited for."
@@ -55,6 +64,7 @@ KNOBS = (
         key="queued.max.requests",
         title="Request queue",
         reading="queue",
+        reach=QUEUE_REACH,
         does=(
             "How many requests may wait for a slot before connections are no longer read and clients are slowed by "
             "TCP. More smooth out bursts; fewer keep latency and memory low."
@@ -62,10 +72,6 @@ KNOBS = (
         does_not="It adds no throughput: a queue that is always full says that something behind it is too slow.",
     ),
 )
-
-
-SLIDER_REACH = 2000
-"""How far the slider of a number without an upper limit goes at least: four times the queue's default."""
 
 
 @attrs.frozen
@@ -80,8 +86,11 @@ class KnobState:
 
     @property
     def slider(self) -> AllowedRange:
-        """Where the slider goes: over all that is allowed, or as far as one is likely to want. page.js knows it too."""
-        return self.allowed or AllowedRange(1, max(SLIDER_REACH, 4 * self.value))
+        """Where the slider goes: as far as is likely to be wanted, within what is allowed. As in ``knobs.js``."""
+        wanted = AllowedRange(1, max(self.knob.reach, 4 * self.value))
+        if self.allowed is None:
+            return wanted
+        return AllowedRange(self.allowed.minimum, min(self.allowed.maximum, wanted.maximum))
 
 
 def knob_states(entries: Sequence[ConfigEntry]) -> list[KnobState]:

@@ -133,6 +133,8 @@ class FakeBrokerView:
     """A broker made of constants, curves and a dictionary of dynamic configs."""
 
     now_ms: int = START_MS
+    started_at_ms: int = START_MS
+    durability: str = "fsync"
     ready: bool = True
     dynamic: dict[str, str] = attrs.field(factory=dict)
     changes: list[ConfigChange] = attrs.field(factory=list)
@@ -147,10 +149,10 @@ class FakeBrokerView:
             node_id=1,
             cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
             version="0.1.0",
-            durability="fsync",
+            durability=self.durability,
             listeners=(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
-            started_at_ms=START_MS,
-            uptime_seconds=(self.now_ms - START_MS) / 1000,
+            started_at_ms=self.started_at_ms,
+            uptime_seconds=(self.now_ms - self.started_at_ms) / 1000,
         )
 
     def readiness(self) -> Readiness:

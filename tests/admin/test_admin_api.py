@@ -222,6 +222,25 @@ async def test_unknown_addresses_and_methods_are_told_in_json_under_api(client: 
     assert (await client.get("/nothing")).headers["content-type"].startswith("text/plain")
 
 
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/topics", 404, "there is nothing at this address"),
+        ("/groups?limit=many", 400, "limit is a whole number"),
+        ("/static/nothing.js", 404, "there is nothing at this address"),
+    ],
+)
+async def test_a_browser_is_shown_a_wrong_address_or_query_as_a_page_with_a_way_back(
+    client: httpx.AsyncClient, address: str, status: int, words: str
+) -> None:
+    answer = await client.get(address, headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert answer.status_code == status
+    assert answer.headers["content-type"].startswith("text/html")
+    assert words in answer.text
+    assert '<a href="/groups">' in answer.text
+    assert (await client.get(address)).headers["content-type"].startswith("text/plain")
+
+
 class BrokenView(FakeBrokerView):
     """A view with a bug."""
 

@@ -33,7 +33,7 @@ async def test_our_own_names_are_answered_on_any_port(client: httpx.AsyncClient,
     "host",
     ["evil.example", "localhost.evil.example", "evil.example@localhost", "localhost/", "localhost:x", "", "10.0.0.9"],
 )
-@pytest.mark.parametrize("path", ["/", "/api/v1/config", "/metrics", "/healthz", "/static/page.js", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/config", "/metrics", "/healthz", "/static/overview.js", "/nothing"])
 async def test_a_name_that_is_not_ours_gets_nothing_anywhere(client: httpx.AsyncClient, host: str, path: str) -> None:
     """This is what kills DNS rebinding: the attacker's page is of its own name, whatever that resolves to."""
     answer = await client.get(path, headers={"host": host})
@@ -111,12 +111,12 @@ async def test_every_answer_forbids_what_a_page_needs_to_be_attacked(client: htt
 async def test_answers_of_the_api_are_not_cached_and_assets_are_checked(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/v1/config")).headers["cache-control"] == "no-store"
     assert (await client.get("/")).headers["cache-control"] == "no-store"
-    asset = await client.get("/static/page.js")
+    asset = await client.get("/static/overview.js")
     assert asset.headers["cache-control"] == "no-cache"
-    again = await client.get("/static/page.js", headers={"if-none-match": asset.headers["etag"]})
+    again = await client.get("/static/overview.js", headers={"if-none-match": asset.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.parametrize("name", ["../page.html", "..%2Ftemplates%2Fpage.html", "nothing.js", "page.html"])
+@pytest.mark.parametrize("name", ["../overview.html", "..%2Ftemplates%2Foverview.html", "nothing.js", "overview.html"])
 async def test_only_the_pages_own_files_are_served(client: httpx.AsyncClient, name: str) -> None:
     assert (await client.get(f"/static/{name}")).status_code == 404

@@ -15,14 +15,15 @@ import attrs
 import trio
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from broker_admin.errors import answer_error
 from broker_admin.group_detail import group_detail
 from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
+from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
 from broker_admin.routes.groups import BadQuery, group_query
-from broker_admin.routes.page import TEMPLATES, frame
 from broker_admin.view import BrokerView, GroupInfo, GroupOffsets, GroupSurvey, GroupType, RebalanceInfo
 
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
@@ -42,7 +43,7 @@ async def get_groups_page(request: Request) -> Response:
     try:
         query = group_query(request.query_params, GroupOrder.LAG_SECONDS)
     except BadQuery as error:
-        return PlainTextResponse(f"Bad Request: {error}\n", 400)
+        return answer_error(request, 400, str(error))
     parts = parts_of(request)
     survey = await parts.view.groups()
     context = frame(parts.view, request) | {"query": query, "parameters": request.query_params}

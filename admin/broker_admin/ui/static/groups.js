@@ -6,7 +6,7 @@
  * that have changed, so that what somebody is about to click or has marked stays where it is otherwise.
  */
 
-import { isLive, keepUpToDate, quietly, showConnections, showLocalTimes } from "./live.js";
+import { isLive, keepUpToDate, quietly, read, showConnections, showLocalTimes } from "./live.js";
 
 const REFRESH_MS = 3_000; // between two readings of the page while it is looked at
 const REBALANCE_MS = 250; // after news of a rebalance, of which there may be several in a row
@@ -35,7 +35,7 @@ async function refresh() {
   if (isLoading) return;
   isLoading = true;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" } });
+    const answer = await read(location.href, "text/html");
     if (answer.ok) show(new DOMParser().parseFromString(await answer.text(), "text/html"));
     else if (answer.status === 404 && rendered.size) location.reload(); // the group is gone: say so
   } finally {

@@ -1,33 +1,64 @@
 // @ts-check
 /**
- * What all pages have in common: reading from the broker, its event stream, the link light, local times.
+ * What all pages share: reading from the broker, its event stream, the connection state in the header, the banner,
+ * local times.
  *
- * When the stream is lost its page is read every two seconds until it is back. `?still` in the address draws once and
- * opens no stream, for pictures and for print.
+ * A page is in one of three states. *Live*: the event stream is open. *Polling*: the server refused the stream because
+ * all of them are taken, so the page reads everything every two seconds. *Lost*: the broker does not answer; the page
+ * goes on trying, and once a reading is overdue it greys all readings and says in a banner how old they are.
+ *
+ * `?still` in the address draws once and opens no stream, for pictures and for print.
  */
 
 export const POLL_MS = 2_000; // how often things are read while there is no stream
+const STALE_MS = 5_000; // five samples or two polls have not come: more than a hiccup of the network
+const STREAM_RETRY_MS = 4_000; // between two attempts to get one of the streams, while all are taken
+const READ_TIMEOUT_MS = 10_000;
 export const isStill = new URLSearchParams(location.search).has("still");
 
-let live = false;
+/** @typedef {{started_at_ms: number, uptime_seconds: number, version: string, durability: string,
+ *   listeners: {name: string, host: string, port: number}[]}} Node */
+
+/** @type {"live" | "polling" | "lost"} */
+let state = "live";
+let lastReadingAt = performance.now(); // when the broker last told anything, on the page's own clock
+let startedAtMs = Number(document.body.dataset.startedAtMs);
+/** @type {{seconds: number, at: number}} the uptime as the broker told it, and when */
+let uptime = { seconds: Number(find("[data-uptime]").dataset.uptime), at: 0 };
+/** @type {string} what stays in the banner until it is closed or there is worse */
+let notice = "";
+
+/** An element that every page has. @param {string} selector */
+function find(selector) {
+  return /** @type {HTMLElement} */ (document.querySelector(selector));
+}
 
 /** Whether the stream is open. */
-export const isLive = () => live;
+export const isLive = () => state === "live";
+
+/** The server's answer to a GET, which counts as a reading. @param {string} address @param {string} accept */
+export async function read(address, accept) {
+  // Without a limit, the reads of a broker that hangs would pile up until the browser opens no more connections.
+  const answer = await fetch(address, { headers: { accept }, signal: AbortSignal.timeout(READ_TIMEOUT_MS) });
+  lastReadingAt = performance.now();
+  return answer;
+}
 
 /** @param {string} address @returns {Promise<any>} */
 export async function get(address) {
-  const answer = await fetch(address, { headers: { accept: "application/json" } });
+  const answer = await read(address, "application/json");
   if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
   return answer.json();
 }
 
-/** Errors of reading in the background: the link light tells, and the next round tries again. @param {() => Promise<unknown>} work */
+/** Drop the errors of reading in the background: the banner shows them, and the next round tries again.
+ * @param {() => Promise<unknown>} work */
 export const quietly = (work) => work().catch(() => undefined);
 
-/** Replace a table's rows by those the server renders. @param {string} what */
+/** Replace a table's rows by those the server renders for this page's query. @param {string} what */
 export async function loadRows(what) {
   const body = document.querySelector(`[data-${what}]`);
-  const answer = await fetch(`/rows/${what}`);
+  const answer = await read(`/rows/${what}${location.search}`, "text/html");
   if (!body || !answer.ok) return;
   body.innerHTML = await answer.text();
   showLocalTimes();
@@ -35,57 +66,119 @@ export async function loadRows(what) {
 
 /** Times in the reader's own zone, with the date where it is not today. */
 export function showLocalTimes() {
-  const today = new Date().toDateString();
-  /** @type {Intl.DateTimeFormatOptions} */
-  const date = { day: "numeric", month: "short" };
   for (const place of document.querySelectorAll("[data-at-ms]")) {
     const at = new Date(Number(place.getAttribute("data-at-ms")));
-    /** @type {Intl.DateTimeFormatOptions} */
-    const time = { hour: "2-digit", minute: "2-digit" };
-    if (!place.hasAttribute("data-to-the-minute")) time.second = "2-digit";
     place.setAttribute("title", at.toISOString());
-    place.textContent = at.toLocaleString([], at.toDateString() === today ? time : { ...date, ...time });
+    place.textContent = localTime(at, !place.hasAttribute("data-to-the-minute"));
   }
 }
 
-/** @param {"live" | "lost" | "static"} state @param {string} text */
-export function showLink(state, text) {
-  live = state === "live";
-  const link = /** @type {HTMLElement} */ (document.querySelector("[data-link]"));
-  link.dataset.link = state;
-  /** @type {HTMLElement} */ (link.querySelector("[data-link-text]")).textContent = text;
+/** @param {Date} at @param {boolean} [withSeconds] */
+function localTime(at, withSeconds = true) {
+  /** @type {Intl.DateTimeFormatOptions} */
+  const time = { hour: "2-digit", minute: "2-digit" };
+  if (withSeconds) time.second = "2-digit";
+  const isToday = at.toDateString() === new Date().toDateString();
+  return at.toLocaleString([], isToday ? time : { day: "numeric", month: "short", ...time });
+}
+
+/** A duration by its two largest units. @param {number} seconds */
+function durationText(seconds) {
+  /** @type {[number, string][]} */
+  const parts = [
+    [Math.floor(seconds / 86400), "d"],
+    [Math.floor(seconds / 3600) % 24, "h"],
+    [Math.floor(seconds / 60) % 60, "min"],
+    [Math.floor(seconds) % 60, "s"],
+  ];
+  while (parts.length > 1 && parts[0][0] === 0) parts.shift();
+  return parts.slice(0, 2).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
+}
+
+/** @param {"live" | "polling" | "lost"} newState @param {string} text */
+function showState(newState, text) {
+  state = newState;
+  find("[data-link]").dataset.link = newState;
+  find("[data-link-text]").textContent = text;
 }
 
 /** @param {number} count */
 export function showConnections(count) {
-  const connections = document.querySelector('[data-reading="connections"]');
-  if (connections) connections.textContent = String(count);
+  find('[data-reading="connections"]').textContent = String(count);
 }
 
-function showUptime() {
-  const place = /** @type {HTMLElement} */ (document.querySelector("[data-uptime]"));
-  const seconds = Math.floor(Number(place.dataset.uptime) + performance.now() / 1000);
-  const parts = [[Math.floor(seconds / 86400), "d"], [Math.floor(seconds / 3600) % 24, "h"], [Math.floor(seconds / 60) % 60, "min"], [seconds % 60, "s"]];
-  while (parts.length > 1 && parts[0][0] === 0) parts.shift();
-  place.textContent = parts.slice(0, 2).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
+/** Show once a second what the age of the last reading means. */
+function showAge() {
+  const ageMs = performance.now() - lastReadingAt;
+  const isStale = ageMs > STALE_MS;
+  document.body.toggleAttribute("data-stale", isStale);
+  if (isStale) {
+    showBanner("bad", `The broker does not answer; last reading ${durationText(ageMs / 1000)} ago.`);
+    return; // The uptime of a broker that does not answer is not known, so it stands still.
+  }
+  showBanner("notice", notice);
+  find("[data-uptime]").textContent = durationText(uptime.seconds + (performance.now() - uptime.at) / 1000);
 }
 
-/** Open the event stream, and again whenever it is lost. @param {() => Promise<unknown>} load reads everything
+/** @param {"bad" | "notice"} kind @param {string} text which hides the banner when it is empty */
+function showBanner(kind, text) {
+  const banner = find("[data-banner]");
+  banner.hidden = text === "";
+  banner.dataset.banner = kind;
+  find("[data-banner-close]").hidden = kind === "bad";
+  // Set only when it differs, so that a screen reader does not read it out every second.
+  if (find("[data-banner-text]").textContent !== text) find("[data-banner-text]").textContent = text;
+}
+
+/** Read who the broker is: after an interruption it may have been restarted, and listen somewhere else. */
+async function loadNode() {
+  /** @type {Node} */
+  const node = await get("/api/v1/node");
+  if (node.version !== document.body.dataset.version) location.reload(); // other pages and scripts belong to it
+  if (node.started_at_ms !== startedAtMs) notice = `The broker was restarted at ${localTime(new Date(node.started_at_ms))}.`;
+  startedAtMs = node.started_at_ms;
+  uptime = { seconds: node.uptime_seconds, at: performance.now() };
+  find('[data-node="durability"]').textContent = node.durability;
+  find('[data-node="listeners"]').replaceChildren(
+    ...node.listeners.flatMap(({ name, host, port }) => {
+      const code = document.createElement("code");
+      code.textContent = `${name}://${host}:${port}`;
+      return [code, " "];
+    }),
+  );
+  showAge();
+}
+
+/** Open the event stream, and again when it ends. @param {() => Promise<unknown>} load reads everything
  * @param {Record<string, (data: any) => void>} handlers by the names of the events */
 function connect(load, handlers) {
   const stream = new EventSource("/api/v1/events");
   stream.addEventListener("open", () => {
-    showLink("live", "live");
+    showState("live", "live");
     quietly(load);
   });
   for (const [name, handle] of Object.entries(handlers)) {
-    stream.addEventListener(name, (event) => handle(JSON.parse(/** @type {MessageEvent} */ (event).data)));
+    stream.addEventListener(name, (event) => {
+      lastReadingAt = performance.now();
+      handle(JSON.parse(/** @type {MessageEvent} */ (event).data));
+    });
   }
   stream.addEventListener("error", () => {
-    showLink("lost", "reconnecting");
-    // The browser tries again by itself, unless the server refused the stream.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => connect(load, handlers), 2 * POLL_MS);
+    // The browser opens a connection that ended again by itself. An answer other than 200 ends the EventSource for good.
+    const isRefused = stream.readyState === EventSource.CLOSED;
+    if (!isRefused || isLive()) showState("lost", "reconnecting");
+    if (!isRefused) return;
+    setTimeout(() => connect(load, handlers), STREAM_RETRY_MS);
+    quietly(showWhyRefused);
   });
+}
+
+/** An EventSource does not tell the status of the answer that ended it, so the same address is asked for that. */
+async function showWhyRefused() {
+  const answer = await fetch("/api/v1/events", { method: "HEAD" });
+  if (answer.status !== 503) return;
+  const most = document.body.dataset.maxEventStreams;
+  showState("polling", `polling every ${POLL_MS / 1000} s: all ${most} streams are taken`);
 }
 
 /** Keep the page up to date, unless it is to be still. @param {() => Promise<unknown>} load reads everything
@@ -93,7 +186,12 @@ function connect(load, handlers) {
 export function keepUpToDate(load, handlers) {
   showLocalTimes();
   if (isStill) return;
-  connect(load, handlers);
-  setInterval(showUptime, 1000);
-  setInterval(() => !live && quietly(load), POLL_MS);
+  const loadAll = () => Promise.all([load(), loadNode()]);
+  connect(loadAll, handlers);
+  find("[data-banner-close]").addEventListener("click", () => {
+    notice = "";
+    showAge();
+  });
+  setInterval(showAge, 1000);
+  setInterval(() => !isLive() && quietly(loadAll), POLL_MS);
 }

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from broker_admin.group_list import GroupQuery, select_groups
-from broker_admin.routes import page as page_module
-from broker_admin.routes.page import ASSETS
+from broker_admin.pages import ASSETS
+from broker_admin.routes.overview import render_overview, topic_table
 from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import bytes_text, duration_text, number_text
 from broker_admin.view import GroupSurvey, TopicInfo
@@ -23,11 +23,11 @@ def view() -> FakeBrokerView:
     return fake
 
 
-def render_page(view: FakeBrokerView, base_url: str) -> str:
+def render_page(view: FakeBrokerView, base_url: str, *, with_internal: bool = False) -> str:
     """The overview over ``view``, whatever groups it has."""
     groups = tuple(group.summary() for group in view.group_list.values())
     group_list = select_groups(GroupSurvey(view.now_ms, True, groups), GroupQuery())
-    return page_module.render_page(view, base_url, group_list)
+    return render_overview(view, base_url, group_list, topic_table(view, with_internal=with_internal))
 
 
 def test_the_page_says_who_the_broker_is(view: FakeBrokerView) -> None:
@@ -77,10 +77,10 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView
     assert all(source.startswith(("/", "#")) for source in sources)
 
 
-@pytest.mark.parametrize("name", ["page.js", "live.js", "groups.js", "page.css"])
+@pytest.mark.parametrize("name", ["overview.js", "charts.js", "knobs.js", "live.js", "groups.js", "page.css"])
 def test_assets_name_no_other_host(name: str) -> None:
     text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")
-    assert "://" not in text
+    assert not re.search(r"\w://", text)
     assert "eval(" not in text
 
 
@@ -112,6 +112,23 @@ def test_a_broker_of_ten_thousand_topics_does_not_make_a_page_of_them(view: Fake
     page = render_page(view, BASE_URL)
     assert "The first 200 of 10000" in page
     assert len(page) < 200_000
+
+
+def test_internal_topics_are_hidden_until_they_are_asked_for(view: FakeBrokerView) -> None:
+    assert "internal topic" not in render_page(view, BASE_URL)
+    view.topic_list = (TopicInfo("__consumer_offsets", "id", (), internal=True), *view.topic_list)
+    page = render_page(view, BASE_URL)
+    assert "__consumer_offsets" not in page
+    assert '<a href="/?internal=true#topics-title">show 1 internal topic</a>' in page
+    page = render_page(view, BASE_URL, with_internal=True)
+    assert "__consumer_offsets" in page
+    assert '<a href="/#topics-title">hide 1 internal topic</a>' in page
+
+
+def test_without_its_script_the_page_says_so_and_offers_nothing_that_does_nothing(view: FakeBrokerView) -> None:
+    page = render_page(view, BASE_URL)
+    assert "<noscript>" in page
+    assert page.count(">Apply</button>") == page.count('class="apply" disabled>') == 3
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
+
+A page is whole without its script: it shows the readings of the moment it was rendered. The script adds what moves.
+What both need (the node, the knobs, the curl command) is in the page once, as data attributes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from broker_admin import texts
+from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
+from broker_admin.view import BrokerView, TopicInfo
+
+UI_DIRECTORY = Path(__file__).parent / "ui"
+
+LINKED_CHARACTERS = 1000
+"""Ids of groups up to this length are links. A page full of ids of 32 KB, each written as 96 KB, would be slow."""
+
+MEDIA_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def partition_records(topic: TopicInfo) -> int:
+    """Offsets between start and end, over all partitions; the records of a topic that is not compacted."""
+    return sum(partition.log_end_offset - partition.log_start_offset for partition in topic.partitions)
+
+
+def topic_bytes(topic: TopicInfo) -> int:
+    return sum(partition.size_bytes for partition in topic.partitions)
+
+
+def page_environment() -> jinja2.Environment:
+    """Jinja2 with escaping on, no name left undefined, and the filters of the pages."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(UI_DIRECTORY / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        bytes_text=texts.bytes_text,
+        number_text=texts.number_text,
+        duration_text=texts.duration_text,
+        time_text=texts.time_text,
+        clock_text=texts.clock_text,
+        member_tail=texts.member_tail,
+        short_duration_text=texts.short_duration_text,
+        shown_text=texts.shown_text,
+        partitions_text=texts.partitions_text,
+        quoted=lambda text: quote(text, safe=""),
+        partition_records=partition_records,
+        topic_bytes=topic_bytes,
+    )
+    environment.globals["linked_characters"] = LINKED_CHARACTERS
+    environment.globals["max_event_streams"] = MAX_EVENT_STREAMS
+    return environment
+
+
+TEMPLATES = page_environment()
+
+
+class Asset:
+    """One file of the pages, read once; its tag changes with its content, so that browsers may keep it."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.name
+        self.content = path.read_bytes()
+        self.tag = hashlib.sha256(self.content).hexdigest()[:16]
+        self.media_type = MEDIA_TYPES[path.suffix]
+
+    @property
+    def url(self) -> str:
+        return f"/static/{self.name}?{self.tag}"
+
+
+ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").iterdir()) if path.suffix in MEDIA_TYPES}
+
+
+def frame(view: BrokerView, request: Request) -> dict[str, Any]:
+    """What every page's frame shows."""
+    return frame_at(view, str(request.base_url).rstrip("/"))
+
+
+def frame_at(view: BrokerView, base_url: str) -> dict[str, Any]:
+    """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown."""
+    return {"node": view.node(), "readiness": view.readiness(), "base_url": base_url, "assets": ASSETS}
+
+
+def error_page(request: Request, status: int, title: str, text: str) -> Response:
+    """An error as a page of this site, with its header and its links to the other pages."""
+    context = frame(parts_of(request).view, request) | {"here": None, "script": None}
+    page = TEMPLATES.get_template("error.html").render(**context, status=status, title=title, text=text)
+    return HTMLResponse(page, status)

@@ -1,0 +1,120 @@
+// @ts-check
+/**
+ * The cards that change a setting: each makes one PATCH, and shows that call and its outcome.
+ *
+ * @typedef {import("./charts.js").Change} Change
+ */
+
+import { quietly } from "./live.js";
+
+/** One knob: slider, number, button, the call they make, and its outcome. */
+export class Knob {
+  /** @param {HTMLFormElement} form @param {() => Promise<unknown>} changed is called after each attempt to change the key */
+  constructor(form, changed) {
+    this.form = form;
+    this.changed = changed;
+    this.key = form.dataset.form ?? "";
+    this.slider = /** @type {HTMLInputElement} */ (form.querySelector('input[type="range"]'));
+    this.number = /** @type {HTMLInputElement} */ (form.querySelector('input[type="number"]'));
+    this.reach = Number(this.slider.dataset.reach); // how far the slider goes at least
+    this.apply = /** @type {HTMLButtonElement} */ (form.querySelector(".apply"));
+    this.resetButton = /** @type {HTMLButtonElement} */ (form.querySelector("[data-reset]"));
+    this.current = this.number.value;
+    this.slider.addEventListener("input", () => this.choose(this.slider.value));
+    this.number.addEventListener("input", () => this.choose(this.number.value));
+    this.resetButton.addEventListener("click", () => this.send(null));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.isChange) this.send(Number(this.number.value));
+    });
+    const copy = /** @type {HTMLButtonElement} */ (form.querySelector("[data-copy]"));
+    copy.hidden = !navigator.clipboard;
+    copy.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(this.part("call").textContent ?? "");
+      this.say("good", "The command was copied.");
+    });
+    form.noValidate = true; // The broker's own refusal is shown instead: it knows the rule.
+    this.choose(this.current);
+  }
+
+  get isChange() {
+    return this.number.value !== "" && this.number.value !== this.current;
+  }
+
+  /** @param {string} name */
+  part(name) {
+    return /** @type {HTMLElement} */ (this.form.querySelector(`[data-${name}]`));
+  }
+
+  /** @param {string} value */
+  choose(value) {
+    this.number.value = value;
+    if (value !== "") this.slider.value = value;
+    this.apply.disabled = !this.isChange;
+    this.showCall(value === "" ? null : Number(value));
+  }
+
+  /** @param {number | null} value */
+  showCall(value) {
+    this.part("call").textContent = [
+      `curl -X PATCH ${document.body.dataset.baseUrl}/api/v1/config`,
+      "-H 'X-Requested-With: curl'",
+      "-H 'Content-Type: application/json'",
+      `-d '{"${this.key}": ${value}}'`,
+    ].join(" \\\n  ");
+  }
+
+  /** @param {"good" | "bad" | "busy" | "unanswered"} kind @param {string} text */
+  say(kind, text) {
+    const outcome = this.part("outcome");
+    outcome.dataset.kind = kind;
+    outcome.textContent = text;
+  }
+
+  /** Make the change and show its outcome. @param {number | null} value which resets the key when it is null */
+  async send(value) {
+    this.showCall(value);
+    this.say("busy", "PATCH /api/v1/config …");
+    try {
+      const answer = await fetch("/api/v1/config", {
+        method: "PATCH",
+        headers: { "content-type": "application/json", "x-requested-with": "admin page" },
+        body: JSON.stringify({ [this.key]: value }),
+      });
+      this.showOutcome(answer.status, await answer.json());
+    } catch {
+      // The request may have arrived and only its answer been lost. The next reading of the key shows its value.
+      this.say("unanswered", "The broker did not answer. Whether the change was made is shown here once it does.");
+    }
+    await quietly(this.changed);
+  }
+
+  /** @param {number} status @param {any} body the answer to the PATCH */
+  showOutcome(status, body) {
+    if (status === 200) {
+      this.number.value = body.configs[this.key].value;
+      const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
+      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, in effect.` : "PATCH → 200: it was so already.");
+    } else {
+      const reasons = (body.refusals ?? []).map((/** @type {{reason: string}} */ one) => one.reason);
+      this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.error}`);
+    }
+  }
+
+  /** Show the key as it is now, keeping what the user is choosing. @param {any} entry */
+  show(entry) {
+    const untouched = !this.isChange || this.number.value === entry.value;
+    const allowed = entry.allowed_range;
+    this.current = entry.value;
+    if (this.part("outcome").dataset.kind === "unanswered") this.say("busy", "");
+    this.slider.min = allowed?.minimum ?? 1;
+    this.slider.max = String(Math.min(allowed?.maximum ?? Infinity, Math.max(this.reach, 4 * Number(entry.value))));
+    if (allowed) {
+      this.number.min = this.part("minimum").textContent = allowed.minimum;
+      this.number.max = this.part("maximum").textContent = allowed.maximum;
+    }
+    this.part("now").textContent = entry.value;
+    this.resetButton.hidden = !entry.source.startsWith("DYNAMIC_");
+    this.choose(untouched ? entry.value : this.number.value);
+  }
+}

@@ -1,0 +1,204 @@
+"""Chromium without a window, driven over its DevTools protocol by a pair of pipes: pages for tests and pictures.
+
+``Browser`` is one process, ``Page`` one tab. The protocol is JSON, each message ended by a zero byte; commands are
+answered by ``id``, and a tab's commands carry its ``sessionId``. Source: Chrome DevTools Protocol, "Remote debugging
+pipe".
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+from outcome import Error, Outcome, Value
+
+EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+PATIENCE_SECONDS = 30.0
+"""How long a test waits for what takes a second or two on a quiet machine."""
+
+POLL_SECONDS = 0.05
+"""Between two looks at a condition in a page."""
+
+FLAGS = (
+    "--headless=new",
+    "--remote-debugging-pipe",
+    "--no-sandbox",  # containers and root have none; only our own pages are opened
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-background-timer-throttling",
+    "--disable-renderer-backgrounding",
+    "--hide-scrollbars",
+    "--force-color-profile=srgb",
+)
+
+LAUNCHER = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+"""Chromium reads commands from descriptor 3 and answers on 4, and ``subprocess`` cannot rename descriptors."""
+
+FIRST_SAFE_DESCRIPTOR = 10
+"""Pipes are moved here, so that neither end is one of 3 and 4, which the launcher overwrites."""
+
+
+class ScriptFailed(Exception):
+    """JavaScript that a test evaluated raised; the text is its message."""
+
+
+@attrs.define(eq=False)
+class Browser:
+    """One process of Chromium, and the commands that wait for their answers."""
+
+    commands: trio.abc.SendStream
+    answers: trio.abc.ReceiveStream
+    _waiting: dict[int, trio.MemorySendChannel[Outcome[Any]]] = attrs.field(factory=dict, init=False)
+    _next_id: int = attrs.field(default=1, init=False)
+
+    async def command(self, method: str, session: str | None = None, **parameters: Any) -> Any:
+        """Send one command and return its result."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        message = {"id": number, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        sender, receiver = trio.open_memory_channel[Outcome[Any]](1)
+        self._waiting[number] = sender
+        with trio.fail_after(PATIENCE_SECONDS):
+            await self.commands.send_all(json.dumps(message).encode() + b"\0")
+            return (await receiver.receive()).unwrap()
+
+    async def dispatch(self) -> None:
+        """Hand answers to the commands that wait for them, until the process ends."""
+        buffer = bytearray()
+        while chunk := await self.answers.receive_some(1 << 16):
+            buffer += chunk
+            while (end := buffer.find(b"\0")) >= 0:
+                message = json.loads(buffer[:end])
+                del buffer[: end + 1]
+                if (sender := self._waiting.pop(message.get("id"), None)) is not None:
+                    sender.send_nowait(answer_of(message))
+
+    async def open_page(self, url: str, *, script: str = "", **view: Any) -> Page:
+        """Open ``url`` in a new tab; ``script`` runs before the page's own, ``view`` is as for ``Page.set_view``."""
+        target = await self.command("Target.createTarget", url="about:blank")
+        attached = await self.command("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        page = Page(self, attached["sessionId"], target["targetId"])
+        await page.command("Page.enable")
+        if script:
+            await page.command("Page.addScriptToEvaluateOnNewDocument", source=script)
+        await page.set_view(**view)
+        await page.go_to(url)
+        return page
+
+
+def answer_of(message: Mapping[str, Any]) -> Outcome[Any]:
+    if "error" in message:
+        return Error(RuntimeError(message["error"]["message"]))
+    return Value(message["result"])
+
+
+@attrs.frozen
+class Page:
+    """One tab."""
+
+    browser: Browser
+    session: str
+    target_id: str
+
+    async def command(self, method: str, **parameters: Any) -> Any:
+        return await self.browser.command(method, self.session, **parameters)
+
+    async def set_view(self, *, width: int = 1280, height: int = 900, scale: float = 1, dark: bool = False) -> None:
+        """Give the page a size in CSS pixels and a colour scheme."""
+        await self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=False
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.command("Emulation.setEmulatedMedia", features=[scheme])
+
+    async def go_to(self, url: str) -> None:
+        """Load ``url`` and wait until its scripts have run."""
+        await self.command("Page.navigate", url=url)
+        await self.until(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of a JavaScript expression; a promise is awaited.
+
+        Raises:
+            ScriptFailed: it raised.
+        """
+        answer = await self.command("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise ScriptFailed(details.get("exception", {}).get("description", details["text"]))
+        return answer["result"].get("value")
+
+    async def text(self, selector: str) -> str:
+        """The text of the first element that ``selector`` finds, as it is shown."""
+        return str(await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    async def until(self, expression: str) -> None:
+        """Wait until a JavaScript expression is true."""
+        with trio.move_on_after(PATIENCE_SECONDS):
+            while not await self.evaluate(expression):  # noqa: ASYNC110  # nothing in the page could set a Trio event
+                await trio.sleep(POLL_SECONDS)
+            return
+        raise AssertionError(f"it never came about in the page: {expression}")
+
+    async def picture(self, path: Path, *, whole: bool = True) -> None:
+        """Write a PNG of the page, or of the part in view, to ``path``."""
+        answer = await self.command("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        await trio.Path(path).write_bytes(base64.b64decode(answer["data"]))
+
+    async def close(self) -> None:
+        await self.browser.command("Target.closeTarget", targetId=self.target_id)
+
+
+@asynccontextmanager
+async def open_browser(profile: Path) -> AsyncIterator[Browser]:
+    """Run Chromium with an empty profile in ``profile`` while the block lasts."""
+    assert EXECUTABLE is not None, "there is no Chromium here"
+    command_read, command_write = pipe()
+    answer_read, answer_write = pipe()
+    program = [EXECUTABLE, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+    launch = [sys.executable, "-S", "-c", LAUNCHER, str(command_read), str(answer_write), *program]
+    async with (
+        trio.lowlevel.FdStream(command_write) as commands,
+        trio.lowlevel.FdStream(answer_read) as answers,
+        trio.open_nursery() as nursery,
+    ):
+        process: trio.Process = await nursery.start(
+            partial(trio.run_process, launch, pass_fds=(command_read, answer_write), capture_stderr=True, check=False)
+        )
+        os.close(command_read)
+        os.close(answer_write)
+        browser = Browser(commands, answers)
+        nursery.start_soon(browser.dispatch)
+        try:
+            yield browser
+        finally:
+            process.kill()
+            nursery.cancel_scope.cancel()
+
+
+def pipe() -> tuple[int, int]:
+    """Both ends of a pipe, on descriptors that the launcher does not overwrite."""
+    ends = os.pipe()
+    try:
+        read, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, FIRST_SAFE_DESCRIPTOR) for end in ends)
+    finally:
+        for end in ends:
+            os.close(end)
+    return read, write

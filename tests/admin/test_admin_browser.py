@@ -1,0 +1,141 @@
+"""Claims about what the pages do in a browser: when the broker is gone, when streams are taken, at every width."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker_admin import parts
+from broker_admin.server import AdminAddress, serve_admin
+from broker_admin.testing import START_MS, FakeBrokerView
+from broker_admin.view import TopicInfo
+from tests.admin.chromium import EXECUTABLE, Browser, open_browser
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+
+CLOCK_THAT_CAN_BE_PUT_FORWARD = """
+    const pageClock = performance.now.bind(performance);
+    window.skewMs = 0;
+    performance.now = () => pageClock() + window.skewMs;
+"""
+
+BANNER = "[data-banner]"
+LINK = "[data-link-text]"
+WIDTHS = (420, 640, 700, 768, 1000, 1020, 1280)
+
+
+@pytest.fixture
+def view() -> FakeBrokerView:
+    fake = FakeBrokerView()
+    fake.tick(90)
+    return fake
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    async with open_browser(tmp_path) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def served(view: FakeBrokerView, port: int = 0) -> AsyncIterator[AdminAddress]:
+    """The admin server over ``view`` while the block lasts, and then gone at once."""
+    async with trio.open_nursery() as nursery:
+        yield await nursery.start(serve_admin, view, "127.0.0.1", port)
+        nursery.cancel_scope.cancel()
+
+
+def opacity(selector: str) -> str:
+    return f"Number(getComputedStyle(document.querySelector('{selector}')).opacity)"
+
+
+async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_back_after_its_restart(
+    browser: Browser, view: FakeBrokerView
+) -> None:
+    async with served(view) as address:
+        page = await browser.open_page(address.url, script=CLOCK_THAT_CAN_BE_PUT_FORWARD)
+        await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
+        assert await page.evaluate(f"document.querySelector('{BANNER}').hidden")
+        assert await page.evaluate(opacity(".plot")) == 1
+
+    await page.until(f"document.querySelector('{LINK}').textContent === 'reconnecting'")
+    await page.evaluate("window.skewMs += 60_000")
+    await page.until(f"!document.querySelector('{BANNER}').hidden")
+    assert await page.text(f"{BANNER} p") == "The broker does not answer; last reading 1 min 0 s ago."
+    for reading in (".plot", ".reading", "tbody", "[data-uptime]"):
+        assert await page.evaluate(opacity(reading)) < 0.6
+    assert (await page.text("[data-uptime]")).startswith("1 min 3")  # and not the minute more that has passed
+
+    # A change that nobody answers is told in plain words.
+    await page.evaluate("document.querySelector('[data-form] input[type=number]').value = 4")
+    await page.evaluate("document.querySelector('[data-form] input[type=number]').dispatchEvent(new Event('input'))")
+    await page.evaluate("document.querySelector('[data-form] .apply').click()")
+    await page.until("document.querySelector('[data-outcome]').textContent.startsWith('The broker did not answer.')")
+
+    restarted = FakeBrokerView(now_ms=START_MS + 200_000, started_at_ms=START_MS + 197_000)
+    restarted.durability = "page-cache"
+    async with served(restarted, address.port):
+        await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
+        await page.until(f"document.querySelector('{BANNER} p').textContent.startsWith('The broker was restarted at ')")
+        assert await page.evaluate(opacity(".plot")) == 1
+        assert await page.text("[data-node=durability]") == "page-cache"
+        assert (await page.text("[data-uptime]")).endswith(" s")
+        assert "min" not in await page.text("[data-uptime]")
+        await page.until("document.querySelector('[data-outcome]').textContent === ''")
+        assert await page.evaluate("document.querySelector('[data-form] input[type=number]').value") == "4"
+        await page.evaluate(f"document.querySelector('{BANNER} button').click()")
+        assert await page.evaluate(f"document.querySelector('{BANNER}').hidden")
+
+
+async def test_a_page_that_gets_no_stream_says_that_it_polls_and_why(
+    browser: Browser, view: FakeBrokerView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MAX_EVENT_STREAMS", 0)
+    async with served(view) as address:
+        page = await browser.open_page(address.url)
+        polling = "polling every 2 s: all 32 streams are taken"
+        await page.until(f"document.querySelector('{LINK}').textContent === '{polling}'")
+        assert await page.evaluate("document.querySelector('[data-link]').dataset.link") == "polling"
+
+
+async def test_the_page_holds_together_at_every_width(browser: Browser, view: FakeBrokerView) -> None:
+    async with served(view) as address:
+        page = await browser.open_page(f"{address.url}?still")
+        for width in WIDTHS:
+            await page.set_view(width=width)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            # The connection state never stands alone on a line: something of the header is beside it.
+            assert await page.evaluate(
+                "(() => { const link = document.querySelector('.link').getBoundingClientRect();"
+                " return [...document.querySelectorAll('.brand, .top nav, .facts summary, .facts dl')].some(each => {"
+                " const box = each.getBoundingClientRect();"
+                " return box.width > 0 && box.top < link.bottom && link.top < box.bottom; }); })()"
+            ), f"the connection state is alone at {width} px"
+            assert await page.evaluate("document.querySelector('.top').offsetHeight") <= 90
+            columns = await page.evaluate(
+                "getComputedStyle(document.querySelector('.row')).gridTemplateColumns.split(' ').length"
+            )
+            assert columns == (1 if width < 700 else 2 if width <= 1020 else 3)
+        await page.set_view(width=640)
+        await page.evaluate("document.querySelector('.facts summary').click()")
+        assert "PLAINTEXT://127.0.0.1:9092" in await page.text(".facts dl")
+
+
+async def test_internal_topics_are_shown_where_the_address_asks_for_them(
+    browser: Browser, view: FakeBrokerView
+) -> None:
+    view.topic_list = (TopicInfo("__consumer_offsets", "id", (), internal=True), *view.topic_list)
+    async with served(view) as address:
+        page = await browser.open_page(address.url)
+        await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
+        assert "__consumer_offsets" not in await page.text("[data-topics]")
+        await page.evaluate("document.querySelector('a[href=\"/?internal=true#topics-title\"]').click()")
+        await page.until("location.search === '?internal=true' && document.querySelector('[data-topics]') !== null")
+        # The rows that the script reads again are those of this address, too.
+        view.topic_list = (*view.topic_list, TopicInfo("new", "id", ()))
+        await page.until("document.querySelector('[data-topics]').innerText.includes('new')")
+        assert "__consumer_offsets" in await page.text("[data-topics]")
