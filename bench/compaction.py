@@ -122,10 +122,10 @@ def timed_round(options: Options, shape: Shape) -> TimedRound:
         for group in cleaning.groups():
             for _ in cleaning.rewrite(group):
                 pass
-            swap = SegmentSwap(log, group, cleaning.take_cleaned())
+            swap = SegmentSwap(log, group, cleaning.pop_cleaned())
             swap.commit()
-            swap.exchange(NOW_MS)
-            swap.settle()
+            swap.replace_segments(NOW_MS)
+            swap.finish_rename()
         spent = time.process_time() - began
         offset_map.close()
         log.release()

@@ -48,7 +48,7 @@ from fuzz.records import broken_batch, seed_batches
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.primitives import Sized
 from kafka_wire.schema import ArrayOf, StructOf, fields_of
-from trio_broker.handlers.registry import served_apis
+from trio_broker.handlers.support.registry import served_apis
 from trio_broker.testing.process import BrokerProcess
 
 CONNECTIONS: Final = 16

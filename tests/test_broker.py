@@ -29,7 +29,7 @@ from trio_broker.broker import StartupError, announcement, serve_until_signalled
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
-from trio_broker.handlers.registry import served_apis
+from trio_broker.handlers.support.registry import served_apis
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
 
@@ -71,7 +71,7 @@ async def test_port_0_is_replaced_by_the_port_that_was_bound_in_all_that_is_told
         port = broker.server.bound_addresses["PLAINTEXT"][1]
         assert port > 0
         assert broker.advertised["PLAINTEXT"].port == port
-        assert broker.parts.node.advertised["PLAINTEXT"].port == port
+        assert broker.services.node.advertised["PLAINTEXT"].port == port
 
 
 async def test_a_taken_port_is_told_before_the_data_directory_is_touched(tmp_path):
@@ -202,29 +202,29 @@ async def test_a_bug_in_a_handler_is_answered_and_the_connection_goes_on(tmp_pat
 async def test_what_a_client_changes_takes_effect_on_the_pools(tmp_path):
     async with running(tmp_path, num_network_threads="3", num_io_threads="4") as broker, connected(broker) as client:
         changes = {"num_network_threads": "5", "num_io_threads": "8", "queued_max_requests": "9"}
-        assert await client.alter_broker_config(str(broker.parts.node.node_id), **changes) == ErrorCode.NONE
+        assert await client.alter_broker_config(str(broker.services.node.node_id), **changes) == ErrorCode.NONE
         statistics = broker.server.statistics()
         assert len(statistics.processors) == 5
         assert len(statistics.handlers.slots) == 8
         assert statistics.channel.capacity == 9
-        assert broker.parts.replicas.io_limiter.total_tokens == 8
+        assert broker.services.replicas.io_limiter.total_tokens == 8
 
 
 async def test_a_changed_pool_is_that_large_after_a_restart_too(tmp_path):
     async with running(tmp_path, num_io_threads="4") as broker, connected(broker) as client:
-        node = str(broker.parts.node.node_id)
+        node = str(broker.services.node.node_id)
         await client.alter_broker_config(node, num_io_threads="8", queued_max_requests="9", num_network_threads="2")
     async with running(tmp_path, num_io_threads="4") as broker:
         statistics = broker.server.statistics()
         assert broker.config.get(keys.NUM_IO_THREADS) == len(statistics.handlers.slots) == 8
         assert broker.config.get(keys.NUM_NETWORK_THREADS) == len(statistics.processors) == 2
         assert statistics.channel.capacity == 9
-        assert broker.parts.replicas.io_limiter.total_tokens == 8
+        assert broker.services.replicas.io_limiter.total_tokens == 8
 
 
 async def test_a_reset_setting_goes_back_to_the_static_one(tmp_path):
     async with running(tmp_path, num_io_threads="4") as broker, connected(broker) as client:
-        node = str(broker.parts.node.node_id)
+        node = str(broker.services.node.node_id)
         await client.alter_broker_config(node, num_io_threads="8")
         await client.alter_broker_config(node, num_io_threads=None)
         assert len(broker.server.statistics().handlers.slots) == 4
@@ -238,14 +238,14 @@ async def test_a_default_of_the_cluster_counts_for_this_broker_too(tmp_path):
 
 async def test_a_pool_more_than_doubled_is_refused_and_stays(tmp_path):
     async with running(tmp_path, num_io_threads="4") as broker, connected(broker) as client:
-        node = str(broker.parts.node.node_id)
+        node = str(broker.services.node.node_id)
         assert await client.alter_broker_config(node, num_io_threads="9") == ErrorCode.INVALID_CONFIG
         assert len(broker.server.statistics().handlers.slots) == 4
 
 
 async def test_limits_on_connections_follow_at_once(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
-        node = str(broker.parts.node.node_id)
+        node = str(broker.services.node.node_id)
         await client.alter_broker_config(node, max_connections="17", max_connections_per_ip="3")
         assert (broker.server.config.max_connections, broker.server.config.max_connections_per_ip) == (17, 3)
 
@@ -434,7 +434,7 @@ async def test_every_start_begins_new_leader_epochs_whatever_ended_the_life_befo
 
 
 def leader_epochs(broker) -> list[int]:
-    return [partition.leader_epoch for partition in broker.parts.replicas.partitions()]
+    return [partition.leader_epoch for partition in broker.services.replicas.partitions()]
 
 
 async def test_a_topic_whose_log_cannot_be_opened_does_not_end_the_others(tmp_path, caplog):

@@ -40,7 +40,7 @@ def entry(view, name):
 async def described(client, broker, name):
     """Value and source that a client is told for a setting of the broker."""
     resource = DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=str(broker.parts.node.node_id), configuration_keys=[name]
+        resource_type=BROKER_RESOURCE, resource_name=str(broker.services.node.node_id), configuration_keys=[name]
     )
     response = await client.ask(DescribeConfigsRequest(resources=[resource]), 4)
     [config] = response.results[0].configs
@@ -58,7 +58,7 @@ async def test_it_is_all_that_the_admin_app_asks_for(view):
 async def test_the_node_is_told_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
     node = view.node()
     [listener] = node.listeners
-    assert (node.node_id, node.cluster_id) == (broker.parts.node.node_id, broker.parts.node.cluster_id)
+    assert (node.node_id, node.cluster_id) == (broker.services.node.node_id, broker.services.node.cluster_id)
     assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "127.0.0.1", broker.bound_endpoints[0].port)
     assert node.durability == "page-cache"
     assert node.uptime_seconds >= 0
@@ -116,7 +116,7 @@ async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(
     await client.create_topic("orders")
     text = (await view.prometheus_renderer())().decode()
     assert 'durability="page-cache"' in text
-    assert view.broker.parts.node.cluster_id in text
+    assert view.broker.services.node.cluster_id in text
 
 
 async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(client, view):
@@ -147,7 +147,7 @@ async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
 
 async def test_the_lines_of_the_journal_are_numbered_without_gaps(client, broker, view):
     await view.change_config({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
-    await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="6")
+    await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="6")
     await view.change_config({"num.io.threads": None}, changed_by="a test")
     assert [change.sequence for change in view.journal()] == [1, 2, 3, 4]
 
@@ -223,7 +223,7 @@ async def test_a_kafka_client_is_told_what_was_changed_here(broker, client, view
 
 
 async def test_what_a_kafka_client_changed_is_told_here_with_who_it_was(broker, client, view):
-    assert await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="8") == ErrorCode.NONE
+    assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="8") == ErrorCode.NONE
     changed = entry(view, "num.io.threads")
     assert (changed.value, changed.source) == ("8", ConfigSource.DYNAMIC_BROKER_CONFIG)
     [change] = view.journal()
@@ -232,7 +232,7 @@ async def test_what_a_kafka_client_changed_is_told_here_with_who_it_was(broker, 
 
 
 async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, client, view):
-    assert await client.alter_broker_config(str(broker.parts.node.node_id), num_io_threads="9") != ErrorCode.NONE
+    assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="9") != ErrorCode.NONE
     assert view.journal() == []
 
 

@@ -30,8 +30,10 @@ def view(broker) -> GroupView:
 
 
 async def append(broker, *records: bytes) -> None:
-    partition = broker.parts.replicas.topic("t").partitions[0]
-    await broker.parts.replicas.append(partition, batch(*records, timestamp=broker.clock.now_ms()), produce_version=9)
+    partition = broker.services.replicas.topic("t").partitions[0]
+    await broker.services.replicas.append(
+        partition, batch(*records, timestamp=broker.clock.now_ms()), produce_version=9
+    )
 
 
 # --- one group ---
@@ -166,15 +168,15 @@ async def test_lag_by_partition_is_measured_where_it_is_asked_for(broker, view):
 
 
 async def test_groups_that_rebalanced_are_told_once_and_not_more_than_fit(broker, view):
-    assert view.take_rebalanced() is None
+    assert view.pop_rebalanced() is None
     for _ in range(2):
         await broker.leave(await broker.settle("g"), "g")
-    told = view.take_rebalanced()
+    told = view.pop_rebalanced()
     assert (told.group_ids, told.further_groups, told.at_ms) == (("g",), 0, broker.clock.now_ms())
-    assert view.take_rebalanced() is None
+    assert view.pop_rebalanced() is None
     for number in range(MAX_GROUP_IDS + 3):
         await broker.settle(f"g{number}")
-    told = view.take_rebalanced()
+    told = view.pop_rebalanced()
     assert (len(told.group_ids), told.further_groups) == (MAX_GROUP_IDS, 3)
 
 
@@ -186,8 +188,8 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
         view = LiveBrokerView(broker)
         heard: list[values.BrokerEvent] = []
         view.subscribe(heard.append)
-        await broker.parts.groups.find("a/b")
-        await CoordinatorHarness(broker.parts, broker.clock).settle("a/b")
+        await broker.services.groups.find("a/b")
+        await CoordinatorHarness(broker.services, broker.clock).settle("a/b")
         view.samples.add(view.read())
         rebalanced = [event for event in heard if isinstance(event, values.GroupsRebalanced)]
         assert [event.group_ids for event in rebalanced] == [("a/b",)]

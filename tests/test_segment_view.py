@@ -55,7 +55,7 @@ async def test_a_running_broker_tells_of_its_files(tmp_path):
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
         manifest = await LiveBrokerView(broker).topic_manifest("orders")
-    node = broker.parts.node
+    node = broker.services.node
     assert (manifest.cluster_id, manifest.node_id, manifest.topic) == (node.cluster_id, node.node_id, "orders")
     first, second = (each.log for each in manifest.partitions)
     assert (first.log_start_offset, first.last_stable_offset, first.high_watermark) == (0, 2, 2)

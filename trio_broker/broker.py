@@ -1,7 +1,7 @@
 """The broker: the nursery of nurseries, and the order in which things start and stop.
 
     run
-    ├─ open_parts           data directories, metadata, logs, partitions        (assembly.py)
+    ├─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
     │  └─ nursery
     │     ├─ ReplicaManager     flusher, retention, checkpoints
     │     ├─ GroupCoordinator   loading, alarms of groups, expiry of offsets
@@ -34,16 +34,16 @@ import attrs
 import trio
 
 from trio_broker import __version__
-from trio_broker.assembly import open_parts
+from trio_broker.bootstrap import open_services
 from trio_broker.clock import Clock, SystemClock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
-from trio_broker.handlers.dispatch import Dispatcher
-from trio_broker.handlers.parts import BrokerParts
-from trio_broker.handlers.registry import is_served, served_apis
+from trio_broker.handlers.support.dispatch import Dispatcher
+from trio_broker.handlers.support.registry import is_served, served_apis
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import Answer, Request
 from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.socket_server import SocketServer
@@ -88,9 +88,9 @@ class Broker:
         self._drained = trio.Event()
 
     @property
-    def parts(self) -> BrokerParts:
+    def services(self) -> BrokerServices:
         """The parts that handlers reach; there while the broker runs."""
-        return self.dispatcher.parts
+        return self.dispatcher.services
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -126,10 +126,10 @@ class Broker:
         """
         self._open_ports()
         try:
-            async with open_parts(self.config, self.clock, self.advertised) as parts:
-                self._dispatcher = Dispatcher(parts)
+            async with open_services(self.config, self.clock, self.advertised) as services:
+                self._dispatcher = Dispatcher(services)
                 self._follow_config()
-                if reason := await self._serve(parts, task_status):
+                if reason := await self._serve(services, task_status):
                     raise StartupError(reason)
             log.info("stopped")
         except DataDirectoryError as error:
@@ -153,19 +153,19 @@ class Broker:
                     endpoint,
                 )
 
-    async def _serve(self, parts: BrokerParts, task_status: trio.TaskStatus[Broker]) -> str:
+    async def _serve(self, services: BrokerServices, task_status: trio.TaskStatus[Broker]) -> str:
         """Run all tasks until ``stop``; returns why they could not be started, or the empty string."""
         reason = ""
         async with trio.open_nursery() as nursery:
-            await nursery.start(parts.replicas.run)
-            await nursery.start(parts.groups.run)
+            await nursery.start(services.replicas.run)
+            await nursery.start(services.groups.run)
             await nursery.start(self.server.run)
             async with trio.open_nursery() as admin_nursery:
                 reason = await self._start_admin(nursery, admin_nursery)
                 if not reason:
                     task_status.started(self)
                     await self._stopping.wait()
-                    await self._stop_serving(parts)
+                    await self._stop_serving(services)
                     # The admin server ends by itself now, and this block with it.
                     self._drained.set()
             nursery.cancel_scope.cancel()
@@ -199,13 +199,13 @@ class Broker:
         self.server.name_admin_page(address.url)
         return ""
 
-    async def _stop_serving(self, parts: BrokerParts) -> None:
+    async def _stop_serving(self, services: BrokerServices) -> None:
         """Finish what is in flight, within the grace."""
         grace_seconds = self.config.get(keys.SHUTDOWN_GRACE_MS) / 1000
         log.info("stopping; requests in flight have %.1f s", grace_seconds)
         self.server.stop_accepting()
-        parts.replicas.stop_waiting()
-        parts.groups.stop_waiting()
+        services.replicas.stop_waiting()
+        services.groups.stop_waiting()
         await self.server.drain(trio.current_time() + grace_seconds)
 
     async def _answer(self, request: Request) -> Answer:
@@ -317,7 +317,7 @@ async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: tri
 
 def announcement(broker: Broker) -> list[str]:
     """Where the broker can be reached, where its data lies, and what an acknowledgement is worth."""
-    config, node = broker.config, broker.parts.node
+    config, node = broker.config, broker.services.node
     durability = config.get(keys.LOG_DURABILITY)
     return [
         f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",

@@ -21,7 +21,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker import __version__
-from trio_broker.cluster import config_decisions as decisions
+from trio_broker.cluster import configuration_control as decisions
 from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.config import keys
 from trio_broker.config.broker_config import ConfigScope, ValueChange
@@ -56,9 +56,9 @@ class LiveBrokerView:
         self._made_by: dict[trio.lowlevel.Task, list[ConfigChange]] = {}
         self._listeners: list[Callable[[BrokerEvent], None]] = []
         self.samples = History(self.read())
-        self.groups_view = GroupView(broker.parts.groups, broker.clock.now_ms)
-        node = broker.parts.node
-        self.segments_view = SegmentView(broker.parts.replicas, node.cluster_id, node.node_id)
+        self.groups_view = GroupView(broker.services.groups, broker.clock.now_ms)
+        node = broker.services.node
+        self.segments_view = SegmentView(broker.services.replicas, node.cluster_id, node.node_id)
         self.samples.subscribe(self._sampled)
         broker.config.subscribe_all(self._config_changed)
 
@@ -69,7 +69,7 @@ class LiveBrokerView:
     # ---- what is asked ----
 
     def node(self) -> view.NodeInfo:
-        node, clock = self.broker.parts.node, self.broker.clock
+        node, clock = self.broker.services.node, self.broker.clock
         return view.NodeInfo(
             node_id=node.node_id,
             cluster_id=node.cluster_id,
@@ -126,8 +126,8 @@ class LiveBrokerView:
         )
 
     def topics(self) -> Sequence[view.TopicInfo]:
-        parts = self.broker.parts
-        held = parts.replicas.topics
+        services = self.broker.services
+        held = services.replicas.topics
         return [
             view.TopicInfo(
                 name=topic.name,
@@ -139,13 +139,13 @@ class LiveBrokerView:
                 configs=dict(topic.configs),
                 internal=is_internal_topic(topic.name),
             )
-            for topic in sorted(parts.controller.image.topics.values(), key=lambda topic: topic.name)
+            for topic in sorted(services.controller.image.topics.values(), key=lambda topic: topic.name)
         ]
 
     def _partition_info(self, partition: Partition) -> view.PartitionInfo:
         return view.PartitionInfo(
             partition=partition.topic_partition.partition,
-            leader=self.broker.parts.node.node_id,
+            leader=self.broker.services.node.node_id,
             leader_epoch=partition.leader_epoch,
             log_start_offset=partition.log_start_offset,
             last_stable_offset=partition.last_stable_offset,
@@ -182,21 +182,21 @@ class LiveBrokerView:
         per_partition = self.broker.config.get(keys.METRICS_PER_PARTITION)
         groups = await self.groups_view.reading(with_partitions=per_partition)
         node = self.node()
-        partitions = list(self.broker.parts.replicas.partitions())
+        partitions = list(self.broker.services.replicas.partitions())
         snapshot = MetricsSnapshot(
             version=node.version,
             node_id=node.node_id,
             cluster_id=node.cluster_id,
             durability=node.durability,
             uptime_seconds=node.uptime_seconds,
-            topic_count=len(self.broker.parts.controller.image.topics),
+            topic_count=len(self.broker.services.controller.image.topics),
             partition_count=len(partitions),
             log_size_bytes=sum(partition.log.size_bytes for partition in partitions),
             reading=self.samples.latest_reading,
             sample=self.samples.latest_sample,
             groups=groups,
             partitions=tuple(map(partition_reading, partitions)) if per_partition else (),
-            compaction=compaction_reading(self.broker.parts.replicas.upkeep.log_cleaner.statistics()),
+            compaction=compaction_reading(self.broker.services.replicas.log_maintenance.log_cleaner.statistics()),
         )
         return partial(render, snapshot)
 
@@ -206,7 +206,7 @@ class LiveBrokerView:
         """Set or reset settings of this broker: written to the metadata log, and in effect when this returns."""
         if refusals := self._refusals(changes):
             return ConfigChangeResult(refusals=refusals)
-        controller = self.broker.parts.controller
+        controller = self.broker.services.controller
         wanted = decisions.ResourceAlterations(
             controller.broker_resource, tuple(alteration(name, value) for name, value in changes.items())
         )
@@ -244,7 +244,7 @@ class LiveBrokerView:
 
     def _sampled(self, sample: Sample) -> None:
         self._tell(history_sample(sample))
-        if (rebalanced := self.groups_view.take_rebalanced()) is not None:
+        if (rebalanced := self.groups_view.pop_rebalanced()) is not None:
             self._tell(rebalanced)
 
     def _tell(self, event: BrokerEvent) -> None:
@@ -271,7 +271,7 @@ class LiveBrokerView:
     def read(self) -> Reading:
         """The broker at this moment."""
         server = self.broker.server.statistics()
-        replicas = self.broker.parts.replicas.statistics()
+        replicas = self.broker.services.replicas.statistics()
         return Reading(
             taken_at=server.measured_ns / 1e9,
             taken_at_ms=self.broker.clock.now_ms(),

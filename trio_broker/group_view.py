@@ -105,7 +105,7 @@ class GroupView:
     def _note_rebalance(self, group_id: str) -> None:
         self._rebalanced[group_id] = None
 
-    def take_rebalanced(self) -> view.GroupsRebalanced | None:
+    def pop_rebalanced(self) -> view.GroupsRebalanced | None:
         """The groups that have finished a rebalance since this was asked last; None if there are none."""
         if not self._rebalanced:
             return None

@@ -7,10 +7,10 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
-from trio_broker.cluster.topic_decisions import NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import NUM_IO_THREADS
 
@@ -142,7 +142,7 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
     await controller.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
     await controller.create_partitions([NewPartitions(name="t", count=3)])
     await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
-    await controller.take_producer_ids()
+    await controller.allocate_producer_ids()
     config = BrokerConfig({"node.id": "1"})
     again = Controller(metadata_log, config, metadata_log.records)
     assert again.image.topics == controller.image.topics

@@ -7,7 +7,7 @@ from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.features import GROUP_VERSION, SUPPORTED, decide_features
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 
 
 def finalised(records):

@@ -229,8 +229,8 @@ STEPS = (
     "trio_broker.storage.checkpoints.os.replace",
     "trio_broker.storage.log.Log.roll",
     "trio_broker.storage.log.Log.advance_log_start",
-    "trio_broker.storage.log.Log.delete_retired_segments",
-    "trio_broker.storage.log.Log.remove_retired_files",
+    "trio_broker.storage.log.Log.delete_expired_segments",
+    "trio_broker.storage.log.Log.remove_deleted_files",
     "trio_broker.cluster.metadata_log.remove_older",
 )
 
@@ -268,7 +268,7 @@ async def test_segments_that_a_crash_left_before_a_snapshot_do_not_matter_even_w
         log.log.roll(0)
     image = fold(log.replay())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trio_broker.storage.log.Log.delete_retired_segments", lambda *_: [])
+        patch.setattr("trio_broker.storage.log.Log.delete_expired_segments", lambda *_: [])
         take(log)
     for base_offset in segments(directory)[2:5]:
         (directory / f"{base_offset:020}.log").unlink()

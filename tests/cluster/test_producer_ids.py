@@ -11,7 +11,7 @@ from trio_broker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 
 async def test_ids_follow_each_other_and_a_block_costs_one_record(controller, metadata_log):
     before = len(metadata_log.batches)
-    ids = ProducerIds(controller.take_producer_ids)
+    ids = ProducerIds(controller.allocate_producer_ids)
     given = [await ids.next() for _ in range(BLOCK_SIZE)]
     assert given == list(range(BLOCK_SIZE))
     assert len(metadata_log.batches) == before + 1
@@ -20,13 +20,13 @@ async def test_ids_follow_each_other_and_a_block_costs_one_record(controller, me
 
 
 async def test_no_id_comes_twice_over_a_restart(controller, metadata_log, config):
-    first = await ProducerIds(controller.take_producer_ids).next()
+    first = await ProducerIds(controller.allocate_producer_ids).next()
     restarted = Controller(metadata_log, config, metadata_log.records)
-    assert await ProducerIds(restarted.take_producer_ids).next() == first + BLOCK_SIZE
+    assert await ProducerIds(restarted.allocate_producer_ids).next() == first + BLOCK_SIZE
 
 
 async def test_producers_that_come_at_once_get_different_ids(controller):
-    ids = ProducerIds(controller.take_producer_ids)
+    ids = ProducerIds(controller.allocate_producer_ids)
     given = []
 
     async def take():
@@ -39,7 +39,7 @@ async def test_producers_that_come_at_once_get_different_ids(controller):
 
 
 async def test_a_block_that_cannot_be_recorded_gives_no_id(controller, metadata_log):
-    ids = ProducerIds(controller.take_producer_ids)
+    ids = ProducerIds(controller.allocate_producer_ids)
     metadata_log.failure = OSError("disk full")
     with pytest.raises(OSError, match="disk full"):
         await ids.next()

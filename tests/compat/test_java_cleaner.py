@@ -20,7 +20,7 @@ from kafka_wire.records.batch import BatchHeader, NewRecord, RecordBatch, Timest
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.java_programs import Java, compiled_java
-from tests.storage.compacting import compact, planned
+from tests.storage.compaction_harness import compact, planned
 from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, open_log
 from trio_broker.topic_partition import TopicPartition
 

@@ -20,13 +20,13 @@ from kafka_wire.messages.offset_commit import (
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from trio_broker.assembly import open_parts
+from trio_broker.bootstrap import open_services
 from trio_broker.clock import ManualClock
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.support.services import BrokerServices
 
 LATEST_JOIN = 9
 
@@ -37,21 +37,21 @@ def no_park() -> None:
 
 @attrs.define
 class CoordinatorHarness:
-    """The parts of a broker without a network, their clock, and short ways to be a client of its groups."""
+    """The services of a broker without a network, their clock, and short ways to be a client of its groups."""
 
-    parts: BrokerParts
+    services: BrokerServices
     clock: ManualClock
 
     @property
     def groups(self):
-        return self.parts.groups
+        return self.services.groups
 
     def advance(self, seconds: float) -> None:
         """Let wall clock time pass; the clock of timers is Trio's own."""
         self.clock.advance(seconds)
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:
-        [outcome] = await self.parts.controller.create_topics([NewTopic(name=name, num_partitions=partitions)])
+        [outcome] = await self.services.controller.create_topics([NewTopic(name=name, num_partitions=partitions)])
         assert not isinstance(outcome, Exception), outcome
 
     # ---- classic members
@@ -130,7 +130,7 @@ class CoordinatorHarness:
 
 @asynccontextmanager
 async def running_coordinator(directory: Path, *, clock: ManualClock | None = None, **settings: str):
-    """Open the parts of a broker on ``directory`` with its coordinator running; closed cleanly at the end."""
+    """Open the services of a broker on ``directory`` with its coordinator running; closed cleanly at the end."""
     overrides = {
         "log.dirs": str(directory),
         "listeners": "PLAINTEXT://localhost:9092",
@@ -141,9 +141,9 @@ async def running_coordinator(directory: Path, *, clock: ManualClock | None = No
     config = load_broker_config(None, overrides, {})
     clock = clock or ManualClock()
     advertised = {endpoint.listener_name: endpoint for endpoint in advertised_endpoints(config.get)}
-    async with open_parts(config, clock, advertised) as parts, trio.open_nursery() as nursery:
-        await nursery.start(parts.replicas.run)
-        await nursery.start(parts.groups.run)
-        yield CoordinatorHarness(parts, clock)
-        parts.groups.stop_waiting()
+    async with open_services(config, clock, advertised) as services, trio.open_nursery() as nursery:
+        await nursery.start(services.replicas.run)
+        await nursery.start(services.groups.run)
+        yield CoordinatorHarness(services, clock)
+        services.groups.stop_waiting()
         nursery.cancel_scope.cancel()

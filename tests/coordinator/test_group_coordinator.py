@@ -19,7 +19,7 @@ from kafka_wire.messages.offset_delete import (
 )
 from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from trio_broker.cluster.topic_decisions import TopicTarget
+from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.group_coordinator import MAX_MEMBER_ID_PREFIX_CHARACTERS, partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
@@ -59,9 +59,9 @@ def test_the_hash_goes_over_utf_16_units_however_long_the_name():
 
 
 async def test_looking_for_a_coordinator_creates_the_internal_topic_compacted(broker):
-    assert CONSUMER_OFFSETS_TOPIC not in broker.parts.controller.image.topics
+    assert CONSUMER_OFFSETS_TOPIC not in broker.services.controller.image.topics
     await broker.groups.find("g")
-    topic = broker.parts.controller.image.topics[CONSUMER_OFFSETS_TOPIC]
+    topic = broker.services.controller.image.topics[CONSUMER_OFFSETS_TOPIC]
     assert len(topic.partitions) == 3
     assert topic.configs["cleanup.policy"] == "compact"
     assert await broker.commit("g", 1) == 0
@@ -71,7 +71,7 @@ async def test_many_who_look_at_once_create_it_once(broker):
     async with trio.open_nursery() as nursery:
         for number in range(20):
             nursery.start_soon(broker.groups.find, f"g{number}")
-    assert len(broker.parts.controller.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 3
+    assert len(broker.services.controller.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 3
 
 
 async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):
@@ -93,7 +93,7 @@ async def test_an_empty_group_id_is_no_group_but_may_have_offsets(broker):
 async def test_deleting_the_internal_topic_ends_all_groups_and_the_next_one_begins_anew(broker):
     await broker.groups.find("g")
     await broker.commit("g", 5)
-    await broker.parts.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
+    await broker.services.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
     with pytest.raises(KafkaError) as membership_error:
         await broker.commit("g", 6)
     assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
@@ -325,7 +325,7 @@ async def test_deleting_a_topic_forgets_what_was_committed_in_it(broker):
     await broker.groups.find("g")
     await broker.commit("g", 1)
     await broker.commit("g", 2, topic="other")
-    await broker.parts.controller.delete_topics([TopicTarget(name="t")])
+    await broker.services.controller.delete_topics([TopicTarget(name="t")])
     assert await broker.committed("g") == {"other": {0: 2}}
 
 

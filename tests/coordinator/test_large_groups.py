@@ -19,7 +19,7 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker import yield_budget
-from trio_broker.cluster.topic_decisions import TopicTarget
+from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
@@ -96,13 +96,13 @@ async def test_groups_that_are_deleted_together_wait_for_the_disk_together(tmp_p
         for name in names:
             await broker.commit(name, 1)
         waits = []
-        wait = broker.parts.replicas.wait_until_replicated
+        wait = broker.services.replicas.wait_until_replicated
 
         async def counted(awaited, **options):
             waits.append(awaited)
             return await wait(awaited, **options)
 
-        monkeypatch.setattr(broker.parts.replicas, "wait_until_replicated", counted)
+        monkeypatch.setattr(broker.services.replicas, "wait_until_replicated", counted)
         results = await broker.groups.delete_groups(names, no_park)
         assert {result.error_code for result in results} == {0}
         assert len(waits) <= 3, "there are three partitions"
@@ -162,7 +162,7 @@ async def test_others_come_while_the_offsets_of_a_deleted_topic_are_forgotten(br
     for number in range(GROUPS):
         await broker.commit(f"group-{number}", 1, topic="short-lived")
     async with turns_for_others(GROUPS // 2, monkeypatch):
-        await broker.parts.controller.delete_topics([TopicTarget(name="short-lived")])
+        await broker.services.controller.delete_topics([TopicTarget(name="short-lived")])
     for number in range(GROUPS):
         assert await broker.committed(f"group-{number}") == {}
 

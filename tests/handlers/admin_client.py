@@ -12,12 +12,12 @@ from kafka_wire.primitives import random_uuid
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined
 from trio_broker.clock import ManualClock
+from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.node_decisions import NodeRegistration
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.parts import BrokerParts, NodeInfo
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.network.request_channel import Request
 
 
@@ -43,16 +43,16 @@ class AdminClient:
 
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
-        parts = BrokerParts(
+        services = BrokerServices(
             node=self.node,
             config=self.config,
             clock=ManualClock(),
             controller=self.controller,
             replicas=None,
-            producer_ids=ProducerIds(self.controller.take_producer_ids),
+            producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
         )
-        return Context(Request(header, memoryview(b""), CONNECTION, 0.0), parts)
+        return Context(Request(header, memoryview(b""), CONNECTION, 0.0), services)
 
 
 async def make_admin_client(**static: str) -> AdminClient:

@@ -10,9 +10,9 @@ from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config
 from tests.replication.real_logs import make_replicas
-from trio_broker.assembly import open_parts
+from trio_broker.bootstrap import open_services
 from trio_broker.clock import ManualClock
-from trio_broker.handlers.dispatch import Dispatcher
+from trio_broker.handlers.support.dispatch import Dispatcher
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ async def open_wire_client(tmp_path):
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            parts = await stack.enter_async_context(open_parts(config, clock, advertised))
-            return WireClient(Dispatcher(parts), clock)
+            services = await stack.enter_async_context(open_services(config, clock, advertised))
+            return WireClient(Dispatcher(services), clock)
 
         yield open_client
 
@@ -71,9 +71,9 @@ async def open_group_client(open_wire_client, nursery):
         wire = await open_wire_client(
             group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="2", **settings
         )
-        await nursery.start(wire.parts.groups.run)
+        await nursery.start(wire.services.groups.run)
         await wire.create_topic("t", partitions=3)
-        await wire.parts.groups.find("g")
+        await wire.services.groups.find("g")
         return GroupClient(wire)
 
     yield open_client

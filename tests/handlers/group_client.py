@@ -29,7 +29,7 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.wire_client import WireClient
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.support.services import BrokerServices
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
 """A consumer's subscription to topic ``t``, in version 1 of its own protocol."""
@@ -53,11 +53,11 @@ class GroupClient:
     wire: WireClient
 
     @property
-    def parts(self) -> BrokerParts:
-        return self.wire.parts
+    def services(self) -> BrokerServices:
+        return self.wire.services
 
     def topic_id(self, topic: str) -> bytes:
-        known = self.parts.controller.image.topics.get(topic)
+        known = self.services.controller.image.topics.get(topic)
         return known.topic_id if known else bytes(15) + b"\x07"
 
     # ---- classic members ------------------------------------------------------------------------------------------

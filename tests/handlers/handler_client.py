@@ -11,8 +11,8 @@ import attrs
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, Request
 from trio_broker.replication.replica_manager import ReplicaManager
 
@@ -45,12 +45,12 @@ class Client:
     producer_ids: CountingProducerIds = attrs.Factory(CountingProducerIds)
 
     def context(self, version: int) -> Context:
-        def give_slot_back() -> None:
+        def release_slot() -> None:
             self.parked += 1
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
-        request = Request(header, memoryview(b""), CONNECTION, 0.0, give_slot_back=give_slot_back)
-        parts = BrokerParts(
+        request = Request(header, memoryview(b""), CONNECTION, 0.0, release_slot=release_slot)
+        services = BrokerServices(
             node=None,
             config=self.replicas.config,
             clock=self.replicas.clock,
@@ -59,7 +59,7 @@ class Client:
             producer_ids=self.producer_ids,
             groups=None,
         )
-        return Context(request, parts)
+        return Context(request, services)
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it, None for silence."""

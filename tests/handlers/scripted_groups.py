@@ -14,7 +14,7 @@ from kafka_wire.messages.describe_groups import DescribedGroup, DescribedGroupMe
 @attrs.define
 class ScriptedGroups:
     """Has the methods of GroupCoordinator that handlers use. ``answer`` is what each returns, or raises if it is an
-    error; ``asked`` are the arguments of every call, but for ``park``.
+    error; ``asked`` are the arguments of every call, but for ``release_handler``.
     """
 
     answer: Any = None
@@ -30,31 +30,31 @@ class ScriptedGroups:
     async def find(self, group_id):
         return self.say(group_id)
 
-    async def join_group(self, request, request_context, park):
-        return self.say(request, request_context)
+    async def join_group(self, request, context, release_handler):
+        return self.say(request, context)
 
-    async def sync_group(self, request, request_context, park):
-        return self.say(request, request_context)
+    async def sync_group(self, request, context, release_handler):
+        return self.say(request, context)
 
-    async def heartbeat(self, request, request_context):
-        return self.say(request, request_context)
+    async def heartbeat(self, request, context):
+        return self.say(request, context)
 
-    async def leave_group(self, request, request_context, park):
-        return self.say(request, request_context)
+    async def leave_group(self, request, context, release_handler):
+        return self.say(request, context)
 
-    async def consumer_group_heartbeat(self, request, request_context, park):
-        return self.say(request, request_context)
+    async def consumer_group_heartbeat(self, request, context, release_handler):
+        return self.say(request, context)
 
-    async def commit_offsets(self, request, request_context, park):
-        return self.say(request, request_context)
+    async def commit_offsets(self, request, context, release_handler):
+        return self.say(request, context)
 
-    async def fetch_offsets(self, request, park):
+    async def fetch_offsets(self, request, release_handler):
         return self.say(request)
 
-    async def delete_offsets(self, request, park):
+    async def delete_offsets(self, request, release_handler):
         return self.say(request)
 
-    async def delete_groups(self, group_ids, park):
+    async def delete_groups(self, group_ids, release_handler):
         return self.say(group_ids)
 
     def list_groups(self, states, types):

@@ -8,9 +8,9 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.keys import NUM_IO_THREADS
-from trio_broker.handlers.alter_configs import alter_configs, refused
+from trio_broker.handlers.alter_configs import alter_configs, error_response
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 
@@ -83,5 +83,5 @@ async def test_validate_only_changes_nothing(admin):
 
 def test_a_refused_request_refuses_each_resource():
     asked = AlterConfigsRequest(resources=[resource(TOPIC, "t")], validate_only=False)
-    [item] = refused(asked, KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)).responses
+    [item] = error_response(asked, KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)).responses
     assert (item.error_code, item.resource_type, item.resource_name) == (ErrorCode.KAFKA_STORAGE_ERROR, TOPIC, "t")

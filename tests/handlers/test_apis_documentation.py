@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trio_broker.handlers.documentation import render_apis
-from trio_broker.handlers.registry import served_apis
+from trio_broker.handlers.support.documentation import render_apis
+from trio_broker.handlers.support.registry import served_apis
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "apis.md"
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "apis.md"
 
 def test_the_page_of_apis_is_up_to_date():
     written = PAGE.read_text(encoding="utf-8")
-    assert written == render_apis(), "write it again: python -m trio_broker.handlers.documentation"
+    assert written == render_apis(), "write it again: python -m trio_broker.handlers.support.documentation"
 
 
 def test_every_served_api_has_its_line_with_the_advertised_versions():

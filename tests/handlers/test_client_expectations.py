@@ -11,7 +11,7 @@ from kafka_wire.schema import default_instance
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.topic_config import resolve
-from trio_broker.handlers.registry import served_apis
+from trio_broker.handlers.support.registry import served_apis
 
 ADVERTISED_BY_KAFKA_4_3 = {
     ApiKey.PRODUCE: (0, 13),
@@ -69,7 +69,7 @@ def test_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
 
 async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wire):
     assert {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE} <= set(served_apis())
-    assert wire.parts.controller.image.features["group.version"] == 1
+    assert wire.services.controller.image.features["group.version"] == 1
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)

@@ -9,8 +9,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups, consumer_group
-from trio_broker.handlers.authorized_operations import ALL_GROUP_OPERATIONS
-from trio_broker.handlers.consumer_group_describe import consumer_group_describe, refused
+from trio_broker.handlers.consumer_group_describe import consumer_group_describe, error_response
+from trio_broker.handlers.support.authorized_operations import ALL_GROUP_OPERATIONS
 
 VERSIONS = range(2)
 NOT_ASKED_FOR = -(2**31)
@@ -49,7 +49,7 @@ async def test_operations_are_told_when_asked_for(version):
 def test_a_refusal_is_told_for_every_group():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
     request = ConsumerGroupDescribeRequest(group_ids=["a", "b"], include_authorized_operations=False)
-    assert [group.error_code for group in refused(request, error).groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
+    assert [group.error_code for group in error_response(request, error).groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)

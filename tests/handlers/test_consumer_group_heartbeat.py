@@ -13,7 +13,7 @@ from kafka_wire.messages.consumer_group_heartbeat import (
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat, refused
+from trio_broker.handlers.consumer_group_heartbeat import consumer_group_heartbeat, error_response
 
 VERSIONS = range(2)
 
@@ -36,7 +36,7 @@ async def test_a_group_without_a_name_is_an_invalid_request(version):
     with pytest.raises(KafkaError) as raised:
         await client.ask(consumer_group_heartbeat, request, version)
     assert raised.value.code is ErrorCode.INVALID_REQUEST
-    response = refused(request, raised.value)
+    response = error_response(request, raised.value)
     assert (response.error_code, response.error_message) == (ErrorCode.INVALID_REQUEST, "the group's id is empty")
 
 

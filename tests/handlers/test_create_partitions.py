@@ -12,8 +12,8 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.topic_decisions import NewTopic
-from trio_broker.handlers.create_partitions import create_partitions, refused
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.handlers.create_partitions import create_partitions, error_response
 
 
 def growth(name, count, assignments=None):
@@ -74,4 +74,4 @@ async def test_a_manual_assignment_is_taken(admin):
 
 def test_a_refused_request_refuses_each_topic():
     error = KafkaError("no", code=ErrorCode.POLICY_VIOLATION)
-    assert [item.error_code for item in refused(request(growth("t", 3)), error).results] == [44]
+    assert [item.error_code for item in error_response(request(growth("t", 3)), error).results] == [44]

@@ -14,7 +14,7 @@ from kafka_wire.messages.create_topics import (
 )
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.handlers.create_topics import create_topics, refused
+from trio_broker.handlers.create_topics import create_topics, error_response
 
 VERSIONS = range(2, 8)
 
@@ -98,5 +98,5 @@ async def test_a_manual_assignment_is_taken():
 
 
 def test_a_refused_request_refuses_each_topic():
-    response = refused(request(wanted("a"), wanted("b")), KafkaError("no", code=ErrorCode.POLICY_VIOLATION))
+    response = error_response(request(wanted("a"), wanted("b")), KafkaError("no", code=ErrorCode.POLICY_VIOLATION))
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 44), ("b", 44)]

@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.handlers.delete_groups import delete_groups, refused
+from trio_broker.handlers.delete_groups import delete_groups, error_response
 
 VERSIONS = range(3)
 
@@ -25,7 +25,7 @@ async def test_a_group_that_is_named_twice_is_deleted_once(version):
 
 def test_a_refusal_is_told_for_every_group():
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    results = refused(DeleteGroupsRequest(groups_names=["a", "b", "a"]), error).results
+    results = error_response(DeleteGroupsRequest(groups_names=["a", "b", "a"]), error).results
     assert [(result.group_id, result.error_code) for result in results] == [("a", -1), ("b", -1)]
 
 

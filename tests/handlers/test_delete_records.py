@@ -10,7 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.replication.real_logs import add_topic, batch
-from trio_broker.handlers.delete_records import delete_records, refused
+from trio_broker.handlers.delete_records import delete_records, error_response
 from trio_broker.storage.log import Log
 
 
@@ -87,5 +87,5 @@ async def test_a_disk_that_fails_answers_storage_error(client, partition, monkey
 
 
 def test_a_refusal_is_told_for_every_partition():
-    response = refused(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

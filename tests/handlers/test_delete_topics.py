@@ -9,8 +9,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.primitives import NO_UUID, random_uuid
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.topic_decisions import NewTopic
-from trio_broker.handlers.delete_topics import delete_topics, refused
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.handlers.delete_topics import delete_topics, error_response
 
 
 def by_name(version, *names):
@@ -60,6 +60,6 @@ async def test_deletion_switched_off_is_told_in_words_the_version_knows(version,
     client = await client_with_topic(delete_topic_enable="false")
     with pytest.raises(KafkaError) as refusal:
         await client.ask(delete_topics, by_name(version, "t"), version)
-    [item] = refused(by_name(version, "t"), refusal.value).responses
+    [item] = error_response(by_name(version, "t"), refusal.value).responses
     assert (item.name, item.error_code) == ("t", code)
     assert "t" in client.controller.image.topics

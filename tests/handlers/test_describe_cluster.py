@@ -12,7 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_cluster import DescribeClusterRequest
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
-from trio_broker.handlers.describe_cluster import refused
+from trio_broker.handlers.describe_cluster import error_response
 
 VERSIONS = range(3)
 
@@ -30,7 +30,7 @@ async def test_the_one_node_is_told_with_its_address_and_rack(open_wire_client, 
     response = await wire.ask(request(), version)
     [broker] = response.brokers
     assert (broker.broker_id, broker.host, broker.port, broker.rack) == (
-        wire.parts.node.node_id,
+        wire.services.node.node_id,
         "broker.test",
         9092,
         "cellar",
@@ -47,7 +47,7 @@ async def test_the_controller_is_a_live_broker(wire, version):
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_cluster_id_is_that_of_metadata_22_characters_long(wire, version):
     response = await wire.ask(request(), version)
-    assert response.cluster_id == wire.parts.node.cluster_id
+    assert response.cluster_id == wire.services.node.cluster_id
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", response.cluster_id)
 
 
@@ -79,5 +79,5 @@ async def test_a_brokers_listener_knows_no_other_endpoints(wire, version, endpoi
 
 
 def test_a_refusal_says_why():
-    response = refused(request(), KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
+    response = error_response(request(), KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
     assert (response.error_code, response.error_message) == (ErrorCode.KAFKA_STORAGE_ERROR, "no")

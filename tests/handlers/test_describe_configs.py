@@ -8,11 +8,11 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import ConfigScope
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.topic_keys import TOPIC_KEYS
-from trio_broker.handlers.describe_configs import describe_configs, refused
+from trio_broker.handlers.describe_configs import describe_configs, error_response
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 VERSIONS = range(1, 5)
@@ -127,5 +127,5 @@ async def test_a_resource_that_is_not_there_is_refused_beside_others(admin, kind
 
 
 def test_a_refused_request_refuses_each_resource():
-    [result] = refused(request((TOPIC, "t")), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)).results
+    [result] = error_response(request((TOPIC, "t")), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)).results
     assert (result.error_code, result.resource_name) == (-1, "t")

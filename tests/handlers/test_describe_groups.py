@@ -10,7 +10,7 @@ from kafka_wire.messages.describe_groups import DescribeGroupsRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.group_client import ASSIGNMENT, SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group
-from trio_broker.handlers.describe_groups import describe_groups, refused
+from trio_broker.handlers.describe_groups import describe_groups, error_response
 
 VERSIONS = range(7)
 NOT_ASKED_FOR = -(2**31)
@@ -75,7 +75,7 @@ async def test_hundreds_of_groups_are_described():
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_refusal_is_told_for_every_group(version):
     error = KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    response = refused(DescribeGroupsRequest(groups=["a", "b"]), error)
+    response = error_response(DescribeGroupsRequest(groups=["a", "b"]), error)
     assert [group.error_code for group in response.groups] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 

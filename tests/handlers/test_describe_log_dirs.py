@@ -19,7 +19,7 @@ from kafka_wire.messages.describe_log_dirs import (
 )
 from tests.replication.real_logs import add_topic, batch
 from trio_broker import yield_budget
-from trio_broker.handlers.describe_log_dirs import describe_log_dirs, refused
+from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
 from trio_broker.storage.log_directory import LogDirectory
 
 PAYMENTS_ID = bytes(range(1, 17))
@@ -162,6 +162,8 @@ async def test_other_tasks_run_while_many_partitions_are_described(client, parti
 
 @pytest.mark.parametrize(("version", "code"), [(2, 0), (3, ErrorCode.UNKNOWN_SERVER_ERROR)])
 def test_a_refusal_is_told_for_the_whole_request_where_the_version_can(version, code):
-    response = refused(DescribeLogDirsRequest(topics=None), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(
+        DescribeLogDirsRequest(topics=None), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    )
     read, _ = decode(type(response), version, encode_bytes(response, version))
     assert (read.error_code, read.results) == (code, [])

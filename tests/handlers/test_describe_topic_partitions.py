@@ -8,7 +8,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kafka_wire.primitives import NO_UUID
-from trio_broker.handlers.describe_topic_partitions import refused
+from trio_broker.handlers.describe_topic_partitions import error_response
 
 ALL_TOPIC_OPERATIONS = 0b0000_1101_1111_1000
 
@@ -90,14 +90,14 @@ async def test_a_missing_topic_is_unknown_and_an_impossible_one_invalid(wire):
 
 async def test_it_never_creates_a_topic(wire):
     await page(wire, "missing")
-    assert wire.parts.controller.image.topics == {}
+    assert wire.services.controller.image.topics == {}
 
 
 async def test_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_epoch(wire):
     topic_id = await wire.create_topic("t")
     [topic] = (await page(wire, "t")).topics
     [partition] = topic.partitions
-    node_id = wire.parts.node.node_id
+    node_id = wire.services.node.node_id
     assert (topic.topic_id, topic.error_code, topic.is_internal) == (topic_id, ErrorCode.NONE, False)
     assert (partition.leader_id, partition.leader_epoch) == (node_id, 0)
     assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ([node_id], [node_id], [])
@@ -110,5 +110,5 @@ async def test_topic_operations_are_always_told(wire):
 
 def test_a_refusal_is_borne_by_every_topic():
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a"), TopicRequest(name="b")])
-    response = refused(request, KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
+    response = error_response(request, KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
     assert [topic.error_code for topic in response.topics] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2

@@ -23,7 +23,7 @@ from kafka_wire.schema import VersionRange
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.replication.real_logs import batch
-from trio_broker.handlers.registry import served_apis
+from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.handler_pool import CloseConnection
 
 METADATA_VERSIONS = range(14)
@@ -103,12 +103,12 @@ async def test_a_handler_sees_the_version_and_the_client(wire):
 async def test_parking_gives_the_slot_of_the_request_back(wire):
     given_back = []
 
-    async def park(request, context):
-        context.request.give_slot_back = lambda: given_back.append(True)
-        context.park()
+    async def release_handler(request, context):
+        context.request.release_slot = lambda: given_back.append(True)
+        context.release_handler()
         raise KafkaError("enough")
 
-    replace_handler(wire, ApiKey.METADATA, park)
+    replace_handler(wire, ApiKey.METADATA, release_handler)
     await wire.ask(brokers_alone(), 7)
     assert len(given_back) == 1
 

@@ -17,7 +17,7 @@ from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from trio_broker.handlers.fetch import fetch, refused
+from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 
@@ -91,7 +91,7 @@ async def test_records_are_never_null(client, replicas):
     await add_topic(replicas)
     answers = await ask(client, wanted(), wanted(5))
     assert [bytes(answer.records) for answer in answers] == [b"", b""]
-    response = refused(request(wanted()), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(wanted()), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.responses[0].partitions[0].records == b""
 
 
@@ -233,7 +233,7 @@ async def test_a_fetch_answers_when_min_bytes_are_there_from_whichever_partition
     async def more():
         await produce(replicas, partitions[1], b"v" * 1000)
         await trio.testing.wait_all_tasks_blocked()
-        parked.append(replicas.statistics().parked_fetches)
+        parked.append(replicas.statistics().delayed_fetches)
         await produce(replicas, partitions[0], b"v" * 1000)
 
     answers = await poll_while(more, client, wanted(0), wanted(1), min_bytes=4000)
@@ -266,7 +266,7 @@ async def test_stopping_answers_waiting_fetches_with_what_there_is(client, repli
     await produce(replicas, partition, b"a")
 
     async def stop():
-        assert replicas.statistics().parked_fetches == 1
+        assert replicas.statistics().delayed_fetches == 1
         replicas.stop_waiting()
 
     [answer] = await poll_while(stop, client, wanted(), min_bytes=10_000)
@@ -280,8 +280,8 @@ async def test_many_waiting_fetches_leave_nothing_behind(idle_client, autojump_c
     async with trio.open_nursery() as nursery:
         for _ in range(200):
             nursery.start_soon(lambda: ask(Client(idle_client.replicas), wanted(), max_wait_ms=100))
-    assert partition.parked_fetches == 0
-    assert idle_client.replicas.statistics().parked_fetches == 0
+    assert partition.delayed_fetches == 0
+    assert idle_client.replicas.statistics().delayed_fetches == 0
 
 
 async def test_a_cold_log_is_read_in_a_worker_thread(client, replicas, monkeypatch):

@@ -10,7 +10,7 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from tests.handlers.wire_client import advertising
-from trio_broker.handlers.find_coordinator import find_coordinator, refused
+from trio_broker.handlers.find_coordinator import error_response, find_coordinator
 from trio_broker.network.request_channel import ConnectionInfo
 
 SINGLE = range(4)
@@ -55,7 +55,7 @@ async def test_the_empty_group_has_a_coordinator_too(wire, version):
 
 async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_partitions(wire):
     await wire.ask(request(0), 0)
-    topic = wire.parts.controller.image.topics["__consumer_offsets"]
+    topic = wire.services.controller.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
     assert topic.configs["cleanup.policy"] == "compact"
 
@@ -91,6 +91,6 @@ async def test_a_coordinator_that_is_not_available_concerns_its_own_keys_alone()
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refusal_has_the_shape_of_the_version(version):
-    response = refused(request(version), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(version), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     answer = only(response, version)
     assert (answer.error_code, answer.error_message, answer.node_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "no", -1)

@@ -11,7 +11,7 @@ from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.handlers.heartbeat import heartbeat, refused
+from trio_broker.handlers.heartbeat import error_response, heartbeat
 
 VERSIONS = range(5)
 
@@ -40,7 +40,7 @@ async def test_the_coordinator_hears_who_asks_and_from_where(version):
     ],
 )
 def test_a_member_whose_group_is_being_loaded_hears_nothing_of_it(code, told):
-    assert refused(request(), KafkaError("no", code=code)).error_code == told
+    assert error_response(request(), KafkaError("no", code=code)).error_code == told
 
 
 @pytest.mark.parametrize("version", VERSIONS)

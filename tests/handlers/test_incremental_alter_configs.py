@@ -14,9 +14,9 @@ from kafka_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.handlers.admin_client import make_admin_client
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.keys import NUM_IO_THREADS, QUEUED_MAX_REQUESTS
-from trio_broker.handlers.incremental_alter_configs import incremental_alter_configs, refused
+from trio_broker.handlers.incremental_alter_configs import error_response, incremental_alter_configs
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -155,5 +155,5 @@ async def test_a_level_that_cannot_be_is_refused(admin, name, change, code):
 
 def test_a_refused_request_refuses_each_resource():
     error = KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
-    [item] = refused(request(resource(TOPIC, "t")), error).responses
+    [item] = error_response(request(resource(TOPIC, "t")), error).responses
     assert (item.error_code, item.resource_name) == (ErrorCode.KAFKA_STORAGE_ERROR, "t")

@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest
-from trio_broker.handlers.init_producer_id import init_producer_id, refused
+from trio_broker.handlers.init_producer_id import error_response, init_producer_id
 
 
 def request(transactional_id=None, timeout_ms=60_000, **fields):
@@ -34,7 +34,7 @@ async def test_without_a_transactional_id_every_request_gets_a_new_id_at_epoch_0
 async def test_a_transactional_id_is_refused_with_a_fatal_error(client):
     with pytest.raises(KafkaError) as raised:
         await client.ask(init_producer_id, request("mine"), 5)
-    response = refused(request("mine"), raised.value)
+    response = error_response(request("mine"), raised.value)
     assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert not ErrorCode(response.error_code).retriable
     assert (response.producer_id, response.producer_epoch) == (-1, -1)

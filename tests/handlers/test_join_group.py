@@ -13,7 +13,7 @@ from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.group_client import SUBSCRIPTION
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.handlers.join_group import join_group, refused
+from trio_broker.handlers.join_group import error_response, join_group
 
 VERSIONS = range(10)
 
@@ -44,7 +44,7 @@ async def test_beside_an_error_the_protocol_is_null_from_version_7_on_and_empty_
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refusal_echoes_the_member(version):
-    response = refused(request("m"), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
+    response = error_response(request("m"), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
     assert (response.error_code, response.member_id, response.members) == (ErrorCode.NOT_COORDINATOR, "m", [])
 
 

@@ -21,8 +21,8 @@ from trio_broker.handlers.find_coordinator import find_coordinator
 from trio_broker.handlers.offset_commit import offset_commit
 from trio_broker.handlers.offset_delete import offset_delete
 from trio_broker.handlers.offset_fetch import offset_fetch
-from trio_broker.handlers.parts import NodeInfo
-from trio_broker.handlers.turns import ITEMS_PER_TURN
+from trio_broker.handlers.support.services import NodeInfo
+from trio_broker.handlers.support.turns import ITEMS_PER_TURN
 
 COUNT = 2000
 NAMES = [f"name-{number}" for number in range(COUNT)]

@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.handlers.leave_group import leave_group, refused
+from trio_broker.handlers.leave_group import error_response, leave_group
 
 SINGLE = range(3)
 MANY = range(3, 6)
@@ -54,7 +54,7 @@ async def test_from_version_3_on_each_member_has_its_own(version):
 
 
 def test_a_refusal_is_the_responses():
-    response = refused(LeaveGroupRequest(group_id="g"), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
+    response = error_response(LeaveGroupRequest(group_id="g"), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
     assert (response.error_code, response.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 

@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.handlers.list_groups import list_groups, refused
+from trio_broker.handlers.list_groups import error_response, list_groups
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -33,7 +33,7 @@ async def test_filters_may_be_written_in_any_case():
 
 def test_a_list_that_would_not_be_whole_is_an_error():
     error = KafkaError("loading", code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    response = refused(ListGroupsRequest(), error)
+    response = error_response(ListGroupsRequest(), error)
     assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
 
 

@@ -10,7 +10,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.replication.real_logs import NOW_MS, add_topic, batch
-from trio_broker.handlers.list_offsets import list_offsets, refused
+from trio_broker.handlers.list_offsets import error_response, list_offsets
 from trio_broker.storage.log import Log
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
@@ -137,7 +137,7 @@ async def test_an_unknown_topic_answers_3_and_no_offset(client, replicas):
 async def test_an_unknown_isolation_level_is_refused_for_every_partition(client, replicas):
     with pytest.raises(KafkaError) as raised:
         await ask(client, LATEST, isolation_level=9)
-    answer = refused(request(lookup(-1), lookup(-1, 1)), raised.value)
+    answer = error_response(request(lookup(-1), lookup(-1, 1)), raised.value)
     assert [each.error_code for each in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 

@@ -20,7 +20,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import PartitionChangeRecord
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
-from trio_broker.handlers.metadata import refused
+from trio_broker.handlers.metadata import error_response
 
 VERSIONS = range(14)
 NULL_MEANS_ALL_VERSIONS = range(1, 14)
@@ -56,7 +56,7 @@ def names_of(response: MetadataResponse) -> list[str | None]:
 
 
 def existing(wire) -> set[str]:
-    return set(wire.parts.controller.image.topics)
+    return set(wire.services.controller.image.topics)
 
 
 # --- the brokers ---
@@ -65,7 +65,7 @@ def existing(wire) -> set[str]:
 @pytest.mark.parametrize("version", NULL_MEANS_ALL_VERSIONS)
 async def test_the_controller_is_a_live_broker(wire, version):
     response = await wire.ask(named(), version)
-    assert response.controller_id == response.brokers[0].node_id == wire.parts.node.node_id
+    assert response.controller_id == response.brokers[0].node_id == wire.services.node.node_id
 
 
 @pytest.mark.parametrize("version", range(2, 14))
@@ -137,7 +137,7 @@ async def test_the_three_bytes_that_librdkafka_leaves_behind_a_null_list_do_no_h
 async def test_a_topic_is_told_with_leader_replicas_and_in_sync_replicas(wire, version):
     await wire.create_topic("orders", 2)
     [topic] = (await wire.ask(named("orders"), version)).topics
-    node_id = wire.parts.node.node_id
+    node_id = wire.services.node.node_id
     assert (topic.error_code, topic.name) == (ErrorCode.NONE, "orders")
     assert [partition.partition_index for partition in topic.partitions] == [0, 1]
     for partition in topic.partitions:
@@ -167,7 +167,7 @@ async def test_a_topic_created_again_has_another_id(wire):
 async def test_the_id_survives_a_restart(open_wire_client, tmp_path):
     wire = await open_wire_client(directory="first")
     topic_id = await wire.create_topic("orders")
-    wire.parts.replicas.log_manager.close()
+    wire.services.replicas.log_manager.close()
     again = await open_wire_client(directory="first")
     assert (await again.ask(named("orders"), 12)).topics[0].topic_id == topic_id
 
@@ -238,7 +238,7 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
     async def ask():
         responses.append(await wire.ask(named("orders"), 12))
 
-    async with trio.open_nursery() as nursery, wire.parts.controller._lock:
+    async with trio.open_nursery() as nursery, wire.services.controller._lock:
         # Both find the topic missing, and wait for their turn to create it.
         nursery.start_soon(ask)
         nursery.start_soon(ask)
@@ -254,7 +254,7 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_partition_without_a_leader_says_so(wire, version):
     topic_id = await wire.create_topic("orders")
-    wire.parts.controller.image.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
+    wire.services.controller.image.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
     [topic] = (await wire.ask(named("orders"), version)).topics
     [partition] = topic.partitions
     assert topic.error_code == ErrorCode.NONE
@@ -290,7 +290,7 @@ async def test_cluster_operations_have_moved_away_after_version_10(wire, version
 
 
 def test_a_refusal_is_borne_by_every_topic_and_the_whole():
-    response = refused(named("a", "b"), KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
+    response = error_response(named("a", "b"), KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR))
     assert [topic.error_code for topic in response.topics] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert response.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 

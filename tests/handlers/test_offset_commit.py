@@ -17,8 +17,8 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.primitives import NO_UUID, random_uuid
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.cluster.topic_decisions import NewTopic
-from trio_broker.handlers.offset_commit import offset_commit, refused
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.handlers.offset_commit import error_response, offset_commit
 
 BY_NAME = range(2, 10)
 BY_ID = range(10, 11)
@@ -143,7 +143,7 @@ async def test_thousands_of_topics_are_committed():
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_refusal_is_told_for_every_partition(version):
-    response = refused(request(topic([0, 1], name="t")), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(topic([0, 1], name="t")), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert told(response) == [{0: -1, 1: -1}]
 
 

@@ -14,8 +14,8 @@ from kafka_wire.messages.offset_delete import (
 )
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.cluster.topic_decisions import NewTopic
-from trio_broker.handlers.offset_delete import offset_delete, refused
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.handlers.offset_delete import error_response, offset_delete
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -90,7 +90,7 @@ async def test_thousands_of_topics_are_handled():
 
 
 def test_a_refusal_is_the_responses():
-    response = refused(request(t=[0]), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
+    response = error_response(request(t=[0]), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
     assert (response.error_code, response.topics) == (ErrorCode.NOT_COORDINATOR, [])
 
 

@@ -18,8 +18,8 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.primitives import NO_UUID, random_uuid
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.cluster.topic_decisions import NewTopic
-from trio_broker.handlers.offset_fetch import offset_fetch, refused
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.handlers.offset_fetch import error_response, offset_fetch
 
 VERSIONS = range(1, 11)
 SINGLE = range(1, 8)
@@ -200,7 +200,7 @@ async def test_hundreds_of_topics_are_put_into_the_old_shape():
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_refusal_has_room_in_every_version(version):
     client = await client_with_topic()
-    response = refused(request(version, client), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(version, client), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     topics, code = group_of(response, version)
     assert code == ErrorCode.UNKNOWN_SERVER_ERROR
     if version == 1:
@@ -222,7 +222,9 @@ async def test_of_a_topic_that_is_not_there_only_the_id_is_unknown(groups, versi
 @pytest.mark.parametrize("version", range(2, 11))
 async def test_all_that_a_group_has(groups, version):
     await groups.commit(9, offset=7, indexes=(0, 2))
-    topics, _ = group_of(await groups.wire.ask(request(version, groups.wire.parts, everything=True), version), version)
+    topics, _ = group_of(
+        await groups.wire.ask(request(version, groups.wire.services, everything=True), version), version
+    )
     [topic] = topics
     assert [(each.partition_index, each.committed_offset) for each in topic.partitions] == [(0, 7), (2, 7)]
     if version >= 10:

@@ -12,7 +12,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.replication.real_logs import add_topic, batch
-from trio_broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch, refused
+from trio_broker.handlers.offset_for_leader_epoch import error_response, offset_for_leader_epoch
 
 
 def request(leader_epoch, *, topic="orders", index=0, current_leader_epoch=-1):
@@ -60,5 +60,5 @@ async def test_an_unknown_partition_answers_3(client, three_epochs):
 
 
 def test_a_refusal_is_told_for_every_partition():
-    response = refused(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
+    response = error_response(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -14,7 +14,7 @@ from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from trio_broker.handlers.produce import produce, refused
+from trio_broker.handlers.produce import error_response, produce
 from trio_broker.network.handler_pool import CloseConnection
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -120,7 +120,7 @@ async def test_other_acks_are_refused(client, replicas, acks):
     await add_topic(replicas)
     with pytest.raises(Exception, match="acks must be") as raised:
         await ask(client, batch(), acks=acks)
-    [topic] = refused(request(batch(), acks=acks), raised.value).responses
+    [topic] = error_response(request(batch(), acks=acks), raised.value).responses
     assert topic.partition_responses[0].error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
@@ -134,7 +134,7 @@ async def test_an_error_with_acks_0_closes_the_connection(client, replicas):
     with pytest.raises(CloseConnection, match="UNKNOWN_TOPIC_OR_PARTITION"):
         await client.ask(produce, request(batch(), acks=NONE, topic="nothing"), 9)
     with pytest.raises(CloseConnection):
-        refused(request(batch(), acks=NONE), RuntimeError("our bug"))
+        error_response(request(batch(), acks=NONE), RuntimeError("our bug"))
 
 
 def damaged(records):
@@ -242,7 +242,7 @@ async def test_in_fsync_mode_acks_1_does_not_wait_and_becomes_visible_all_the_sa
     [partition] = await add_topic(durable_replicas)
     await ask(durable_client, batch(b"a"), acks=LEADER)
     assert durable_client.parked == 0
-    await durable_replicas.flusher.settle(partition)
+    await durable_replicas.flusher.wait_idle(partition)
     assert partition.high_watermark == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.messages.produce import ProduceRequest
-from trio_broker.handlers.registry import handler_modules, handles, is_served, served_apis
+from trio_broker.handlers.support.registry import handler_modules, handles, is_served, served_apis
 
 EVERY_CLIENT_NEEDS = {
     ApiKey.PRODUCE,
@@ -69,9 +69,9 @@ def test_two_handlers_for_one_api_are_a_mistake():
     async def another(request, context): ...
 
     with pytest.raises(AssertionError, match="PRODUCE has a handler already"):
-        handles(ProduceRequest, refused=lambda request, error: None)(another)
+        handles(ProduceRequest, error_response=lambda request, error: None)(another)
 
 
-def test_helpers_among_the_modules_register_nothing():
-    stems = {name.rpartition(".")[2] for name in handler_modules()}
-    assert {"registry", "dispatch", "context", "parts"} <= stems
+def test_every_module_beside_the_support_is_a_handler():
+    served = {api.handler.__module__ for api in served_apis().values()}
+    assert set(handler_modules()) == served

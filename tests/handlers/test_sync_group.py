@@ -11,7 +11,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.group_client import Member
 from tests.handlers.scripted_groups import ScriptedGroups
-from trio_broker.handlers.sync_group import refused, sync_group
+from trio_broker.handlers.sync_group import error_response, sync_group
 
 VERSIONS = range(6)
 
@@ -40,7 +40,7 @@ async def test_from_version_5_on_a_member_has_to_say_which_protocol_it_means(fie
 
 
 def test_a_refusal_assigns_nothing():
-    response = refused(request(), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
+    response = error_response(request(), KafkaError("no", code=ErrorCode.NOT_COORDINATOR))
     assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
 
 

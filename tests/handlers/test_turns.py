@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.handlers.turns import ITEMS_PER_TURN, slices
+from trio_broker.handlers.support.turns import ITEMS_PER_TURN, slices
 
 
 @pytest.mark.parametrize(

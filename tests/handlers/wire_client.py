@@ -15,8 +15,8 @@ from tests.handlers.handler_client import CONNECTION, joined
 from trio_broker.clock import ManualClock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
-from trio_broker.handlers.dispatch import Dispatcher
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.support.dispatch import Dispatcher
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, Request
 
 CORRELATION_ID = 77
@@ -41,15 +41,15 @@ class WireClient:
     parked: int = 0
 
     @property
-    def parts(self) -> BrokerParts:
-        return self.dispatcher.parts
+    def services(self) -> BrokerServices:
+        return self.dispatcher.services
 
     async def send(self, api_key: int, version: int, body: bytes) -> bytes | None:
         """The answer to a request of these bytes: header and body, or None for silence."""
         sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = Request(header, frame[position:], self.connection, 0.0, give_slot_back=self.count_parked)
+        self.request = Request(header, frame[position:], self.connection, 0.0, release_slot=self.count_parked)
         answer = await self.dispatcher.answer(self.request)
         return None if answer is None else joined(list(answer))
 

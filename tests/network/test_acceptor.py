@@ -22,14 +22,14 @@ LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 
 @attrs.define(eq=False)
 class FakeProcessor:
-    """An inlet that nobody empties."""
+    """An new_connections that nobody empties."""
 
     capacity: int
-    inlet: Any = attrs.field(init=False)
+    new_connections: Any = attrs.field(init=False)
     arrivals: Any = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.inlet, self.arrivals = trio.open_memory_channel(self.capacity)
+        self.new_connections, self.arrivals = trio.open_memory_channel(self.capacity)
 
 
 class FakeConnections:
@@ -54,7 +54,7 @@ class FakeConnections:
         await self.acceptor._hand_over(connection)
 
     def depths(self) -> list[int]:
-        return [processor.inlet.statistics().current_buffer_used for processor in self.processors]
+        return [processor.new_connections.statistics().current_buffer_used for processor in self.processors]
 
 
 async def test_connections_are_dealt_out_in_turn():
@@ -78,7 +78,7 @@ async def test_when_all_are_full_the_acceptor_waits_for_the_last(nursery):
         await fake.give(number)
     nursery.start_soon(fake.give, "waits")
     await wait_all_tasks_blocked()
-    waiting = [processor.inlet.statistics().tasks_waiting_send for processor in fake.processors]
+    waiting = [processor.new_connections.statistics().tasks_waiting_send for processor in fake.processors]
     assert sorted(waiting) == [0, 1]
     fake.processors[waiting.index(1)].arrivals.receive_nowait()
     await wait_all_tasks_blocked()
@@ -91,7 +91,7 @@ async def test_a_processor_that_retires_meanwhile_is_not_waited_for(nursery):
     await wait_all_tasks_blocked()
     retired = fake.processors[0]
     fake.processors[:] = [FakeProcessor(1)]
-    retired.inlet.close()
+    retired.new_connections.close()
     await wait_all_tasks_blocked()
     assert fake.depths() == [1]
 

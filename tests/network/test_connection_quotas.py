@@ -9,13 +9,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_broker.clock import ManualClock
+from trio_broker.log_throttle import LOG_INTERVAL_SECONDS, LogThrottle
 from trio_broker.network.connection_quotas import (
     ConnectionQuotas,
     ConnectionRate,
     plain_address,
     resolve_overrides,
 )
-from trio_broker.network.log_throttle import LOG_INTERVAL_SECONDS, LogThrottle
 from trio_broker.network.server_config import SocketServerConfig
 
 

@@ -20,16 +20,16 @@ def new_request(number: int = 0) -> Request:
 class Gate:
     """A handler that holds every request until it is opened, and counts how many it holds."""
 
-    def __init__(self, *, park: bool = False) -> None:
+    def __init__(self, *, release_handler: bool = False) -> None:
         self.opened = trio.Event()
-        self.park = park
+        self.release_handler = release_handler
         self.held = 0
         self.highest = 0
 
     async def handle(self, request: Request) -> Answer:
-        if self.park:
-            request.park()
-            request.park()
+        if self.release_handler:
+            request.release_handler()
+            request.release_handler()
         self.held += 1
         self.highest = max(self.highest, self.held)
         try:
@@ -65,7 +65,7 @@ async def test_no_more_requests_are_handled_at_a_time_than_there_are_slots(nurse
 
 
 async def test_fifty_parked_polls_go_through_one_slot(nursery):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     requests = await send(pool, 50)
     assert (gate.held, pool.statistics().parked) == (50, 50)
@@ -76,7 +76,7 @@ async def test_fifty_parked_polls_go_through_one_slot(nursery):
 
 
 async def test_parked_workers_rest_and_are_used_again(nursery):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     for _ in range(3):
         gate.opened = trio.Event()
@@ -90,7 +90,7 @@ async def test_parked_workers_rest_and_are_used_again(nursery):
 
 
 async def test_no_more_workers_rest_than_are_worth_keeping(nursery):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     await send(pool, MAX_RESTING_WORKERS + 50)
     gate.opened.set()
@@ -146,7 +146,7 @@ async def test_a_request_that_parks_in_a_retired_slot_is_answered_and_the_slot_i
     async def handle(request: Request) -> Answer:
         entered.set()
         await go_on.wait()
-        request.park()
+        request.release_handler()
         await answer.wait()
         return [b"answer"]
 
@@ -197,7 +197,7 @@ async def test_a_slot_is_busy_while_a_request_holds_it_and_idle_while_it_is_park
 
 
 async def test_time_spent_parked_is_told_apart_from_time_in_a_slot(nursery):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     pool = await started(nursery, gate, 1)
     [request] = await send(pool, 1)
     gate.opened.set()

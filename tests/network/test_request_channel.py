@@ -188,7 +188,7 @@ async def test_an_abandoned_slot_wakes_its_connection_with_the_reason(nursery):
 
 
 async def test_parking_a_request_that_no_slot_holds_does_nothing():
-    request(1).park()
+    request(1).release_handler()
 
 
 def test_a_connection_prints_its_listener_and_its_peer():

@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.connection import ServerConnection
 from trio_broker.network import send
-from trio_broker.network.busy_meter import BusyMeter
+from trio_broker.network.busy_time import BusyTime
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.network.request_channel import ConnectionInfo
@@ -69,7 +69,7 @@ async def pair() -> AsyncIterator[Pair]:
     with ours, peer:
         ours.setblocking(False)
         peer.setblocking(False)
-        meter = BusyMeter()
+        meter = BusyTime()
         meter.enter()
         yield Pair(Sender(meter), Connection(ours, INFO, ServerConnection(1000), 0.0), peer)
         assert meter.depth == 1

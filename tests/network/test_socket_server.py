@@ -18,22 +18,22 @@ import trio.lowlevel
 from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS
 from trio_broker.network.request_channel import Answer, Request
 from trio_broker.network.server_config import Listener, SocketServerConfig
-from trio_broker.network.socket_server import SocketServer, Transfer, even_out
+from trio_broker.network.socket_server import SocketServer, Transfer, balanced_transfers
 
 
 @attrs.define(eq=False)
 class Gate:
     """A handler that holds requests until it is opened; those whose body is empty pass."""
 
-    park: bool = False
+    release_handler: bool = False
     opened: trio.Event = attrs.field(factory=trio.Event)
     held: int = 0
     highest: int = 0
 
     async def handle(self, request: Request) -> Answer:
         if request.body:
-            if self.park:
-                request.park()
+            if self.release_handler:
+                request.release_handler()
             self.held += 1
             self.highest = max(self.held, self.highest)
             try:
@@ -77,7 +77,7 @@ async def test_a_longer_queue_takes_effect_live(serving):
 
 
 async def test_fifty_long_polls_and_a_produce_go_through_one_slot(serving):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle, num_io_threads=1) as harness:
         polls = [await harness.connect() for _ in range(50)]
         for number, poll in enumerate(polls):
@@ -91,7 +91,7 @@ async def test_fifty_long_polls_and_a_produce_go_through_one_slot(serving):
 
 
 async def test_a_client_that_goes_away_while_its_request_is_parked_leaves_nothing_behind(serving):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:
         gone, reset, stays = [await harness.connect() for _ in range(3)]
         for client in (gone, reset, stays):
@@ -110,7 +110,7 @@ async def test_a_client_that_goes_away_while_its_request_is_parked_leaves_nothin
 
 
 async def test_the_answer_to_a_client_that_went_away_unnoticed_is_dropped(serving, caplog):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:
         client = await harness.connect()
         await client.send(1, b"poll")
@@ -166,7 +166,7 @@ async def unsteady(request: Request) -> Answer:
     """A handler that takes a while, or parks, or does neither."""
     way = request.header.correlation_id % 5
     if way == 0:
-        request.park()
+        request.release_handler()
         await trio.sleep(0.001)
     elif way == 1:
         await trio.lowlevel.checkpoint()
@@ -285,7 +285,7 @@ async def test_a_connection_moves_in_the_middle_of_a_frame_and_of_a_size_prefix(
 
 
 async def test_a_connection_with_a_request_in_flight_moves_after_its_answer(serving):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle, num_network_threads=2) as harness:
         clients = [await harness.connect() for _ in range(2)]
         for client in clients:
@@ -317,7 +317,7 @@ async def test_a_connection_with_a_request_in_flight_moves_after_its_answer(serv
 )
 def test_even_out_moves_what_is_needed_and_no_more(current, staying, expected):
     loads = list(current)
-    for transfer in even_out(current, staying):
+    for transfer in balanced_transfers(current, staying):
         assert isinstance(transfer, Transfer)
         loads[transfer.source] -= transfer.count
         loads[transfer.target] += transfer.count
@@ -329,7 +329,7 @@ def test_even_out_moves_what_is_needed_and_no_more(current, staying, expected):
 
 
 async def test_idle_connections_are_closed_and_parked_ones_are_not(serving):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle, connections_max_idle_ms=60_000) as harness:
         idle, polling = await harness.connect(), await harness.connect()
         await idle.ask(1)
@@ -486,7 +486,7 @@ async def test_an_answer_survives_draining_though_its_client_had_sent_more(servi
 
 async def test_draining_answers_what_is_parked_and_says_what_it_waits_for(serving, caplog):
     caplog.set_level("INFO")
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:
         clients = [await harness.connect() for _ in range(5)]
         for client in clients:
@@ -529,7 +529,7 @@ async def test_accepting_stops_before_the_connections_do(serving):
 
 
 async def test_cancelling_the_server_closes_every_connection(serving):
-    gate = Gate(park=True)
+    gate = Gate(release_handler=True)
     async with serving(gate.handle) as harness:
         idle, polling = await harness.connect(), await harness.connect()
         await idle.ask(1)

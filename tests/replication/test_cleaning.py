@@ -35,7 +35,7 @@ def replicas(tmp_path):
 
 @pytest.fixture
 def cleaner(replicas):
-    return replicas.upkeep.log_cleaner
+    return replicas.log_maintenance.log_cleaner
 
 
 def keyed_batch(key, value):
@@ -163,7 +163,7 @@ async def test_what_is_not_known_to_be_on_the_disk_is_synced_and_then_compacted(
     partition.durable_offset = 0
     assert await cleaner.choose() is None
     await nursery.start(replicas.flusher.run)
-    await replicas.flusher.settle(partition)
+    await replicas.flusher.wait_idle(partition)
     assert await cleaner.choose() is not None
 
 
@@ -200,13 +200,13 @@ async def test_retention_passes_over_a_partition_that_is_being_compacted(replica
     monkeypatch.setattr(BytesPerSecond, "pay", pause)
     nursery.start_soon(cleaner.run)
     await under_way.wait()
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 0
     assert cleaner.statistics().under_way == (TopicPartition("orders", 0),)
     go_on.set()
     while cleaner.statistics().under_way:
         await trio.testing.wait_all_tasks_blocked()
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 12
 
 
@@ -246,14 +246,14 @@ async def test_a_round_that_is_cancelled_leaves_nothing_and_one_in_its_swap_comp
     directory = partition.log.directory
     assert len(left(partition)) == 12
     with trio.CancelScope() as scope:
-        original = SegmentSwap.exchange
+        original = SegmentSwap.replace_segments
 
-        def exchange(self, now_ms):
+        def replace_segments(self, now_ms):
             scope.cancel()
             original(self, now_ms)
 
         with monkeypatch.context() as patched:
-            patched.setattr(SegmentSwap, "exchange", exchange)
+            patched.setattr(SegmentSwap, "replace_segments", replace_segments)
             await cleaner.compact(partition_, compacted)
     assert scope.cancelled_caught
     assert not [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap")]
@@ -349,7 +349,7 @@ async def test_a_disk_that_fails_in_the_swap_takes_its_directory_offline(
 
 async def test_without_the_cleaner_nothing_is_compacted_and_the_log_says_so(tmp_path, caplog):
     replicas = make_replicas(tmp_path / "data", log_durability="page-cache", log_cleaner_enable="false")
-    await replicas.upkeep.log_cleaner.run()
+    await replicas.log_maintenance.log_cleaner.run()
     assert "nothing is compacted" in caplog.text
     replicas.log_manager.close(clean=False)
 

@@ -9,8 +9,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
 from trio_broker.clock import ManualClock
 from trio_broker.replication import fetch_sessions
+from trio_broker.replication.fetch_operation import FetchedPartition, FetchTarget
 from trio_broker.replication.fetch_sessions import MAX_EPOCH, FetchSessionCache, SessionKey
-from trio_broker.replication.fetching import FetchedPartition, FetchTarget
 
 NOTHING = KafkaError("not here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -91,7 +91,7 @@ def test_partitions_that_gave_records_go_to_the_end(cache):
     session = cache.create(asked(0, 1, 2), by_id=False)
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0) for index in range(3)]
     results[0].size_bytes = 100
-    told = session.news(list(session.partitions.items()), results)
+    told = session.incremental_changes(list(session.partitions.items()), results)
     assert [key.index for key, _ in told] == [0, 1, 2]
     assert [key.index for key in session.partitions] == [1, 2, 0]
 
@@ -101,5 +101,5 @@ def test_a_partition_forgotten_while_it_was_read_stays_forgotten(cache):
     reads = list(session.partitions.items())
     session.forget([reads[0][0]])
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0, size_bytes=9) for index in range(2)]
-    session.news(reads, results)
+    session.incremental_changes(reads, results)
     assert [key.index for key in session.partitions] == [1]

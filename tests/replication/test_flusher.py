@@ -72,7 +72,7 @@ async def test_one_sync_covers_all_appends_before_it(flusher):
     await sync_begun(partition)
     assert partition.durable == 1
     partition.gate.release()
-    await flusher.settle(partition)
+    await flusher.wait_idle(partition)
     assert (partition.durable, partition.syncs) == (4, 2)
 
 
@@ -96,7 +96,7 @@ async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_al
     for _ in range(5):
         gate.release()
     for partition in partitions:
-        await flusher.settle(partition)
+        await flusher.wait_idle(partition)
     assert [partition.durable for partition in partitions] == [1] * 6
     statistics = flusher.statistics()
     assert (statistics.syncs, statistics.partitions_under_way, statistics.failures) == (6, 0, 0)
@@ -112,7 +112,7 @@ async def test_fewer_threads_count_from_the_next_sync_on(flusher):
     for _ in partitions:
         gate.release()
     for partition in partitions:
-        await flusher.settle(partition)
+        await flusher.wait_idle(partition)
     assert flusher.limiter.borrowed_tokens <= 1
     assert [partition.durable for partition in partitions] == [1] * 6
 
@@ -135,7 +135,7 @@ async def test_a_lane_gives_its_token_back_now_and_then(flusher):
         await trio.testing.wait_all_tasks_blocked()
         gate.release(len(partitions))
     for partition in partitions:
-        await flusher.settle(partition)
+        await flusher.wait_idle(partition)
     assert done_before == [SYNCS_PER_TURN]
 
 
@@ -154,16 +154,16 @@ async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
         gate.release()
     assert [partition.durable for partition in partitions] == [1, 0, 0]
     for partition in partitions:
-        await flusher.settle(partition)
+        await flusher.wait_idle(partition)
 
 
 async def test_a_failed_sync_is_final_and_never_repeated(flusher):
     partition = SlowPartition(log_end=1, error=OSError("the disk is gone"))
     flusher.request(partition)
     partition.gate.release()
-    await flusher.settle(partition)
+    await flusher.wait_idle(partition)
     flusher.request(partition)
-    await flusher.settle(partition)
+    await flusher.wait_idle(partition)
     assert partition.syncs == 1
     assert partition.durable == 0
     assert isinstance(partition.failed_with, OSError)
@@ -175,7 +175,7 @@ async def test_a_failure_leaves_other_partitions_alone(flusher):
     for partition in (bad, good):
         flusher.request(partition)
         partition.gate.release()
-        await flusher.settle(partition)
+        await flusher.wait_idle(partition)
     assert good.durable == 1
 
 
@@ -185,7 +185,7 @@ async def test_requests_before_the_start_are_served_after_it(nursery):
     partition.gate.release()
     flusher.request(partition)
     await nursery.start(flusher.run)
-    await flusher.settle(partition)
+    await flusher.wait_idle(partition)
     assert partition.durable == 1
 
 
@@ -193,19 +193,19 @@ def test_a_lane_that_another_was_quicker_than_does_not_wait_for_ever():
     """Regression: what woke it is gone, and it must keep its timeout, which the SimpleQueue of CPython 3.11 forgets."""
     flusher = Flusher(trio.CapacityLimiter(4), note_failure)
     partition = SlowPartition()
-    lanes = [threading.Thread(target=take_often, args=(flusher,), daemon=True) for _ in range(4)]
-    for lane in lanes:
-        lane.start()
-    while any(lane.is_alive() for lane in lanes) and flusher._lanes < 20_000:
-        flusher._lanes += 1
+    workers = [threading.Thread(target=take_often, args=(flusher,), daemon=True) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers) and flusher._workers < 20_000:
+        flusher._workers += 1
         flusher._queue.put(partition)
         flusher._take()
-    for lane in lanes:
-        lane.join(20)
-    assert not any(lane.is_alive() for lane in lanes)
+    for worker in workers:
+        worker.join(20)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 def take_often(flusher: Flusher) -> None:
-    """A lane that finds something now and then."""
+    """A worker that finds something now and then."""
     for _ in range(300):
         flusher._take()

@@ -8,8 +8,8 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.replication.real_logs import NOW_MS, batch, make_log
+from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.replication.partition import Durability, IsolationLevel, Partition
-from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log_config import LogConfig
 
@@ -186,23 +186,23 @@ def test_more_min_in_sync_replicas_than_there_are_refuse(cached):
 
 async def test_a_produce_is_told_when_its_own_offset_is_durable(synced, autojump_clock):
     synced.append(batch(b"a"), now_ms=NOW_MS)
-    early, late = ParkedProduce(), ParkedProduce()
-    synced.park_produce(2, late)
-    synced.park_produce(1, early)
+    early, late = DelayedProduce(), DelayedProduce()
+    synced.add_delayed_produce(2, late)
+    synced.add_delayed_produce(1, early)
     sync(synced)
     assert await early.wait(0)
     assert not await late.wait(0)
     synced.append(batch(b"b"), now_ms=NOW_MS)
     sync(synced)
     assert await late.wait(0)
-    assert synced.parked_produces == 0
+    assert synced.delayed_produces == 0
 
 
 async def test_a_failure_tells_everyone_and_stands(synced, autojump_clock):
     synced.append(batch(), now_ms=NOW_MS)
-    produce, fetch = ParkedProduce(), ParkedFetch(1)
-    synced.park_produce(1, produce)
-    synced.park_fetch(fetch)
+    produce, fetch = DelayedProduce(), DelayedFetch(1)
+    synced.add_delayed_produce(1, produce)
+    synced.add_delayed_fetch(fetch)
     synced.fail(KafkaError("the disk is gone", code=ErrorCode.KAFKA_STORAGE_ERROR))
     synced.fail(KafkaError("deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     assert await produce.wait(0)
@@ -216,8 +216,8 @@ async def test_a_failure_tells_everyone_and_stands(synced, autojump_clock):
 async def test_a_fetch_is_told_of_exactly_the_bytes_that_became_visible(synced, autojump_clock):
     first = synced.append(batch(b"a" * 100), now_ms=NOW_MS)
     second_batch = batch(b"b" * 100)
-    fetch = ParkedFetch(bytes_missing=first.appended_bytes + 1)
-    synced.park_fetch(fetch)
+    fetch = DelayedFetch(bytes_missing=first.appended_bytes + 1)
+    synced.add_delayed_fetch(fetch)
     durable = synced.sync()
     synced.append(second_batch, now_ms=NOW_MS)  # appended during the sync: not covered by it
     synced.durable_up_to(durable)
@@ -225,8 +225,8 @@ async def test_a_fetch_is_told_of_exactly_the_bytes_that_became_visible(synced, 
     assert not await fetch.wait(0)
     sync(synced)
     assert await fetch.wait(0)
-    synced.unpark_fetch(fetch)
-    assert synced.parked_fetches == 0
+    synced.remove_delayed_fetch(fetch)
+    assert synced.delayed_fetches == 0
 
 
 def transactional(*values: bytes, sequence: int = 0) -> memoryview:
@@ -243,7 +243,11 @@ def end_transaction(partition, *, commit: bool) -> None:
 
 def test_the_last_stable_offset_is_the_high_watermark_without_transactions(cached):
     cached.append(batch(b"a", b"b"), now_ms=NOW_MS)
-    assert cached.visible_end(IsolationLevel.READ_COMMITTED) == cached.visible_end(IsolationLevel.READ_UNCOMMITTED) == 2
+    assert (
+        cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED)
+        == cached.fetch_upper_bound(IsolationLevel.READ_UNCOMMITTED)
+        == 2
+    )
 
 
 async def test_the_last_stable_offset_stops_at_an_open_transaction(cached, autojump_clock):
@@ -251,18 +255,18 @@ async def test_the_last_stable_offset_stops_at_an_open_transaction(cached, autoj
     cached.append(transactional(b"open"), now_ms=NOW_MS)
     cached.append(batch(b"plain"), now_ms=NOW_MS)
     assert cached.high_watermark == 3
-    assert cached.visible_end(IsolationLevel.READ_COMMITTED) == 1
-    fetch = ParkedFetch(bytes_missing=10_000)
-    cached.park_fetch(fetch)
+    assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 1
+    fetch = DelayedFetch(bytes_missing=10_000)
+    cached.add_delayed_fetch(fetch)
     end_transaction(cached, commit=True)
-    assert cached.visible_end(IsolationLevel.READ_COMMITTED) == 4
+    assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 4
     assert await fetch.wait(0), "the marker is small and uncovers all that waited behind the open transaction"
 
 
 async def test_a_deletion_of_records_lets_waiting_fetches_look_again(cached, autojump_clock):
     cached.append(batch(b"a", b"b"), now_ms=NOW_MS)
-    fetch = ParkedFetch(1)
-    cached.park_fetch(fetch)
+    fetch = DelayedFetch(1)
+    cached.add_delayed_fetch(fetch)
     cached.require_may_delete_before(2)
     cached.log.advance_log_start(2)
     cached.log_start_moved()

@@ -15,7 +15,7 @@ from kafka_wire.records.batch import NewRecord, build_batch
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.config.topic_config import resolve
 from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.replica_manager import AwaitedOffset
+from trio_broker.replication.replica_manager import RequiredOffset
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -35,7 +35,7 @@ class Parking:
 
 
 @pytest.fixture
-def park():
+def release_handler():
     return Parking()
 
 
@@ -218,7 +218,7 @@ async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, park):
     [partition] = await add_topic(synced)
     info = await produce(synced, partition, b"a")
     assert partition.high_watermark == 0
-    codes = await synced.wait_until_replicated([AwaitedOffset(partition, 1)], timeout_seconds=30, park=park)
+    codes = await synced.wait_until_replicated([RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=park)
     assert codes == [ErrorCode.NONE]
     assert (info.last_offset, partition.high_watermark, park.calls) == (0, 1, 1)
 
@@ -226,9 +226,9 @@ async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, park):
 async def test_acks_all_does_not_wait_for_what_is_already_there(cached, park):
     [partition] = await add_topic(cached)
     await produce(cached, partition, b"a")
-    assert await cached.wait_until_replicated([AwaitedOffset(partition, 1)], timeout_seconds=30, park=park) == [
-        ErrorCode.NONE
-    ]
+    assert await cached.wait_until_replicated(
+        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=park
+    ) == [ErrorCode.NONE]
     assert park.calls == 0
 
 
@@ -237,8 +237,8 @@ async def test_acks_all_over_several_partitions_waits_for_the_last(synced, park)
     awaited = []
     for partition in partitions:
         info = await produce(synced, partition, b"a")
-        awaited.append(AwaitedOffset(partition, info.last_offset + 1))
-    codes = await synced.wait_until_replicated(awaited, timeout_seconds=30, park=park)
+        awaited.append(RequiredOffset(partition, info.last_offset + 1))
+    codes = await synced.wait_until_replicated(awaited, timeout_seconds=30, release_handler=park)
     assert codes == [ErrorCode.NONE] * 3
     assert [partition.high_watermark for partition in partitions] == [1, 1, 1]
 
@@ -247,9 +247,11 @@ async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_pa
     replicas = make_replicas(tmp_path / "data")  # its flusher does not run
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
-    codes = await replicas.wait_until_replicated([AwaitedOffset(partition, 1)], timeout_seconds=1.5, park=park)
+    codes = await replicas.wait_until_replicated(
+        [RequiredOffset(partition, 1)], timeout_seconds=1.5, release_handler=park
+    )
     assert codes == [ErrorCode.REQUEST_TIMED_OUT]
-    assert partition.parked_produces == 0
+    assert partition.delayed_produces == 0
     replicas.log_manager.close(clean=False)
 
 
@@ -263,10 +265,10 @@ def fail_with(error):
 async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_storage_error(synced, park, monkeypatch):
     first, second = await add_topic(synced, partitions=2)
     await produce(synced, first, b"a")
-    await synced.wait_until_replicated([AwaitedOffset(first, 1)], timeout_seconds=30, park=park)
+    await synced.wait_until_replicated([RequiredOffset(first, 1)], timeout_seconds=30, release_handler=park)
     monkeypatch.setattr(Log, "sync", fail_with(StorageFailed(errno.EIO, "the disk is gone")))
     await produce(synced, first, b"b")
-    codes = await synced.wait_until_replicated([AwaitedOffset(first, 2)], timeout_seconds=30, park=park)
+    codes = await synced.wait_until_replicated([RequiredOffset(first, 2)], timeout_seconds=30, release_handler=park)
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert first.high_watermark == 1
     for partition in (first, second):
@@ -403,13 +405,13 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     directory = partition.log.directory
     await produce(synced, partition, b"a")
     await synced.delete_topic("orders")
-    assert await synced.wait_until_replicated([AwaitedOffset(partition, 9)], timeout_seconds=9, park=park) == [
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    ]
+    assert await synced.wait_until_replicated(
+        [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=park
+    ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert not directory.exists()
     assert list(directory.parent.glob("*-delete"))
     synced.clock.advance(61)
-    await synced.upkeep.remove_expired_files()
+    await synced.log_maintenance.remove_expired_files()
     assert not list(directory.parent.glob("*-delete"))
     with pytest.raises(KafkaError):
         synced.topic_by_id(TOPIC_ID)
@@ -490,6 +492,6 @@ async def test_num_io_threads_bounds_the_syncs_and_is_live(synced):
     for partition in partitions:
         await produce(synced, partition, b"a")
     for partition in partitions:
-        await synced.flusher.settle(partition)
+        await synced.flusher.wait_idle(partition)
     assert [partition.high_watermark for partition in partitions] == [1] * 4
     assert synced.clock.now_ms() == NOW_MS

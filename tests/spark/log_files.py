@@ -12,7 +12,7 @@ from broker_admin import view
 from broker_admin.encoding import encode
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import NewRecord, build_batch
-from tests.storage.compacting import compact
+from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.segment_view import PartitionMoment, log_moment, partition_manifest
@@ -96,8 +96,8 @@ class LogFiles:
     def delete_before(self, offset: int) -> None:
         """Let retention take the segments that end at ``offset`` or before."""
         self.log.advance_log_start(offset)
-        self.log.delete_retired_segments(self.now_ms, self.log.log_end_offset)
-        self.log.remove_retired_files(self.now_ms + self.log.config.file_delete_delay_ms)
+        self.log.delete_expired_segments(self.now_ms, self.log.log_end_offset)
+        self.log.remove_deleted_files(self.now_ms + self.log.config.file_delete_delay_ms)
 
     def plan(self) -> PartitionLog:
         """What a broker would tell of the log now, through its JSON."""

@@ -12,7 +12,7 @@ import pytest
 from kafka_wire.records.batch import NewRecord, build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.errors import CorruptRecordBatch
-from tests.storage.compacting import Round, compact
+from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS
 from trio_broker.storage import CleanupPolicy, dump
 from trio_broker.storage.offset_map import SLOT_BYTES
@@ -321,7 +321,7 @@ def test_small_segments_become_one_and_its_snapshot_stays(make_log: MakeLog) -> 
         f"{16:020d}.log",
         f"{16:020d}.snapshot",
     }
-    bench.log.remove_retired_files(NOW_MS + bench.config.file_delete_delay_ms)
+    bench.log.remove_deleted_files(NOW_MS + bench.config.file_delete_delay_ms)
     assert not list(bench.directory.glob("*.deleted"))
     bench.restart()
     assert left(bench)[-1] == (15, b"k7", b"1")

@@ -18,8 +18,8 @@ from kafka_wire.records.batch import NewRecord, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import Record
-from tests.storage.committed_view import committed_view
-from tests.storage.compacting import Round
+from tests.storage.committed_records import committed_view
+from tests.storage.compaction_harness import Round
 from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, file_names, open_log
 from trio_broker.storage.offset_map import SLOT_BYTES
 from trio_broker.topic_partition import TopicPartition

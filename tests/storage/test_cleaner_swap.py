@@ -17,8 +17,8 @@ import attrs
 import pytest
 
 from kafka_wire.records.batch import NewRecord, build_batch, read_batches
-from tests.storage.committed_view import CommittedView, committed_view
-from tests.storage.compacting import Round, compact
+from tests.storage.committed_records import CommittedView, committed_view
+from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
 from trio_broker.storage import CleanupPolicy, Log, LogConfig, open_log
 from trio_broker.storage import checkpoints as checkpoint_files
@@ -125,8 +125,10 @@ def assert_nothing_lost(log: Log, before: CommittedView, end_offset: int) -> Non
     known = {record.offset: record for record in before.records}
     assert all(known[record.offset] == record for record in view.records)
     assert log.log_end_offset == end_offset
-    leftovers = [path.name for path in log.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")]
-    assert leftovers == []
+    interrupted_swaps = [
+        path.name for path in log.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")
+    ]
+    assert interrupted_swaps == []
 
 
 @pytest.fixture
@@ -144,7 +146,7 @@ def test_a_crash_at_any_step_loses_nothing_and_the_next_round_completes_it(bench
     crashes.take("the end")
     after = committed_view(bench.log)
     moments = {moment.split()[0] for moment, _ in crashes.images}
-    assert moments >= {"commit", "exchange", "settle", "checkpoint", "rename", "unlink"}
+    assert moments >= {"commit", "replace_segments", "finish_rename", "checkpoint", "rename", "unlink"}
     assert len(crashes.images) > 60
     first_names = list(crashes.images[0][1].glob("*.log"))
     segments = set()
@@ -152,7 +154,7 @@ def test_a_crash_at_any_step_loses_nothing_and_the_next_round_completes_it(bench
         log = reopened(image, recovery_point if number % 3 else 0)
         assert_nothing_lost(log, before, end_offset)
         compact(log, NOW_MS)
-        log.remove_retired_files(NOW_MS + 10**9)
+        log.remove_deleted_files(NOW_MS + 10**9)
         assert_nothing_lost(log, before, end_offset)
         assert committed_view(log) == after, moment
         segments.add(len(log.segments))
@@ -209,9 +211,9 @@ def test_a_start_that_is_cut_short_itself_is_completed_by_the_next(
 ) -> None:
     before, end_offset = committed_view(bench.log), bench.log.log_end_offset
     for step in Round(bench.log, NOW_MS).steps():
-        if step in ("exchange", "settle"):
+        if step in ("replace_segments", "finish_rename"):
             crashes.take(step)
-    first = [image for moment, image in crashes.images if moment in ("exchange", "settle")]
+    first = [image for moment, image in crashes.images if moment in ("replace_segments", "finish_rename")]
     monkeypatch.undo()
     for image in first:
         for operations in range(20):
@@ -251,7 +253,7 @@ def test_bytes_on_their_way_to_a_consumer_stay_what_they_were(bench: Any) -> Non
     fetched = [bench.log.read(segment.base_offset, 10_000, end_offset=10_000) for segment in bench.log.segments[:-1]]
     before = [each.records.read() for each in fetched]
     compact(bench.log, NOW_MS)
-    bench.log.remove_retired_files(NOW_MS + 10**9)
+    bench.log.remove_deleted_files(NOW_MS + 10**9)
     assert [each.records.read() for each in fetched] == before
 
 
@@ -290,7 +292,7 @@ def test_readers_in_threads_never_see_half_a_swap(bench: Any) -> None:
             try:
                 assert committed_view(bench.log, max_bytes=10_000).values == before.values
                 for segment in bench.log.segments[:-1]:
-                    segment.cool()
+                    segment.evict()
             except BaseException as error:
                 failures.append(error)
                 return
@@ -320,7 +322,7 @@ def test_a_replaced_segment_answers_from_its_own_files_however_cold_it_was(bench
     old = bench.log.segments[:-1]
     before = [read_segment(segment) for segment in old]
     for segment in old:
-        segment.cool()
+        segment.evict()
     compact(bench.log, NOW_MS)
     assert [read_segment(segment) for segment in old] == before
 
@@ -367,7 +369,7 @@ def test_a_file_that_is_opened_while_it_is_being_kept_is_the_kept_one(tmp_path: 
 
 def test_pinned_indexes_are_not_written_under_a_name_that_may_be_anothers(bench: Any) -> None:
     segment = bench.log.segments[0]
-    segment.pin()
+    segment.hold_open()
     segment.path(".index").write_bytes(b"another's")
     segment.rebuild_indexes("a test")
     assert segment.path(".index").read_bytes() == b"another's"
@@ -376,7 +378,7 @@ def test_pinned_indexes_are_not_written_under_a_name_that_may_be_anothers(bench:
 # --- Disks that refuse
 
 
-@pytest.mark.parametrize("step", ["commit", "exchange", "settle"])
+@pytest.mark.parametrize("step", ["commit", "replace_segments", "finish_rename"])
 def test_a_name_that_cannot_be_changed_takes_the_log_offline_and_the_next_start_goes_on(
     bench: Any, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,5 +425,5 @@ def test_a_swap_is_impossible_once_retention_took_a_segment(bench: Any) -> None:
     swap = SegmentSwap(bench.log, old, old[0])
     assert swap.is_possible
     bench.log.advance_log_start(old[1].base_offset)
-    bench.log.delete_retired_segments(NOW_MS, bench.log.log_end_offset)
+    bench.log.delete_expired_segments(NOW_MS, bench.log.log_end_offset)
     assert not swap.is_possible

@@ -117,7 +117,7 @@ def test_records_that_are_too_old_are_due_however_little_is_won(bench: Any) -> N
 def test_looking_at_timestamps_leaves_cold_segments_cold(bench: Any) -> None:
     bench.log.config = attrs.evolve(bench.log.config, max_compaction_lag_ms=DAY_MS, min_compaction_lag_ms=1)
     for segment in bench.log.segments[:-1]:
-        segment.cool()
+        segment.evict()
     planned(bench, now_ms=NOW_MS + 5000)
     assert not any(segment.file.is_open for segment in bench.log.segments[:-1])
 

@@ -30,7 +30,7 @@ def damage(log: LogBench, offset: int) -> Segment:
     assert span is not None
     with segment.file.path.open("r+b") as file:
         os.pwrite(file.fileno(), b"\x77", span.position + 16)
-    segment.boundaries = {}
+    segment.position_cache = {}
     return segment
 
 
@@ -68,7 +68,7 @@ def test_batches_before_it_and_behind_the_next_index_entry_are_read(log: LogBenc
         with pytest.raises(CorruptRecordBatch):
             read(log, offset)
         for readable in (0, offset - 1, entries[5], BATCHES - 1):
-            segment.boundaries = {}
+            segment.position_cache = {}
             assert read(log, readable) == readable
 
 
@@ -101,6 +101,6 @@ def test_cutting_it_off_makes_the_segment_whole_again(log: LogBench, caplog: pyt
         read(log, entries[4])
     log.log.truncate_to(entries[3], log.now_ms)
     segment.offset_index._positions = [position + 1 for position in segment.offset_index._positions]
-    segment.boundaries = {}
+    segment.position_cache = {}
     assert read(log, entries[2]) == entries[2]
     assert caplog.text.count("rebuilding the indexes") == 2

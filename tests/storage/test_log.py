@@ -245,7 +245,7 @@ def test_every_offset_is_found_in_every_segment_with_and_without_hints(make_log:
             assert isinstance(first, FileRecords)
             assert len(first) <= 500
         for segment in bench.log.segments:
-            segment.boundaries = {}
+            segment.position_cache = {}
     assert bench.offsets() == list(range(bench.log.log_end_offset))
     opened = [segment for segment in bench.log.segments if segment.file.is_open]
     assert len(opened) <= 3
@@ -256,7 +256,7 @@ def test_a_read_looks_at_a_few_kilobytes_only(bench: LogBench, monkeypatch: pyte
         bench.append(10, value=bytes(900))
     end = bench.log.log_end_offset
     for segment in bench.log.segments:
-        segment.boundaries = {}
+        segment.position_cache = {}
     read = []
     real = os.pread
     monkeypatch.setattr("os.pread", lambda fd, size, at: read.append(size) or real(fd, size, at))
@@ -269,7 +269,7 @@ def test_a_read_that_would_load_an_index_says_so_when_it_may_not_wait(make_log: 
     bench = make_log(segment_bytes=400)
     for _ in range(10):
         bench.append()
-    bench.log.segments[0].cool()
+    bench.log.segments[0].evict()
     with pytest.raises(BlockingIOError):
         fetch(bench, 1, 100, nowait=True)
     assert fetch(bench, 1, 100) == [1]
@@ -284,8 +284,8 @@ def test_regions_outlive_the_segment(make_log: MakeLog):
     assert isinstance(fetched.records, FileRecords)
     before = fetched.records.read()
     bench.now_ms += 10
-    bench.log.delete_retired_segments(bench.now_ms + 10, 2)
-    bench.log.remove_retired_files(bench.now_ms + 10**9)
+    bench.log.delete_expired_segments(bench.now_ms + 10, 2)
+    bench.log.remove_deleted_files(bench.now_ms + 10**9)
     bench.log.close()
     assert fetched.records.read() == before
 
@@ -296,7 +296,7 @@ def test_a_stale_index_gives_the_same_answers(make_log: MakeLog):
         bench.append(2)
     for segment in bench.log.segments:
         segment.seal()
-        segment.cool()
+        segment.evict()
     names = [f"{segment.base_offset:020d}.index" for segment in bench.log.segments[:4]]
     bench.file(names[0]).unlink()
     bench.file(names[1]).write_bytes(bytes(4096))
@@ -438,13 +438,13 @@ def test_retired_segments_are_renamed_and_removed_later(make_log: MakeLog, now_m
     bench = make_log(segment_bytes=100, retention_ms=1000, file_delete_delay_ms=60)
     for index in range(4):
         bench.append(timestamp=now_ms + index * 1000)
-    retired = bench.log.delete_retired_segments(now_ms + 2001, 4)
+    retired = bench.log.delete_expired_segments(now_ms + 2001, 4)
     assert [segment.base_offset for segment in retired] == [0, 1]
     assert (bench.log.log_start_offset, bench.log.segments[0].base_offset) == (2, 2)
     assert "00000000000000000000.log.deleted" in files(bench)
     assert "00000000000000000001.snapshot" not in files(bench)
-    assert bench.log.remove_retired_files(now_ms + 2001 + 59) == 0
-    bench.log.remove_retired_files(now_ms + 2001 + 60)
+    assert bench.log.remove_deleted_files(now_ms + 2001 + 59) == 0
+    bench.log.remove_deleted_files(now_ms + 2001 + 60)
     assert not [name for name in files(bench) if name.endswith(".deleted")]
     with pytest.raises(OffsetOutOfRange):
         bench.log.read(1, 100, end_offset=4)
@@ -453,11 +453,11 @@ def test_retired_segments_are_renamed_and_removed_later(make_log: MakeLog, now_m
 def test_when_all_is_retired_an_empty_segment_follows(bench: LogBench, now_ms: int):
     bench.append(3)
     bench.log.config = attrs.evolve(bench.log.config, retention_ms=5)
-    retired = bench.log.delete_retired_segments(now_ms + 100, 3)
+    retired = bench.log.delete_expired_segments(now_ms + 100, 3)
     assert [segment.base_offset for segment in retired] == [0]
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (3, 3)
     assert bench.append().first_offset == 3
-    assert bench.log.delete_retired_segments(now_ms, 4) == []
+    assert bench.log.delete_expired_segments(now_ms, 4) == []
 
 
 def test_without_timestamps_retention_goes_by_the_file(bench: LogBench):
@@ -465,8 +465,8 @@ def test_without_timestamps_retention_goes_by_the_file(bench: LogBench):
     path = bench.file("00000000000000000000.log")
     os.utime(path, (1000, 1000))
     bench.log.config = LogConfig(retention_ms=5)
-    assert bench.log.delete_retired_segments(1_000_005, 1) == []
-    assert len(bench.log.delete_retired_segments(1_000_006, 1)) == 1
+    assert bench.log.delete_expired_segments(1_000_005, 1) == []
+    assert len(bench.log.delete_expired_segments(1_000_006, 1)) == 1
 
 
 def test_the_log_start_moves_inside_a_segment(bench: LogBench, now_ms: int):
@@ -665,8 +665,8 @@ def test_a_retired_segment_can_still_be_read_by_who_holds_it(make_log: MakeLog):
         bench.append()
     held = bench.log.segments[0]
     bench.log.advance_log_start(1)
-    bench.log.delete_retired_segments(bench.now_ms, 3)
-    bench.log.remove_retired_files(bench.now_ms + 10**9)
+    bench.log.delete_expired_segments(bench.now_ms, 3)
+    bench.log.remove_deleted_files(bench.now_ms + 10**9)
     held.sync()
     assert held.find(0) is not None
     assert not held.file.path.exists()
@@ -677,13 +677,13 @@ def test_retention_during_a_sync_is_no_disk_failure(make_log: MakeLog, monkeypat
     for _ in range(4):
         bench.append()
     for segment in bench.log.segments[:-1]:
-        segment.cool()
+        segment.evict()
     real = os.fdatasync
 
     def retire_meanwhile(fd: int) -> None:
         real(fd)
         bench.log.advance_log_start(3)
-        bench.log.delete_retired_segments(bench.now_ms, 4)
+        bench.log.delete_expired_segments(bench.now_ms, 4)
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fdatasync", retire_meanwhile)

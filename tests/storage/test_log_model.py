@@ -110,8 +110,8 @@ class LogMachine(RuleBasedStateMachine):
         offset = data.draw(st.integers(self.start, self.end))
         self.log.advance_log_start(offset)
         self.start = offset
-        self.log.delete_retired_segments(NOW_MS, self.end)
-        self.log.remove_retired_files(NOW_MS + 10**9)
+        self.log.delete_expired_segments(NOW_MS, self.end)
+        self.log.remove_deleted_files(NOW_MS + 10**9)
         self.written = [written for written in self.written if written.end > self.start]
 
     @rule(data=st.data())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_broker.storage import CleanupPolicy, LogConfig
-from trio_broker.storage.retention import RetentionReason, SegmentFacts, retired_segments
+from trio_broker.storage.retention import RetentionReason, SegmentFacts, expired_segments
 
 NOW_MS = 1_000_000
 
@@ -20,7 +20,7 @@ def segments(*ages_ms: int, size: int = 100) -> list[SegmentFacts]:
 
 def retired(facts: list[SegmentFacts], *, high_watermark: int = 1000, log_start: int = 0, **config: object):
     settings = LogConfig(**config)  # type: ignore[arg-type]
-    found = retired_segments(facts, settings, now_ms=NOW_MS, high_watermark=high_watermark, log_start_offset=log_start)
+    found = expired_segments(facts, settings, now_ms=NOW_MS, high_watermark=high_watermark, log_start_offset=log_start)
     return [(segment.base_offset, segment.reason) for segment in found]
 
 

@@ -22,8 +22,9 @@ from typing import Any, Protocol, TypeVar
 import trio
 
 from kafka_wire.errors import KafkaError
-from trio_broker.cluster.config_decisions import ConfigChange, decide_config_change, require_configurable, scope_of
-from trio_broker.cluster.decision import Decision, decided
+from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
+from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
+from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_delta import MetadataDelta, delta_of
 from trio_broker.cluster.metadata_image import (
@@ -33,9 +34,8 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     TopicImage,
 )
-from trio_broker.cluster.node_decisions import NodeRegistration, decide_registration
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
-from trio_broker.cluster.topic_decisions import (
+from trio_broker.cluster.replication_control import (
     CreatedTopic,
     NewPartitions,
     NewTopic,
@@ -55,7 +55,7 @@ MetadataListener = Callable[[MetadataDelta], Awaitable[None]]
 """Told what changed, after the image shows it. Deleted topics come before changed ones: a name may be in both."""
 
 
-class AppendsDecisions(Protocol):
+class MetadataLogWriter(Protocol):
     """What a controller needs of a metadata log."""
 
     @property
@@ -71,7 +71,7 @@ class AppendsDecisions(Protocol):
 class Controller:
     """Decides about topics, settings, nodes and producer ids."""
 
-    def __init__(self, metadata_log: AppendsDecisions, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
+    def __init__(self, metadata_log: MetadataLogWriter, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
         """Take over with the image that ``records``, the replay of the log, fold into."""
         self.image = MetadataImage()
         self.config = config
@@ -137,15 +137,15 @@ class Controller:
             OSError: the metadata log could not be written; nothing has changed.
         """
         async with self._lock:
-            decisions = [decided(partial(self._decide_config, change, validate_only)) for change in changes]
+            decisions = [attempt(partial(self._decide_config, change, validate_only)) for change in changes]
             return await self._carry_out(decisions, validate_only, changed_by)
 
-    def _decide_config(self, change: ConfigChange, validate_only: bool) -> Decision[ConfigResource]:
+    def _decide_config(self, change: ConfigChange, validate_only: bool) -> ControllerResult[ConfigResource]:
         if change.resource.type is not ConfigResourceType.BROKER_LOGGER:
             return decide_config_change(self.image, self.config, change)
         require_configurable(self.image, self.config, change.resource)
         change_levels(change, validate_only=validate_only)
-        return Decision(change.resource, ())
+        return ControllerResult(change.resource, ())
 
     async def register_node(self, node: NodeRegistration) -> int:
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
@@ -155,7 +155,7 @@ class Controller:
             await self._carry_out([decision], False)
             return decision.outcome
 
-    async def take_producer_ids(self) -> ProducerIdBlock:
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
         """Return ids that were never given to anyone and never will be again."""
         async with self._lock:
             decision = decide_producer_id_block(self.image, self.node_id)
@@ -165,15 +165,15 @@ class Controller:
     # --- the way of a change ---
 
     async def _carry_out(
-        self, decisions: Sequence[Decision[T] | KafkaError], validate_only: bool, changed_by: str = ""
+        self, decisions: Sequence[ControllerResult[T] | KafkaError], validate_only: bool, changed_by: str = ""
     ) -> list[T | KafkaError]:
         """Make what was decided true, in one batch, and return each outcome or refusal."""
-        records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, Decision)))
+        records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, ControllerResult)))
         if records and not validate_only:
             with trio.CancelScope(shield=True):
                 await self._metadata_log.append(records)
                 await self._publish(records, changed_by)
-        return [item.outcome if isinstance(item, Decision) else item for item in decisions]
+        return [item.outcome if isinstance(item, ControllerResult) else item for item in decisions]
 
     async def _publish(self, records: Sequence[Any], changed_by: str) -> None:
         delta = delta_of(self.image, records, changed_by=changed_by)

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigChange, ConfigOperation, ResourceReplacement
+from trio_broker.cluster.configuration_control import (
+    ConfigAlteration,
+    ConfigChange,
+    ConfigOperation,
+    ResourceReplacement,
+)
 from trio_broker.config.loggers import check_level, set_level
 
 

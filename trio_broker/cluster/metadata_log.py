@@ -184,8 +184,8 @@ class MetadataLog:
         self.snapshot = snapshot
         log.roll(now_ms)
         log.advance_log_start(snapshot.end_offset)
-        log.delete_retired_segments(now_ms, log.log_end_offset)
-        log.remove_retired_files(now_ms)
+        log.delete_expired_segments(now_ms, log.log_end_offset)
+        log.remove_deleted_files(now_ms)
         log.sync()
         remove_older(log.directory, snapshot)
 

@@ -39,7 +39,7 @@ from kafka_wire.stored.metadata import (
 )
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage, PartitionImage, TopicImage
-from trio_broker.cluster.topic_decisions import UNASSIGNED_DIRECTORY
+from trio_broker.cluster.replication_control import UNASSIGNED_DIRECTORY
 from trio_broker.storage.checkpoints import write_atomically
 
 RECORDS_PER_BATCH: Final = 1000

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from kafka_wire.stored.metadata import ProducerIdsRecord
-from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 
 BLOCK_SIZE: Final = 1000
@@ -32,7 +32,7 @@ class ProducerIdBlock:
     end: int
 
 
-def decide_producer_id_block(image: MetadataImage, node_id: int) -> Decision[ProducerIdBlock]:
+def decide_producer_id_block(image: MetadataImage, node_id: int) -> ControllerResult[ProducerIdBlock]:
     """Return the next block that nobody has, and the record that takes it."""
     block = ProducerIdBlock(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
     broker = image.brokers.get(node_id)
@@ -41,15 +41,15 @@ def decide_producer_id_block(image: MetadataImage, node_id: int) -> Decision[Pro
         broker_epoch=broker.broker_epoch if broker is not None else NO_BROKER_EPOCH,
         next_producer_id=block.end,
     )
-    return Decision(block, (record,))
+    return ControllerResult(block, (record,))
 
 
 class ProducerIds:
     """Gives ids out of the current block, and takes a new one when that is used up."""
 
-    def __init__(self, take_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
-        """``take_block`` is ``Controller.take_producer_ids``."""
-        self._take_block = take_block
+    def __init__(self, allocate_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+        """``allocate_block`` is ``Controller.allocate_producer_ids``."""
+        self._allocate_block = allocate_block
         self._lock = trio.Lock()
         self._block = ProducerIdBlock(0, 0)
 
@@ -61,7 +61,7 @@ class ProducerIds:
         """
         async with self._lock:
             if self._block.first == self._block.end:
-                self._block = await self._take_block()
+                self._block = await self._allocate_block()
             producer_id = self._block.first
             self._block = ProducerIdBlock(producer_id + 1, self._block.end)
             return producer_id

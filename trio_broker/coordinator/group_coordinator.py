@@ -47,7 +47,7 @@ from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
@@ -62,14 +62,14 @@ from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import GroupShard, ShardContext
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.coordinator.settings import group_settings
-from trio_broker.network.log_throttle import LogThrottle
-from trio_broker.replication.maintenance import Duty, perform
-from trio_broker.replication.replica_manager import AwaitedOffset, ReplicaManager
+from trio_broker.log_throttle import LogThrottle
+from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
 
-Park = Callable[[], None]
+ReleaseHandler = Callable[[], None]
 """Gives the handler slot of the request back; called before a request waits."""
 
 MAX_REMEMBERED_HASHES = 4096
@@ -133,10 +133,10 @@ class GroupCoordinator:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what there is, ring alarms and let offsets expire, until cancelled."""
         interval = keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS
-        expiry = Duty("offset expiry", lambda: self.config.get(interval), self.expire_offsets)
+        expiry = ScheduledTask("offset expiry", lambda: self.config.get(interval), self.expire_offsets)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
-            nursery.start_soon(perform, expiry)
+            nursery.start_soon(run_scheduled, expiry)
             task_status.started()
             await self._take_over()
 
@@ -257,68 +257,80 @@ class GroupCoordinator:
 
     # ---- members --------------------------------------------------------------------------------------------------
 
-    async def join_group(self, request: JoinGroupRequest, context: RequestContext, park: Park) -> JoinGroupResponse:
+    async def join_group(
+        self, request: JoinGroupRequest, context: RequestContext, release_handler: ReleaseHandler
+    ) -> JoinGroupResponse:
         """Let a member join; the answer comes when the whole group has joined."""
         shard, future = self._shard(request.group_id), ResponseFuture()
         named_after = (request.group_instance_id or context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
         shard.join(request, context, future, f"{named_after}-{uuid.uuid4()}")
-        response: JoinGroupResponse = await self._response_of(shard, future, park)
+        response: JoinGroupResponse = await self._response_of(shard, future, release_handler)
         return response
 
-    async def sync_group(self, request: SyncGroupRequest, context: RequestContext, park: Park) -> SyncGroupResponse:
+    async def sync_group(
+        self, request: SyncGroupRequest, context: RequestContext, release_handler: ReleaseHandler
+    ) -> SyncGroupResponse:
         """Give a member its assignment; the answer comes when the leader has brought it."""
         shard, future = self._shard(request.group_id), ResponseFuture()
         shard.sync(request, context, future)
-        response: SyncGroupResponse = await self._response_of(shard, future, park)
+        response: SyncGroupResponse = await self._response_of(shard, future, release_handler)
         return response
 
     async def heartbeat(self, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
         """A sign of life of a classic member."""
         return HeartbeatResponse(error_code=self._shard(request.group_id).heartbeat(request, context))
 
-    async def leave_group(self, request: LeaveGroupRequest, context: RequestContext, park: Park) -> LeaveGroupResponse:
+    async def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext, release_handler: ReleaseHandler
+    ) -> LeaveGroupResponse:
         """Let members go."""
         shard, future = self._shard(request.group_id), ResponseFuture()
         shard.leave(request, context, future)
-        response: LeaveGroupResponse = await self._response_of(shard, future, park)
+        response: LeaveGroupResponse = await self._response_of(shard, future, release_handler)
         return response
 
     async def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, park: Park
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, release_handler: ReleaseHandler
     ) -> ConsumerGroupHeartbeatResponse:
         """Everything that a member of a consumer group says: joining, living, owning, leaving."""
         shard, future = self._shard(request.group_id), ResponseFuture()
         shard.consumer_heartbeat(request, context, future, uuid_text(random_uuid()))
-        response: ConsumerGroupHeartbeatResponse = await self._response_of(shard, future, park)
+        response: ConsumerGroupHeartbeatResponse = await self._response_of(shard, future, release_handler)
         return response
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 
     async def commit_offsets(
-        self, request: OffsetCommitRequest, context: RequestContext, park: Park
+        self, request: OffsetCommitRequest, context: RequestContext, release_handler: ReleaseHandler
     ) -> OffsetCommitResponse:
         """Remember positions. Topics go by name; that they exist is the caller's to check."""
         shard = self._shard(request.group_id, may_be_empty=True)
         response = shard.commit(request, context)
-        await self._until_safe(shard, park)
+        await self._until_safe(shard, release_handler)
         return response
 
-    async def fetch_offsets(self, request: OffsetFetchRequestGroup, park: Park) -> OffsetFetchResponseGroup:
+    async def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
+    ) -> OffsetFetchResponseGroup:
         """The positions of one group, never one that a power cut could still take back."""
         shard = self._shard(request.group_id, may_be_empty=True)
         large = sum(len(topic.partition_indexes) for topic in request.topics or ()) > PARTITIONS_AT_ONCE
         response = await _fetched_in_parts(shard, request) if large else shard.fetch(request)
-        await self._until_safe(shard, park)
+        await self._until_safe(shard, release_handler)
         return response
 
-    async def delete_offsets(self, request: OffsetDeleteRequest, park: Park) -> OffsetDeleteResponse:
+    async def delete_offsets(
+        self, request: OffsetDeleteRequest, release_handler: ReleaseHandler
+    ) -> OffsetDeleteResponse:
         """Forget positions of topics that nobody in the group is subscribed to."""
         shard = self._shard(request.group_id)
         response = shard.delete_offsets(request)
-        await self._until_safe(shard, park)
+        await self._until_safe(shard, release_handler)
         return response
 
-    async def delete_groups(self, group_ids: Sequence[str], park: Park) -> list[DeletableGroupResult]:
+    async def delete_groups(
+        self, group_ids: Sequence[str], release_handler: ReleaseHandler
+    ) -> list[DeletableGroupResult]:
         """Delete each group that has no members, with its offsets; how each fared, in the order of ``group_ids``."""
         codes: dict[str, ErrorCode] = {}
         asked: dict[GroupShard, list[str]] = {}
@@ -333,7 +345,7 @@ class GroupCoordinator:
             await budget.maybe_yield()
         for shard, its_groups in asked.items():
             try:
-                await self._until_safe(shard, park)
+                await self._until_safe(shard, release_handler)
             except KafkaError as error:
                 codes |= dict.fromkeys(its_groups, error.code)
         return [DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids]
@@ -402,14 +414,16 @@ class GroupCoordinator:
 
     # ---- waiting --------------------------------------------------------------------------------------------------
 
-    async def _response_of(self, shard: GroupShard, future: ResponseFuture, park: Park) -> Any:
+    async def _response_of(self, shard: GroupShard, future: ResponseFuture, release_handler: ReleaseHandler) -> Any:
         """What the group answers, once it is true for good."""
-        response = await future.wait(park)
+        response = await future.wait(release_handler)
         if future.required_offset > shard.log.partition.high_watermark:
-            await self._until_safe(shard, park, future.required_offset)
+            await self._until_safe(shard, release_handler, future.required_offset)
         return response
 
-    async def _until_safe(self, shard: GroupShard, park: Park, required_offset: int | None = None) -> None:
+    async def _until_safe(
+        self, shard: GroupShard, release_handler: ReleaseHandler, required_offset: int | None = None
+    ) -> None:
         """Wait until everything that the shard has written, or all before ``required_offset``, is safe.
 
         Raises:
@@ -420,9 +434,9 @@ class GroupCoordinator:
         if shard.log.partition.high_watermark >= required_offset:
             return
         [code] = await self.replicas.wait_until_replicated(
-            [AwaitedOffset(shard.log.partition, required_offset)],
+            [RequiredOffset(shard.log.partition, required_offset)],
             timeout_seconds=self.config.get(keys.OFFSETS_COMMIT_TIMEOUT_MS) / 1000,
-            park=park,
+            release_handler=release_handler,
         )
         if code:
             text = f"{shard.log.partition.topic_partition}: not safe: {code.name}"

@@ -15,18 +15,18 @@ from kafka_wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from trio_broker.cluster.config_decisions import ResourceReplacement
+from trio_broker.cluster.configuration_control import ResourceReplacement
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.config_changes import change_resources
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.config_changes import change_resources
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
     return AlterConfigsResponse(responses=[outcome_of(resource, error) for resource in request.resources])
 
 
-@handles(AlterConfigsRequest, refused=refused)
+@handles(AlterConfigsRequest, error_response=error_response)
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     """Replace the settings of each resource, or say why not."""
     outcomes = await change_resources(request.resources, replacement, context, validate_only=request.validate_only)

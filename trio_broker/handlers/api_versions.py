@@ -27,8 +27,8 @@ from kafka_wire.messages.api_versions import (
 from kafka_wire.primitives import Chunk
 from trio_broker.cluster.features import SUPPORTED
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import ServedApi, handles, served_apis
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import ServedApi, handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: what a client may call itself. It ends up in logs and metrics, so it must not be mistakable there."""
@@ -48,7 +48,7 @@ def entries(apis: Iterable[ServedApi]) -> list[ApiVersion]:
     ]
 
 
-def refused(request: ApiVersionsRequest, error: KafkaError) -> ApiVersionsResponse:
+def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error.code, api_keys=[], throttle_time_ms=0)
 
 
@@ -61,14 +61,14 @@ def unsupported_version_answer(header: RequestHeader) -> list[Chunk]:
     return [response_header(ApiKey.API_VERSIONS, 0, header.correlation_id), *encode(response, 0)]
 
 
-@handles(ApiVersionsRequest, refused=refused)
+@handles(ApiVersionsRequest, error_response=error_response)
 async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """Every API that has a handler, with the versions advertised for it."""
     if context.version >= SOFTWARE_SINCE_VERSION:
         require_software_name(request)
         software = context.request.client_software
         software.name, software.version = request.client_software_name, request.client_software_version
-    controller = context.parts.controller
+    controller = context.services.controller
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=entries(served_apis().values()),

@@ -13,12 +13,12 @@ from kafka_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.describing import described_groups
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.group_descriptions import described_groups
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
+def error_response(request: ConsumerGroupDescribeRequest, error: KafkaError) -> ConsumerGroupDescribeResponse:
     return ConsumerGroupDescribeResponse(groups=[refused_group(group_id, error) for group_id in request.group_ids])
 
 
@@ -35,7 +35,7 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
     )
 
 
-@handles(ConsumerGroupDescribeRequest, refused=refused)
+@handles(ConsumerGroupDescribeRequest, error_response=error_response)
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
@@ -51,6 +51,6 @@ async def consumer_group_describe(
 def describe(group_id: str, context: Context) -> DescribedGroup:
     """One group, or why there is nothing to say of it."""
     try:
-        return context.parts.groups.describe_consumer_group(group_id)
+        return context.services.groups.describe_consumer_group(group_id)
     except KafkaError as error:
         return refused_group(group_id, error)

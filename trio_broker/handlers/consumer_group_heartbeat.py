@@ -11,19 +11,21 @@ from kafka_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
 
-@handles(ConsumerGroupHeartbeatRequest, refused=refused)
+@handles(ConsumerGroupHeartbeatRequest, error_response=error_response)
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
     """Keep a member alive, and tell it which partitions are its own when that changes."""
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
-    return await context.parts.groups.consumer_group_heartbeat(request, context.request_context, context.park)
+    return await context.services.groups.consumer_group_heartbeat(
+        request, context.request_context, context.release_handler
+    )

@@ -12,19 +12,19 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from trio_broker.cluster.topic_decisions import NewPartitions
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.cluster.replication_control import NewPartitions
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
+def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(results=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreatePartitionsRequest, refused=refused)
+@handles(CreatePartitionsRequest, error_response=error_response)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Let the topics grow that may, and say of each how it fared."""
-    outcomes = await context.parts.controller.create_partitions(
+    outcomes = await context.services.controller.create_partitions(
         [wanted_partitions(topic) for topic in request.topics], validate_only=request.validate_only
     )
     return CreatePartitionsResponse(

@@ -21,21 +21,21 @@ from kafka_wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from trio_broker.cluster.topic_decisions import CreatedTopic, NewTopic
+from trio_broker.cluster.replication_control import CreatedTopic, NewTopic
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.topic_config import topic_entries
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
+def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[refused_topic(topic.name, error) for topic in request.topics])
 
 
-@handles(CreateTopicsRequest, refused=refused)
+@handles(CreateTopicsRequest, error_response=error_response)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create the topics that may be, and say of each how it fared."""
-    outcomes = await context.parts.controller.create_topics(
+    outcomes = await context.services.controller.create_topics(
         [wanted_topic(topic) for topic in request.topics], validate_only=request.validate_only
     )
     results: list[CreatableTopicResult] = []
@@ -43,7 +43,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
         if isinstance(outcome, KafkaError):
             results.append(refused_topic(topic.name, outcome))
         else:
-            results.append(created_topic(outcome, context.parts.config))
+            results.append(created_topic(outcome, context.services.config))
             await checkpoint()  # Ten thousand topics with all their settings take seconds.
     return CreateTopicsResponse(topics=results)
 

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
+def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)
     return DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id=group_id, error_code=error.code) for group_id in group_ids]
     )
 
 
-@handles(DeleteGroupsRequest, refused=refused)
+@handles(DeleteGroupsRequest, error_response=error_response)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
     """Delete the groups that may go, each named once, and say of each how it fared."""
     group_ids = list(dict.fromkeys(request.groups_names))
-    return DeleteGroupsResponse(results=await context.parts.groups.delete_groups(group_ids, context.park))
+    return DeleteGroupsResponse(results=await context.services.groups.delete_groups(group_ids, context.release_handler))

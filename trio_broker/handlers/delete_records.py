@@ -18,9 +18,9 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from trio_broker.cluster.topic_decisions import is_internal_topic
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.cluster.replication_control import is_internal_topic
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 NO_LOW_WATERMARK = -1
 
@@ -31,7 +31,7 @@ def failed(partition: DeleteRecordsPartition, code: ErrorCode) -> DeleteRecordsP
     )
 
 
-def refused(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -42,7 +42,7 @@ def refused(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsRe
     )
 
 
-@handles(DeleteRecordsRequest, refused=refused)
+@handles(DeleteRecordsRequest, error_response=error_response)
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete up to each offset; each partition on its own."""
     return DeleteRecordsResponse(topics=[await delete_in_topic(topic, context) for topic in request.topics])
@@ -59,7 +59,7 @@ async def delete_in_partition(
     topic: str, wanted: DeleteRecordsPartition, context: Context
 ) -> DeleteRecordsPartitionResult:
     """Move one log start offset, and say where it stands now."""
-    replicas = context.parts.replicas
+    replicas = context.services.replicas
     try:
         if is_internal_topic(topic):
             raise KafkaError(f"{topic} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)

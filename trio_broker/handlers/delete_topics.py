@@ -11,24 +11,24 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from trio_broker.cluster.metadata_image import TopicImage
-from trio_broker.cluster.topic_decisions import TopicTarget
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Before it clients do not know TOPIC_DELETION_DISABLED; they are told INVALID_REQUEST."""
 
 
-def refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(responses=[refused_topic(target, error) for target in targets(request)])
 
 
-@handles(DeleteTopicsRequest, refused=refused)
+@handles(DeleteTopicsRequest, error_response=error_response)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete the topics that may go, and say of each how it fared."""
     wanted = targets(request)
     try:
-        outcomes = await context.parts.controller.delete_topics(wanted)
+        outcomes = await context.services.controller.delete_topics(wanted)
     except KafkaError as error:
         if error.code is ErrorCode.TOPIC_DELETION_DISABLED and context.version < DELETION_DISABLED_SINCE_VERSION:
             raise KafkaError(str(error), code=ErrorCode.INVALID_REQUEST) from error

@@ -14,16 +14,16 @@ from kafka_wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from trio_broker.handlers.authorized_operations import cluster_operations
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.authorized_operations import cluster_operations
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 BROKERS_ENDPOINT = 1
 CONTROLLERS_ENDPOINT = 2
 """What a client may ask about. Controllers answer on a listener of their own."""
 
 
-def refused(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
+def error_response(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         throttle_time_ms=0,
         error_code=error.code,
@@ -34,7 +34,7 @@ def refused(request: DescribeClusterRequest, error: KafkaError) -> DescribeClust
     )
 
 
-@handles(DescribeClusterRequest, refused=refused)
+@handles(DescribeClusterRequest, error_response=error_response)
 async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """Describe this node as the whole cluster that it is."""
     if request.endpoint_type != BROKERS_ENDPOINT:
@@ -44,7 +44,7 @@ async def describe_cluster(request: DescribeClusterRequest, context: Context) ->
             if request.endpoint_type == CONTROLLERS_ENDPOINT
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         )
-    node = context.parts.node
+    node = context.services.node
     host, port = node.address_for(context.connection)
     return DescribeClusterResponse(
         throttle_time_ms=0,

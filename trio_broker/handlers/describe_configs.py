@@ -25,20 +25,20 @@ from kafka_wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from trio_broker.cluster.config_decisions import parse_resource, require_configurable
+from trio_broker.cluster.configuration_control import parse_resource, require_configurable
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.loggers import logger_entries
 from trio_broker.config.topic_config import topic_entries
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[refused_resource(resource, error) for resource in request.resources])
 
 
-@handles(DescribeConfigsRequest, refused=refused)
+@handles(DescribeConfigsRequest, error_response=error_response)
 async def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     """Describe each resource, or say why it has nothing to describe."""
     results: list[DescribeConfigsResult] = []
@@ -76,7 +76,7 @@ def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEnt
     Raises:
         KafkaError: it does not exist, or is of a kind that has no settings here.
     """
-    config, image = context.parts.config, context.parts.controller.image
+    config, image = context.services.config, context.services.controller.image
     require_configurable(image, config, resource)
     if resource.type is ConfigResourceType.TOPIC:
         return topic_entries(image.topics[resource.name].configs, config)

@@ -11,16 +11,16 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.describing import described_groups
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.group_descriptions import described_groups
+from trio_broker.handlers.support.registry import handles
 
 ERROR_MESSAGE_SINCE_VERSION = 6
 
 DEAD = "Dead"
 
 
-def refused(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+def error_response(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[refused_group(group_id, error) for group_id in request.groups])
 
 
@@ -31,7 +31,7 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
     )
 
 
-@handles(DescribeGroupsRequest, refused=refused)
+@handles(DescribeGroupsRequest, error_response=error_response)
 async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
     """Describe each group, or say that it is not there."""
     described = await described_groups(
@@ -45,7 +45,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: Context) -> D
 def describe(group_id: str, context: Context) -> DescribedGroup:
     """One group, as clients of this version expect it."""
     try:
-        return context.parts.groups.describe_group(group_id)
+        return context.services.groups.describe_group(group_id)
     except KafkaError as error:
         group = refused_group(group_id, error)
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:

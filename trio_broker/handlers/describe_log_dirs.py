@@ -24,8 +24,8 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
@@ -36,14 +36,14 @@ log = logging.getLogger(__name__)
 TopicPartitions = Mapping[str, list[DescribeLogDirsPartition]]
 
 
-def refused(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+def error_response(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(error_code=error.code, results=[])
 
 
-@handles(DescribeLogDirsRequest, refused=refused)
+@handles(DescribeLogDirsRequest, error_response=error_response)
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     """Describe each log directory: the sizes of the partitions asked for, and the room on its volume."""
-    replicas = context.parts.replicas
+    replicas = context.services.replicas
     topics_by_directory: defaultdict[Path, defaultdict[str, list[DescribeLogDirsPartition]]]
     topics_by_directory = defaultdict(lambda: defaultdict(list))
     budget = YieldBudget()

@@ -23,14 +23,14 @@ from kafka_wire.messages.describe_topic_partitions import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
-from trio_broker.cluster.topic_decisions import is_internal_topic, is_valid_topic_name
+from trio_broker.cluster.replication_control import is_internal_topic, is_valid_topic_name
 from trio_broker.config.keys import MAX_REQUEST_PARTITION_SIZE_LIMIT
-from trio_broker.handlers.authorized_operations import topic_operations
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.authorized_operations import topic_operations
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
+def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
         throttle_time_ms=0, topics=[missing_topic(topic.name, error.code) for topic in request.topics]
     )
@@ -44,18 +44,18 @@ class Position:
     partition: int
 
 
-@handles(DescribeTopicPartitionsRequest, refused=refused)
+@handles(DescribeTopicPartitionsRequest, error_response=error_response)
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
     """Describe the topics asked for, or all of them, from the cursor on."""
-    image = context.parts.controller.image
+    image = context.services.controller.image
     cursor = request.cursor
     start = Position(cursor.topic_name, cursor.partition_index) if cursor else Position("", 0)
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     names = sorted({topic.name for topic in request.topics} or image.topics)
-    limit = min(max(request.response_partition_limit, 1), context.parts.config.get(MAX_REQUEST_PARTITION_SIZE_LIMIT))
+    limit = min(max(request.response_partition_limit, 1), context.services.config.get(MAX_REQUEST_PARTITION_SIZE_LIMIT))
     return page(image, (name for name in names if name >= start.topic), start, limit)
 
 

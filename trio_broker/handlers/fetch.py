@@ -24,8 +24,9 @@ from kafka_wire.messages.fetch import (
     PartitionData,
 )
 from trio_broker.config.keys import FETCH_MAX_BYTES
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -34,7 +35,6 @@ from trio_broker.replication.fetch_sessions import (
     KeyedResult,
     SessionKey,
 )
-from trio_broker.replication.fetching import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import IsolationLevel, Partition
 
@@ -52,7 +52,7 @@ def failed(index: int, code: ErrorCode) -> PartitionData:
     )
 
 
-def refused(request: FetchRequest, error: KafkaError) -> FetchResponse:
+def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
     """The error for the whole response from version 7 on, and for every partition before it."""
     return FetchResponse(
         error_code=error.code,
@@ -67,7 +67,7 @@ def refused(request: FetchRequest, error: KafkaError) -> FetchResponse:
     )
 
 
-@handles(FetchRequest, refused=refused)
+@handles(FetchRequest, error_response=error_response)
 async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
     require_consumer(request, context.version)
@@ -79,25 +79,25 @@ async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
 
 async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
     """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
-    replicas = context.parts.replicas
+    replicas = context.services.replicas
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
     asked = asked_partitions(request, context)
-    results = await replicas.fetch([target for _, target in asked], limits, park=context.park)
+    results = await replicas.fetch([target for _, target in asked], limits, release_handler=context.release_handler)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
         if session is not None:
             # Not over the session's partitions: a request that names one twice has more results than those.
-            session.news([(key, session.partitions[key]) for key, _ in asked], results)
+            session.incremental_changes([(key, session.partitions[key]) for key, _ in asked], results)
             session_id = session.session_id
     keyed = ((key, result) for (key, _), result in zip(asked, results, strict=True))
     return FetchResponse(session_id=session_id, responses=responses_of(keyed))
 
 
 async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
-    """Read all partitions of a session and answer for those with news. A broken session is told at the top alone."""
-    replicas = context.parts.replicas
+    """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
+    replicas = context.services.replicas
     sessions = replicas.fetch_sessions
     try:
         by_id = context.version >= BY_ID_SINCE_VERSION
@@ -109,8 +109,12 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
     reads = list(session.partitions.items())
     for key, partition in reads:
         partition.target = refreshed(key, partition.target, context)
-    results = await replicas.fetch([partition.target for _, partition in reads], limits, park=context.park)
-    return FetchResponse(session_id=session.session_id, responses=responses_of(session.news(reads, results)))
+    results = await replicas.fetch(
+        [partition.target for _, partition in reads], limits, release_handler=context.release_handler
+    )
+    return FetchResponse(
+        session_id=session.session_id, responses=responses_of(session.incremental_changes(reads, results))
+    )
 
 
 def require_consumer(request: FetchRequest, version: int) -> None:
@@ -133,7 +137,7 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     except ValueError:
         text = f"{request.isolation_level} is no isolation level"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
-    max_bytes = min(request.max_bytes, context.parts.config.get(FETCH_MAX_BYTES))
+    max_bytes = min(request.max_bytes, context.services.config.get(FETCH_MAX_BYTES))
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
         # More than the answer may hold could never come together, and waiting for it would only cost time.
@@ -161,7 +165,7 @@ def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
 
 def find_topic(name: str, topic_id: bytes, context: Context) -> HostedTopic | KafkaError:
     """The topic, by name or by id (KIP-516) as the version has it, or why there is none."""
-    replicas = context.parts.replicas
+    replicas = context.services.replicas
     try:
         return replicas.topic_by_id(topic_id) if context.version >= BY_ID_SINCE_VERSION else replicas.topic(name)
     except KafkaError as error:

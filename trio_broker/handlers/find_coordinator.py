@@ -17,8 +17,8 @@ import enum
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import YieldBudget
 
 BATCHED_SINCE_VERSION = 4
@@ -40,7 +40,7 @@ class KeyType(enum.IntEnum):
     SHARE_PARTITION = 2
 
 
-def refused(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+def error_response(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
     if request.coordinator_keys:
         return FindCoordinatorResponse(coordinators=[refused_key(key, error) for key in request.coordinator_keys])
     return FindCoordinatorResponse(
@@ -54,13 +54,13 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
     )
 
 
-@handles(FindCoordinatorRequest, refused=refused)
+@handles(FindCoordinatorRequest, error_response=error_response)
 async def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
     """Name this node as the one that looks after every group."""
     if context.version >= BATCHED_SINCE_VERSION:
         return await find_each(request, context)
     await require_coordinator(request.key_type, request.key, context)
-    node = context.parts.node
+    node = context.services.node
     host, port = node.address_for(context.connection)
     return FindCoordinatorResponse(error_message=NO_ERROR_MESSAGE, node_id=node.node_id, host=host, port=port)
 
@@ -81,7 +81,7 @@ async def find_one(key_type: int, key: str, context: Context) -> Coordinator:
         await require_coordinator(key_type, key, context)
     except KafkaError as error:
         return refused_key(key, error)
-    node = context.parts.node
+    node = context.services.node
     host, port = node.address_for(context.connection)
     return Coordinator(key=key, node_id=node.node_id, host=host, port=port, error_message="")
 
@@ -95,7 +95,7 @@ async def require_coordinator(key_type: int, key: str, context: Context) -> None
     """
     match key_type:
         case KeyType.GROUP:
-            await context.parts.groups.find(key)
+            await context.services.groups.find(key)
         case KeyType.TRANSACTIONAL_ID:
             raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         case KeyType.SHARE_PARTITION:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
     # While its group is still being loaded, a member is simply alive: sessions begin anew when that is done.
     loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
-@handles(HeartbeatRequest, refused=refused)
+@handles(HeartbeatRequest, error_response=error_response)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Keep a member's session alive, and tell it of a rebalance."""
-    return await context.parts.groups.heartbeat(request, context.request_context)
+    return await context.services.groups.heartbeat(request, context.request_context)

@@ -17,18 +17,18 @@ from kafka_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.config_changes import change_resources
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.config_changes import change_resources
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
+def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(responses=[outcome_of(resource, error) for resource in request.resources])
 
 
-@handles(IncrementalAlterConfigsRequest, refused=refused)
+@handles(IncrementalAlterConfigsRequest, error_response=error_response)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:

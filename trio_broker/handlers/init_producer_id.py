@@ -11,20 +11,20 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 FIRST_EPOCH = 0
 NO_EPOCH = -1
 
 
-def refused(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
+def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=NO_EPOCH)
 
 
-@handles(InitProducerIdRequest, refused=refused)
+@handles(InitProducerIdRequest, error_response=error_response)
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     """Hand out the next producer id."""
     if request.transactional_id is not None:
         raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return InitProducerIdResponse(producer_id=await context.parts.producer_ids.next(), producer_epoch=FIRST_EPOCH)
+    return InitProducerIdResponse(producer_id=await context.services.producer_ids.next(), producer_epoch=FIRST_EPOCH)

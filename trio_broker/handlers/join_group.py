@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 NULL_PROTOCOL_SINCE_VERSION = 7
 """KIP-559: from it on the protocol is null beside an error; before, it is the empty string."""
@@ -20,19 +20,19 @@ NO_PROTOCOL = ""
 NO_LEADER = ""
 
 
-def refused(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=error.code, protocol_name=NO_PROTOCOL, leader=NO_LEADER, member_id=request.member_id, members=[]
     )
 
 
-@handles(JoinGroupRequest, refused=refused)
+@handles(JoinGroupRequest, error_response=error_response)
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Let a member into its group, when all the others are there too."""
     try:
-        response = await context.parts.groups.join_group(request, context.request_context, context.park)
+        response = await context.services.groups.join_group(request, context.request_context, context.release_handler)
     except KafkaError as error:
-        response = refused(request, error)
+        response = error_response(request, error)
     if response.error_code:
         response.protocol_name = None if context.version >= NULL_PROTOCOL_SINCE_VERSION else NO_PROTOCOL
     return response

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 MEMBERS_SINCE_VERSION = 3
 
 
-def refused(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error.code)
 
 
-@handles(LeaveGroupRequest, refused=refused)
+@handles(LeaveGroupRequest, error_response=error_response)
 async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     """Let members go, and say of each how that fared."""
     if context.version >= MEMBERS_SINCE_VERSION:
-        return await context.parts.groups.leave_group(request, context.request_context, context.park)
+        return await context.services.groups.leave_group(request, context.request_context, context.release_handler)
     request.members = [MemberIdentity(member_id=request.member_id)]
-    return of_one_member(await context.parts.groups.leave_group(request, context.request_context, context.park))
+    return of_one_member(
+        await context.services.groups.leave_group(request, context.request_context, context.release_handler)
+    )
 
 
 def of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

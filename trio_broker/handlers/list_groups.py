@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
+def error_response(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
     return ListGroupsResponse(error_code=error.code, groups=[])
 
 
-@handles(ListGroupsRequest, refused=refused)
+@handles(ListGroupsRequest, error_response=error_response)
 async def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     """List the groups in the states and of the types asked for."""
     # Names may be in any case. One that nobody knows is no error: no group matches it.
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
-    return ListGroupsResponse(groups=context.parts.groups.list_groups(states, types))
+    return ListGroupsResponse(groups=context.services.groups.list_groups(states, types))

@@ -26,8 +26,8 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 from trio_broker.replication.partition import IsolationLevel, Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 
@@ -72,7 +72,7 @@ def failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
 
 
-def refused(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -84,7 +84,7 @@ def refused(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsRespon
     )
 
 
-@handles(ListOffsetsRequest, refused=refused)
+@handles(ListOffsetsRequest, error_response=error_response)
 async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     """Look up every partition on its own."""
     try:
@@ -124,7 +124,7 @@ async def look_up_partition(
     topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel, context: Context
 ) -> ListOffsetsPartitionResponse:
     """Answer one lookup, or say why it has none."""
-    replicas = context.parts.replicas
+    replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
         partition = replicas.topic(topic).partition(wanted.partition_index)
@@ -157,10 +157,10 @@ async def find_offset(
     partition: Partition, timestamp: int, isolation_level: IsolationLevel, replicas: ReplicaManager
 ) -> FoundOffset:
     """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
-    visible_end = partition.visible_end(isolation_level)
+    fetch_upper_bound = partition.fetch_upper_bound(isolation_level)
     match timestamp:
         case SpecialTimestamp.LATEST:
-            return FoundOffset(visible_end, leader_epoch=latest_epoch(partition))
+            return FoundOffset(fetch_upper_bound, leader_epoch=latest_epoch(partition))
         case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
             return FoundOffset(partition.log_start_offset, leader_epoch=epoch_of(partition.log_start_offset, partition))
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
@@ -168,9 +168,9 @@ async def find_offset(
         case SpecialTimestamp.MAX_TIMESTAMP:
             found = await replicas.run_in_thread(partition, partition.log.max_timestamp_offset)
         case _:
-            look = partial(partition.log.offset_for_timestamp, timestamp, visible_end)
+            look = partial(partition.log.offset_for_timestamp, timestamp, fetch_upper_bound)
             found = await replicas.run_in_thread(partition, look)
-    if found is None or found.offset >= visible_end:
+    if found is None or found.offset >= fetch_upper_bound:
         return FoundOffset()
     return FoundOffset(found.offset, found.timestamp_ms, epoch_of(found.offset, partition))
 

@@ -23,11 +23,11 @@ from kafka_wire.messages.metadata import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
-from trio_broker.cluster.topic_decisions import NewTopic, is_internal_topic, require_valid_topic_name
+from trio_broker.cluster.replication_control import NewTopic, is_internal_topic, require_valid_topic_name
 from trio_broker.config.keys import AUTO_CREATE_TOPICS_ENABLE
-from trio_broker.handlers.authorized_operations import cluster_operations, topic_operations
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -39,7 +39,7 @@ MAX_CREATED_PER_REQUEST = 100
 Those beyond are answered as unknown, which makes a client ask again."""
 
 
-def refused(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+def error_response(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     """Every topic asked for bears the error; in version 13 the response does too."""
     return MetadataResponse(
         brokers=[],
@@ -51,10 +51,10 @@ def refused(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
     )
 
 
-@handles(MetadataRequest, refused=refused)
+@handles(MetadataRequest, error_response=error_response)
 async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
     """Describe this node and the topics asked for."""
-    node = context.parts.node
+    node = context.services.node
     host, port = node.address_for(context.connection)
     return MetadataResponse(
         throttle_time_ms=0,
@@ -77,16 +77,16 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     """Describe each topic asked for, creating what is missing where both sides want that."""
     asked = request.include_topic_authorized_operations
     if wants_all(request, context.version):
-        everything = context.parts.controller.image.topics.values()
+        everything = context.services.controller.image.topics.values()
         return [describe_topic(topic, asked=asked) for topic in sorted(everything, key=lambda topic: topic.name)]
-    may_create = request.allow_auto_topic_creation and context.parts.config.get(AUTO_CREATE_TOPICS_ENABLE)
+    may_create = request.allow_auto_topic_creation and context.services.config.get(AUTO_CREATE_TOPICS_ENABLE)
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
     named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
     topics = []
     missing = 0
     for wanted in named.values():
-        missing += wanted.name not in context.parts.controller.image.topics
+        missing += wanted.name not in context.services.controller.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create_it))
         await checkpoint()  # Thousands of topics take long, and others shall not wait for them.
@@ -118,7 +118,7 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
         KafkaError: ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
             creation was refused with.
     """
-    controller = context.parts.controller
+    controller = context.services.controller
     if wanted.topic_id != NO_UUID or wanted.name is None:
         if context.version < BY_ID_SINCE_VERSION:
             raise KafkaError("topics go by name before version 12", code=ErrorCode.INVALID_REQUEST)
@@ -135,7 +135,7 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
 
 async def auto_create(name: str, context: Context) -> TopicImage:
     """Create a topic with the broker's defaults, or find that somebody else just did."""
-    controller = context.parts.controller
+    controller = context.services.controller
     [outcome] = await controller.create_topics([NewTopic(name=name)])
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome

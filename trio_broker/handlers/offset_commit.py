@@ -27,14 +27,14 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
-from trio_broker.handlers.turns import slices
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.turns import slices
 
 BY_ID_SINCE_VERSION = 10
 
 
-def refused(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+def error_response(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[failed(topic, topic.partitions, error.code) for topic in request.topics])
 
 
@@ -75,11 +75,11 @@ class Sorted:
             self.known.append(topic)
 
 
-@handles(OffsetCommitRequest, refused=refused)
+@handles(OffsetCommitRequest, error_response=error_response)
 async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     """Commit the offsets of the partitions that are there, and say of each how it fared."""
     result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
-    image = context.parts.controller.image
+    image = context.services.controller.image
     for number, topics in enumerate(slices(request.topics)):
         if number:
             await checkpoint()
@@ -89,9 +89,11 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await context.parts.groups.commit_offsets(request, context.request_context, context.park)
+        response = await context.services.groups.commit_offsets(
+            request, context.request_context, context.release_handler
+        )
     except KafkaError as error:
-        response = refused(request, error)
+        response = error_response(request, error)
     if result.missing:
         merge(response, result.missing)
     return response

@@ -20,32 +20,32 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
-from trio_broker.handlers.turns import slices
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.turns import slices
 
 
-def refused(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(error_code=error.code, topics=[])
 
 
-@handles(OffsetDeleteRequest, refused=refused)
+@handles(OffsetDeleteRequest, error_response=error_response)
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Delete the offsets of the partitions that are there, and say of each how it fared."""
     missing: list[OffsetDeleteResponseTopic] = []
-    image = context.parts.controller.image
+    image = context.services.controller.image
     for number, topics in enumerate(slices(request.topics)):
         if number:
             await checkpoint()
-        missing += [refusal for topic in topics if (refusal := take_missing(topic, image)) is not None]
+        missing += [refusal for topic in topics if (refusal := pop_missing(topic, image)) is not None]
     request.topics = [topic for topic in request.topics if topic.partitions]
-    response = await context.parts.groups.delete_offsets(request, context.park)
+    response = await context.services.groups.delete_offsets(request, context.release_handler)
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)
     return response
 
 
-def take_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteResponseTopic | None:
+def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteResponseTopic | None:
     """Take the partitions that are not there out of ``topic``, and return the answer for them."""
     there = image.topics[topic.name].partitions if topic.name in image.topics else {}
     absent = [partition for partition in topic.partitions if partition.partition_index not in there]

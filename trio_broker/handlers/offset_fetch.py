@@ -26,9 +26,9 @@ from kafka_wire.messages.offset_fetch import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
-from trio_broker.handlers.turns import slices
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.turns import slices
 from trio_broker.yield_budget import YieldBudget
 
 GROUP_ERROR_SINCE_VERSION = 2
@@ -39,7 +39,7 @@ NO_OFFSET = -1
 NO_METADATA = ""
 
 
-def refused(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+def error_response(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
     """Every group bears the error; up to version 7 every partition does, since version 1 has no other room."""
     return OffsetFetchResponse(
         topics=[failed_old(topic, error.code) for topic in request.topics or ()],
@@ -76,7 +76,7 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchRespo
     )
 
 
-@handles(OffsetFetchRequest, refused=refused)
+@handles(OffsetFetchRequest, error_response=error_response)
 async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     """Give the committed offsets of the partitions asked for, or all that a group has."""
     if context.version < GROUPS_SINCE_VERSION:
@@ -105,10 +105,10 @@ def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGr
 
 async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
     """What one group has committed, for clients that know many groups."""
-    image = context.parts.controller.image
+    image = context.services.controller.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
-    unknown = take_unknown(group, image) if by_id and not wants_all else []
+    unknown = pop_unknown(group, image) if by_id and not wants_all else []
     response = await ask(group, context)
     if response.error_code != ErrorCode.NONE:
         response.topics = []
@@ -122,12 +122,12 @@ async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Offse
 async def ask(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
     """What the coordinator says; a refusal is this group's, not that of the others in the request."""
     try:
-        return await context.parts.groups.fetch_offsets(group, context.park)
+        return await context.services.groups.fetch_offsets(group, context.release_handler)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
 
 
-def take_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> list[OffsetFetchResponseTopics]:
+def pop_unknown(group: OffsetFetchRequestGroup, image: MetadataImage) -> list[OffsetFetchResponseTopics]:
     """Give the topics of ``group`` their names; take out those whose id is unknown, and return the answers for them."""
     known = []
     unknown = []

@@ -17,11 +17,11 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 
-def refused(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
+def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -36,7 +36,7 @@ def refused(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetFo
     )
 
 
-@handles(OffsetForLeaderEpochRequest, refused=refused)
+@handles(OffsetForLeaderEpochRequest, error_response=error_response)
 async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
@@ -54,7 +54,7 @@ def look_up_topic(topic: OffsetForLeaderTopic, context: Context) -> OffsetForLea
 def look_up(topic: str, wanted: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
     """The largest epoch not after the one asked for, and where it ends; the latest ends at the log end."""
     try:
-        partition = context.parts.replicas.topic(topic).partition(wanted.partition)
+        partition = context.services.replicas.topic(topic).partition(wanted.partition)
         partition.require_leader(wanted.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(error_code=error.code, partition=wanted.partition)

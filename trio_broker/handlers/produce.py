@@ -27,12 +27,12 @@ from kafka_wire.messages.produce import (
     TopicProduceResponse,
 )
 from kafka_wire.records.errors import InvalidRecord
-from trio_broker.cluster.topic_decisions import is_internal_topic
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.cluster.replication_control import is_internal_topic
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 from trio_broker.network.handler_pool import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.replica_manager import AwaitedOffset, ReplicaManager
+from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
 
 ACKS_NONE = 0
 ACKS_LEADER = 1
@@ -54,7 +54,7 @@ BATCHES_PER_TURN = 64
 NO_RECORDS = memoryview(b"")
 
 
-def refused(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
+def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     """Every partition bears the error.
 
     Raises:
@@ -97,11 +97,11 @@ class WaitingResponse:
     """A batch that was appended and is not yet as safe as its producer wants."""
 
     response: PartitionProduceResponse
-    awaited: AwaitedOffset
+    awaited: RequiredOffset
 
 
 @attrs.define
-class Production:
+class ProduceOperation:
     """One Produce request under way."""
 
     request: ProduceRequest
@@ -161,7 +161,7 @@ class Production:
             log_start_offset=info.log_start_offset,
         )
         if self.request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-            self.waiting.append(WaitingResponse(response, AwaitedOffset(partition, info.last_offset + 1)))
+            self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
 
     async def wait(self) -> None:
@@ -169,7 +169,7 @@ class Production:
         codes = await self.replicas.wait_until_replicated(
             [waiting.awaited for waiting in self.waiting],
             timeout_seconds=self.request.timeout_ms / 1000,
-            park=self.context.park,
+            release_handler=self.context.release_handler,
         )
         for waiting, code in zip(self.waiting, codes, strict=True):
             waiting.response.error_code = code
@@ -195,13 +195,13 @@ def require_no_transaction(records: memoryview) -> None:
         raise KafkaError("the partition was never added to a transaction", code=ErrorCode.INVALID_TXN_STATE)
 
 
-@handles(ProduceRequest, refused=refused, advertised_from=0)
+@handles(ProduceRequest, error_response=error_response, advertised_from=0)
 async def produce(request: ProduceRequest, context: Context) -> ProduceResponse | None:
     """Append every batch; answer as the producer's ``acks`` ask."""
     require_acks(request.acks)
     if request.transactional_id is not None:
         raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    production = Production(request, context, context.parts.replicas)
+    production = ProduceOperation(request, context, context.services.replicas)
     responses = [await production.append_topic(topic) for topic in request.topic_data]
     if request.acks == ACKS_NONE:
         require_all_appended(responses)

@@ -10,20 +10,20 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.registry import handles
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
 
 PROTOCOL_SINCE_VERSION = 5
 """From it on a member has to say which protocol it thinks the group uses (KIP-559)."""
 
 
-def refused(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
+def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error.code, assignment=b"")
 
 
-@handles(SyncGroupRequest, refused=refused)
+@handles(SyncGroupRequest, error_response=error_response)
 async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
     """Answer with the member's assignment, when the leader has brought it."""
     if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return await context.parts.groups.sync_group(request, context.request_context, context.park)
+    return await context.services.groups.sync_group(request, context.request_context, context.release_handler)

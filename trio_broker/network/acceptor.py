@@ -1,7 +1,7 @@
 """An Acceptor: takes new connections from one listening socket and deals them out to the Processors.
 
-Round robin, skipping a Processor whose inlet is full and waiting for the last one asked, so that one slow Processor
-does not hold up the others and a flood of connections waits in the listen queue rather than here.
+Round robin, skipping a Processor whose queue of new connections is full and waiting for the last one asked, so that one
+slow Processor does not hold up the others and a flood of connections waits in the listen queue rather than here.
 
 When the process runs out of descriptors or memory, accepting pauses and begins again by itself, with one log line
 when it begins and one when it is over: the socket stays readable all the while, so anything else would spin.
@@ -143,17 +143,17 @@ class Acceptor:
             raise
 
     async def _hand_over(self, connection: Connection) -> None:
-        """Put ``connection`` into the next inlet with room, waiting for the last one asked."""
+        """Put ``connection`` into the next new_connections with room, waiting for the last one asked."""
         while True:
             processors = self.processors()
             for asked in range(1, len(processors) + 1):
                 self._turn += 1
-                inlet = processors[self._turn % len(processors)].inlet
+                new_connections = processors[self._turn % len(processors)].new_connections
                 try:
                     if asked < len(processors):
-                        inlet.send_nowait(connection)
+                        new_connections.send_nowait(connection)
                     else:
-                        await inlet.send(connection)
+                        await new_connections.send(connection)
                 except trio.WouldBlock:
                     continue
                 except (trio.ClosedResourceError, trio.BrokenResourceError):

@@ -52,7 +52,7 @@ class ConnectionState(enum.Enum):
 
 
 @attrs.frozen
-class MoveTo:
+class Reassign:
     """The order to go on in a task of another Processor."""
 
     processor: Processor
@@ -75,24 +75,24 @@ class Connection:
     software: ClientSoftware = attrs.field(factory=ClientSoftware)
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     state: ConnectionState = ConnectionState.IDLE
-    order: MoveTo | CloseConnection | None = None
+    command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None
     frame_deadline: float = 0.0
     request_bytes: int = 0
     progress: int = 0
     progress_seen: int = 0
 
-    def give_order(self, order: MoveTo | CloseConnection) -> None:
-        """Leave ``order``, and wake the connection's task if it waits where the order can be obeyed."""
-        if isinstance(self.order, CloseConnection):
+    def give_command(self, command: Reassign | CloseConnection) -> None:
+        """Leave ``command``, and wake the connection's task if it waits where the order can be obeyed."""
+        if isinstance(self.command, CloseConnection):
             return  # Nothing outranks the end.
-        self.order = order
+        self.command = command
         if self.state in (ConnectionState.IDLE, ConnectionState.RECEIVING):
             self.interrupt()
 
     def close_now(self, reason: CloseConnection) -> None:
         """End the connection in any state, mid-response or with a request in flight, whose answer is then dropped."""
-        self.order = reason
+        self.command = reason
         self.reply.abandon(reason)
         self.interrupt()
 

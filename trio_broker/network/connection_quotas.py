@@ -20,7 +20,7 @@ from collections.abc import Mapping
 import trio
 
 from trio_broker.clock import Clock
-from trio_broker.network.log_throttle import LogThrottle
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.server_config import UNLIMITED, SocketServerConfig
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """The handlers: ``num.io.threads`` slots through which every request passes.
 
-A slot is a right to work, a worker is the task that does it. A worker that has a slot takes requests from the
-RequestChannel and answers them one after another. When its handler parks (``Request.park``), the slot goes to another
-worker at once, one that rests or a new one, and the parked worker ends its request without a slot and then rests. So
-one slot carries any number of long polls, and a request that never parks pays nothing for it.
+A slot is the right to handle requests, a worker is the task that does it. A worker with a slot takes requests from the
+RequestChannel and answers them one after another. When its handler waits (``Request.release_handler``), the slot goes
+at once to another worker, an idle or a new one; the parked worker finishes its request without a slot and is idle
+then. One slot therefore carries any number of long polls, and a request that never waits pays nothing for it.
 
 Promises: every request received is answered, if only by closing its connection; whatever a handler raises ends that one
 connection and nothing else; ``resize`` never disturbs a worker that holds a request.
@@ -23,7 +23,7 @@ import trio
 from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, reschedule, wait_task_rescheduled
 
 from kafka_wire.apis import api_name
-from trio_broker.network.busy_meter import BusyMeter, BusyReader
+from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, Reply, Request, RequestChannel
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
@@ -48,19 +48,19 @@ class HandlerSlot:
     """One of the ``num.io.threads``."""
 
     index: int
-    meter: BusyMeter = attrs.field(factory=BusyMeter)
-    idle: BusyReader = attrs.field(init=False)
+    busy_time: BusyTime = attrs.field(factory=BusyTime)
+    idle: Utilization = attrs.field(init=False)
     is_retired: bool = False
     requests: int = 0
 
     def __attrs_post_init__(self) -> None:
-        self.idle = BusyReader(self.meter)
+        self.idle = Utilization(self.busy_time)
 
     def statistics(self) -> HandlerSlotStatistics:
         return HandlerSlotStatistics(
             slot=self.index,
             idle_ratio=1.0 - self.idle.ratio,
-            busy_ns=self.meter.busy_until(perf_counter_ns()),
+            busy_ns=self.busy_time.busy_until(perf_counter_ns()),
             requests=self.requests,
         )
 
@@ -74,13 +74,13 @@ class Worker:
     task: Task | None = None
     parked_ns: int = 0
 
-    def park(self) -> None:
+    def release_slot(self) -> None:
         """Let another worker have the slot while this one's handler waits for others."""
         slot, self.slot = self.slot, None
         if slot is not None:
             self.parked_ns = perf_counter_ns()
-            slot.meter.exit()
-            self.pool.slot_given_back(slot)
+            slot.busy_time.exit()
+            self.pool.slot_released(slot)
 
 
 class HandlerPool:
@@ -115,7 +115,7 @@ class HandlerPool:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for slot in self.slots:
-                self._staff(slot)
+                self._start_worker(slot)
             task_status.started()
             await trio.sleep_forever()
 
@@ -130,7 +130,7 @@ class HandlerPool:
             slot = HandlerSlot(self.size)
             self.slots.append(slot)
             if self._nursery is not None:
-                self._staff(slot)
+                self._start_worker(slot)
 
     def sample(self, now_ns: int) -> None:
         """Close an interval of the idle ratios."""
@@ -150,18 +150,18 @@ class HandlerPool:
             parked_seconds=self._parked_ns / 1e9,
         )
 
-    def slot_given_back(self, slot: HandlerSlot) -> None:
+    def slot_released(self, slot: HandlerSlot) -> None:
         """Let a request go on without ``slot``, and the slot without the request's worker."""
         self._parked += 1
         if not slot.is_retired:
-            self._staff(slot)
+            self._start_worker(slot)
 
     # ---- the life of a worker
 
     async def _work(self, worker: Worker) -> None:
         worker.task = current_task()
         turn = 0
-        while worker.slot is not None or await self._rest(worker):
+        while worker.slot is not None or await self._wait_for_slot(worker):
             turn += 1
             if turn % REQUESTS_PER_TURN == 0:
                 await checkpoint()
@@ -187,12 +187,12 @@ class HandlerPool:
         """Handle ``request`` and deliver what comes of it, whatever that is."""
         slot = worker.slot
         assert slot is not None, "a request is begun in a slot"
-        slot.meter.enter()
+        slot.busy_time.enter()
         slot.requests += 1
         began_ns = perf_counter_ns()
         self._queue_wait_ns += began_ns - request.queued_ns
         self._in_flight += 1
-        request.give_slot_back = worker.park
+        request.release_slot = worker.release_slot
         reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
         try:
             reply = await self._reply_to(request)
@@ -202,7 +202,7 @@ class HandlerPool:
             request.answered_ns = ended_ns = perf_counter_ns()
             request.reply.put(reply)
             if worker.slot is not None:
-                slot.meter.exit()
+                slot.busy_time.exit()
                 self._handler_ns += ended_ns - began_ns
             else:
                 self._parked -= 1
@@ -229,7 +229,7 @@ class HandlerPool:
             )
             return CloseConnection("its handler failed", CloseCause.FAILURE)
 
-    async def _rest(self, worker: Worker) -> bool:
+    async def _wait_for_slot(self, worker: Worker) -> bool:
         """Wait without a slot until there is one again; False when enough others rest already."""
         if len(self._resting) >= MAX_RESTING_WORKERS:
             return False
@@ -242,7 +242,7 @@ class HandlerPool:
         await wait_task_rescheduled(abort)
         return True
 
-    def _staff(self, slot: HandlerSlot) -> None:
+    def _start_worker(self, slot: HandlerSlot) -> None:
         """Put a worker on ``slot``: one that rests, or a new one."""
         if self._resting:
             worker = self._resting.pop()

@@ -15,24 +15,24 @@ from time import perf_counter_ns
 
 import trio
 
-from trio_broker.network.busy_meter import BusyMeter
+from trio_broker.network.busy_time import BusyTime
 
 
 class LoopMonitor(trio.abc.Instrument):
     """Measures the loop that it is installed in."""
 
     def __init__(self) -> None:
-        self.meter = BusyMeter()
+        self.busy_time = BusyTime()
         self.passes = 0
 
     def before_io_wait(self, timeout: float) -> None:
         """The loop has run every task that could run."""
-        if self.meter.depth:
-            self.meter.exit()
+        if self.busy_time.depth:
+            self.busy_time.exit()
 
     def after_io_wait(self, timeout: float) -> None:
         """There may be something to do again."""
-        meter = self.meter
+        meter = self.busy_time
         self.passes += 1
         if not meter.depth:
             meter.since_ns = perf_counter_ns()

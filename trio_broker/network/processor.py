@@ -31,18 +31,18 @@ from kafka_wire.errors import WireError
 from kafka_wire.framing import frame as framed
 from kafka_wire.headers import RequestHeader, read_request_header
 from trio_broker.clock import Clock
-from trio_broker.network.busy_meter import BusyMeter, BusyReader
-from trio_broker.network.connection import Connection, ConnectionState, MoveTo, frame_deadline
+from trio_broker.network.busy_time import BusyTime, Utilization
+from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.http_refusal import http_refusal
-from trio_broker.network.request_bytes import SMALL_FRAME_BYTES, RequestBytesBudget
 from trio_broker.network.request_channel import Request, RequestChannel
+from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
 from trio_broker.network.send import Sender
 from trio_broker.network.statistics import ProcessorStatistics
 
 log = logging.getLogger(__name__)
 
-INLET_CAPACITY = 20
+NEW_CONNECTIONS_CAPACITY = 20
 """New connections that may wait for one Processor, Kafka's ConnectionQueueSize."""
 
 STAGING_BYTES = 64 * 1024
@@ -62,10 +62,10 @@ IsServed: TypeAlias = Callable[[int, int], bool]
 
 
 @attrs.define(eq=False)
-class Surroundings:
+class ProcessorContext:
     """What every Processor of a server shares.
 
-    ``place`` takes a connection that leaves for another Processor, ``closed`` is told of one that ended. Once
+    ``assign`` takes a connection that leaves for another Processor, ``closed`` is told of one that ended. Once
     ``stopping`` is set, connections that arrive or move are ended by it. ``admin_url`` is where the admin page is, if
     there is one.
     """
@@ -73,8 +73,8 @@ class Surroundings:
     channel: RequestChannel
     is_served: IsServed
     clock: Clock
-    budget: RequestBytesBudget
-    place: Callable[[Connection, Processor | None], None]
+    memory_pool: RequestMemoryPool
+    assign: Callable[[Connection, Processor | None], None]
     closed: Callable[[Connection, CloseCause], None]
     stopping: CloseConnection | None = None
     admin_url: str | None = None
@@ -82,28 +82,28 @@ class Surroundings:
 
 @attrs.define(eq=False)
 class Processor:
-    """Serves the connections that come through its inlet."""
+    """Serves the connections that come through its new_connections."""
 
     processor_id: int
-    surroundings: Surroundings
+    context: ProcessorContext
     connections: dict[Connection, None] = attrs.field(factory=dict)
     is_retiring: bool = False
     requests: int = 0
     bytes_in: int = 0
     send_ns: int = 0
-    meter: BusyMeter = attrs.field(factory=BusyMeter)
-    idle: BusyReader = attrs.field(init=False)
+    busy_time: BusyTime = attrs.field(factory=BusyTime)
+    idle: Utilization = attrs.field(init=False)
     sender: Sender = attrs.field(init=False)
-    inlet: trio.MemorySendChannel[Connection] = attrs.field(init=False)
+    new_connections: trio.MemorySendChannel[Connection] = attrs.field(init=False)
     _arrivals: trio.MemoryReceiveChannel[Connection] = attrs.field(init=False)
     _staging: memoryview = attrs.field(init=False)
     _nursery: trio.Nursery | None = None
     _early: list[Connection] = attrs.field(factory=list)
 
     def __attrs_post_init__(self) -> None:
-        self.idle = BusyReader(self.meter)
-        self.sender = Sender(self.meter)
-        self.inlet, self._arrivals = trio.open_memory_channel[Connection](INLET_CAPACITY)
+        self.idle = Utilization(self.busy_time)
+        self.sender = Sender(self.busy_time)
+        self.new_connections, self._arrivals = trio.open_memory_channel[Connection](NEW_CONNECTIONS_CAPACITY)
         self._staging = memoryview(bytearray(STAGING_BYTES))
 
     async def run(self) -> None:
@@ -112,27 +112,27 @@ class Processor:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 while self._early:
-                    self.adopt(self._early.pop())
+                    self.accept(self._early.pop())
                 async for connection in self._arrivals:
-                    self.adopt(connection)
+                    self.accept(connection)
         finally:
             self._drop_arrivals()
 
-    def adopt(self, connection: Connection) -> None:
+    def accept(self, connection: Connection) -> None:
         """Serve ``connection`` from here on, wherever it left off."""
         if self.is_retiring:
-            self.surroundings.place(connection, None)
+            self.context.assign(connection, None)
         elif self._nursery is None:
             self._early.append(connection)
         else:
-            connection.order = connection.order or self.surroundings.stopping
+            connection.command = connection.command or self.context.stopping
             self.connections[connection] = None
             self._nursery.start_soon(self._serve, connection, name="connection")
 
     def retire(self) -> None:
         """Take no more connections. The server gives those that are here to others; then ``run`` returns."""
         self.is_retiring = True
-        self.inlet.close()
+        self.new_connections.close()
 
     def statistics(self) -> ProcessorStatistics:
         return ProcessorStatistics(
@@ -140,12 +140,12 @@ class Processor:
             is_retiring=self.is_retiring,
             connections=len(self.connections),
             idle_ratio=1.0 - self.idle.ratio,
-            busy_ns=self.meter.busy_until(perf_counter_ns()),
+            busy_ns=self.busy_time.busy_until(perf_counter_ns()),
             requests=self.requests,
             bytes_in=self.bytes_in,
             bytes_out=self.sender.bytes_out,
             cold_sends=self.sender.cold_sends,
-            inlet_depth=self.inlet.statistics().current_buffer_used,
+            new_connections_waiting=self.new_connections.statistics().current_buffer_used,
         )
 
     # ---- the life of a connection
@@ -153,22 +153,22 @@ class Processor:
     async def _serve(self, connection: Connection) -> None:
         """Serve ``connection`` and see it off: the barrier that keeps every trouble to the one connection."""
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
-        ending: MoveTo | CloseConnection = stopping
-        self.meter.enter()
+        ending: Reassign | CloseConnection = stopping
+        self.busy_time.enter()
         try:
             ending = await self._ending(connection)
             if trio.current_effective_deadline() == float("-inf"):
                 ending = stopping  # Cancelled: there is no Processor to move to any more.
         finally:
-            self.meter.exit()
+            self.busy_time.exit()
             del self.connections[connection]
-            if isinstance(ending, MoveTo):
-                connection.order = None
-                self.surroundings.place(connection, ending.processor)
+            if isinstance(ending, Reassign):
+                connection.command = None
+                self.context.assign(connection, ending.processor)
             else:
                 self._close(connection, ending)
 
-    async def _ending(self, connection: Connection) -> MoveTo | CloseConnection:
+    async def _ending(self, connection: Connection) -> Reassign | CloseConnection:
         """Serve ``connection`` until it must end here, and say why."""
         try:
             try:
@@ -184,13 +184,13 @@ class Processor:
         except Exception:
             log.exception("serving %s failed", connection.info)
             return CloseConnection("serving it failed", CloseCause.FAILURE)
-        return connection.order or CloseConnection("closed by the client", CloseCause.PEER)
+        return connection.command or CloseConnection("closed by the client", CloseCause.PEER)
 
     async def _refused(self, connection: Connection, error: WireError) -> CloseConnection:
         """Return why a connection ends that does not speak our protocol, after a reply if its first word is HTTP's."""
         protocol = connection.protocol
         size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
-        reply = None if size is None else http_refusal(size, self.surroundings.admin_url)
+        reply = None if size is None else http_refusal(size, self.context.admin_url)
         if reply is None:
             return CloseConnection(f"not Kafka's protocol: {error}")
         connection.state = ConnectionState.SENDING
@@ -201,7 +201,7 @@ class Processor:
     async def _converse(self, connection: Connection) -> None:
         """Read, ask, answer, in that order, until the stream ends or an order came."""
         next_frame = connection.protocol.next_frame
-        while connection.order is None:
+        while connection.command is None:
             if (frame := next_frame()) is not None:
                 await self._answer(connection, frame)
             elif not await self._receive(connection):
@@ -212,7 +212,7 @@ class Processor:
     async def _receive(self, connection: Connection) -> bool:
         """Read what there is, or wait until there is something or an order; False at the end of the stream."""
         protocol = connection.protocol
-        buffer = await self._buffer_of_its_own(connection) if protocol.frame_under_way else None
+        buffer = await self._dedicated_buffer(connection) if protocol.frame_under_way else None
         try:
             count = connection.sock.recv_into(self._staging if buffer is None else buffer)
         except BlockingIOError:
@@ -228,7 +228,7 @@ class Processor:
         self.bytes_in += count
         return count > 0
 
-    async def _buffer_of_its_own(self, connection: Connection) -> memoryview | None:
+    async def _dedicated_buffer(self, connection: Connection) -> memoryview | None:
         """Where to read the rest of a large frame, once its bytes may be held; None for what goes through staging."""
         expected = connection.protocol.frame_bytes_expected
         if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
@@ -241,15 +241,15 @@ class Processor:
         if protocol.frame_under_way:
             connection.state = ConnectionState.RECEIVING
             if not connection.frame_deadline:
-                now = self.surroundings.clock.monotonic()
+                now = self.context.clock.monotonic()
                 connection.frame_deadline = frame_deadline(now, protocol.frame_bytes_expected or 0)
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             await wait_readable(connection.sock)
         except trio.ClosedResourceError:
             pass  # Interrupted: the caller's loop looks for the order.
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
     async def _answer(self, connection: Connection, frame: memoryview) -> None:
         """Have the request in ``frame`` answered, and send what comes back."""
@@ -257,15 +257,15 @@ class Processor:
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0
         self.requests += 1
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             try:
-                self.surroundings.channel.send_nowait(request)
+                self.context.channel.send_nowait(request)
             except trio.WouldBlock:
-                await self.surroundings.channel.send(request)
+                await self.context.channel.send(request)
             reply = await connection.reply.wait()
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
         self._give_back(connection)
         if isinstance(reply, CloseConnection):
             raise reply
@@ -273,7 +273,7 @@ class Processor:
         if reply is not None:
             await self.sender.send(connection, framed(reply))
         self.send_ns += perf_counter_ns() - request.answered_ns
-        if isinstance(connection.order, CloseConnection):
+        if isinstance(connection.command, CloseConnection):
             await self._linger(connection)
         connection.state = ConnectionState.IDLE
 
@@ -289,46 +289,46 @@ class Processor:
         header, position = read_request_header(frame)
         connection.header = header
         api_key = header.api_key
-        if not self.surroundings.is_served(api_key, header.api_version) and api_key != ApiKey.API_VERSIONS:
+        if not self.context.is_served(api_key, header.api_version) and api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"{api_name(api_key)} version {header.api_version} is not served here")
         return Request(
             header,
             frame[position:],
             connection.info,
-            self.surroundings.clock.monotonic(),
+            self.context.clock.monotonic(),
             connection.software,
             connection.reply,
             perf_counter_ns(),
         )
 
     async def _reserve(self, count: int) -> int:
-        self.meter.exit()
+        self.busy_time.exit()
         try:
-            return await self.surroundings.budget.acquire(count)
+            return await self.context.memory_pool.acquire(count)
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
     def _give_back(self, connection: Connection) -> None:
         if connection.request_bytes:
-            self.surroundings.budget.release(connection.request_bytes)
+            self.context.memory_pool.release(connection.request_bytes)
             connection.request_bytes = 0
 
     async def _turn(self) -> None:
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             await checkpoint()
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
     async def _linger(self, connection: Connection) -> None:
         """Say that nothing follows, and wait a little for the client to say the same."""
         connection.sock.shutdown(socket.SHUT_WR)
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             with trio.move_on_after(LINGER_SECONDS):
                 await self._skip_to_end(connection.sock)
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
     async def _skip_to_end(self, sock: socket.socket) -> None:
         while True:
@@ -356,11 +356,11 @@ class Processor:
             describe(connection.header),
             connection.software,
         )
-        self.surroundings.closed(connection, reason.cause)
+        self.context.closed(connection, reason.cause)
 
     def _drop_arrivals(self) -> None:
         """Close what nobody will serve any more, when the server is cancelled."""
-        self.inlet.close()
+        self.new_connections.close()
         while True:
             try:
                 connection = self._arrivals.receive_nowait()

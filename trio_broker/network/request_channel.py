@@ -131,16 +131,16 @@ class Request:
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)
     answered_ns: int = 0
-    give_slot_back: Callable[[], None] = _nothing_to_give_back
+    release_slot: Callable[[], None] = _nothing_to_give_back
 
     @property
     def is_abandoned(self) -> bool:
         """Whether the client has gone, so that the answer will be dropped."""
         return self.reply.is_abandoned
 
-    def park(self) -> None:
+    def release_handler(self) -> None:
         """Give the handler slot back before waiting for others; the handler goes on without one. Idempotent."""
-        self.give_slot_back()
+        self.release_slot()
 
 
 class RequestChannel:

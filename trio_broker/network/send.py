@@ -24,7 +24,7 @@ import trio
 from trio.lowlevel import checkpoint, wait_writable
 
 from kafka_wire.primitives import Chunk
-from trio_broker.network.busy_meter import BusyMeter
+from trio_broker.network.busy_time import BusyTime
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 
@@ -69,7 +69,7 @@ class Sender:
     Its owner has entered the meter; it is left while the sender waits for room in a socket, not while the thread works.
     """
 
-    meter: BusyMeter
+    busy_time: BusyTime
     thread: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
     bytes_out: int = 0
     cold_sends: int = 0
@@ -184,19 +184,19 @@ class Sender:
         connection.progress += sent
 
     async def _wait_for_room(self, connection: Connection) -> None:
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             await wait_writable(connection.sock)
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
     async def _turn(self) -> None:
         """Let the loop go round, since a reader as fast as we are would otherwise keep it."""
-        self.meter.exit()
+        self.busy_time.exit()
         try:
             await checkpoint()
         finally:
-            self.meter.enter()
+            self.busy_time.enter()
 
 
 def is_cached(fd: int, position: int, count: int) -> bool:

@@ -31,15 +31,15 @@ import trio
 from kafka_wire.connection import ServerConnection
 from trio_broker.clock import Clock, SystemClock
 from trio_broker.network.acceptor import Accept, Acceptor, listen
-from trio_broker.network.busy_meter import BusyReader
-from trio_broker.network.connection import Connection, MoveTo, reason_to_close
+from trio_broker.network.busy_time import Utilization
+from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.handler_pool import Handle, HandlerPool
 from trio_broker.network.loop_monitor import LoopMonitor
-from trio_broker.network.processor import IsServed, Processor, Surroundings
-from trio_broker.network.request_bytes import RequestBytesBudget
+from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
+from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.statistics import SocketServerStatistics
 
@@ -80,11 +80,11 @@ class SocketServer:
         self.channel = RequestChannel(self.config.queued_max_requests)
         self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
         self.quotas = ConnectionQuotas(self.config, self.clock)
-        self.budget = RequestBytesBudget(self.config)
+        self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
-        self._loop_reader = BusyReader(self.monitor.meter)
-        self._surroundings = Surroundings(
-            self.channel, is_served, self.clock, self.budget, self._place, self._connection_closed
+        self._loop_reader = Utilization(self.monitor.busy_time)
+        self._context = ProcessorContext(
+            self.channel, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
         )
         self._accept = accept
         self._acceptors: list[Acceptor] = []
@@ -93,7 +93,7 @@ class SocketServer:
         self._connection_ids = itertools.count(1)
         self._nursery: trio.Nursery | None = None
         self._closed: Counter[str] = Counter()
-        self._past = PastProcessors()
+        self._retired = RetiredProcessors()
         for _ in range(self.config.num_network_threads):
             self._add_processor()
 
@@ -141,7 +141,7 @@ class SocketServer:
                     await self.quotas.refresh_overrides()
                     for acceptor in self._acceptors:
                         nursery.start_soon(acceptor.run, name=f"acceptor {acceptor.listener.name}")
-                    nursery.start_soon(self._keep_house)
+                    nursery.start_soon(self._run_housekeeping)
                     task_status.started(self.bound_addresses)
         finally:
             self._nursery = None
@@ -150,7 +150,7 @@ class SocketServer:
 
     def name_admin_page(self, url: str) -> None:
         """Tell HTTP clients that dial a Kafka port by mistake where the admin page is, from now on."""
-        self._surroundings.admin_url = url
+        self._context.admin_url = url
 
     def stop_accepting(self) -> None:
         """Close the ports. Connections that exist go on."""
@@ -166,9 +166,9 @@ class SocketServer:
         """
         self.stop_accepting()
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
-        self._surroundings.stopping = stopping
+        self._context.stopping = stopping
         for connection in self._connections():
-            connection.give_order(stopping)
+            connection.give_command(stopping)
         in_flight = self.handlers.statistics().in_flight
         log.info("stopping: %d connections, %d requests in flight", self.quotas.total, in_flight)
         with trio.move_on_at(deadline):
@@ -194,7 +194,7 @@ class SocketServer:
             processor.retire()
             if self._nursery is not None:
                 self._retiring[processor] = None
-        self._deal_out(leaving)
+        self._rebalance_connections(leaving)
         if count != before:
             log.info("processors resized from %d to %d", before, count)
 
@@ -216,7 +216,7 @@ class SocketServer:
         return SocketServerStatistics(
             measured_ns=now_ns,
             loop_busy_ratio=self._loop_reader.ratio,
-            loop_busy_ns=self.monitor.meter.busy_until(now_ns),
+            loop_busy_ns=self.monitor.busy_time.busy_until(now_ns),
             loop_passes=self.monitor.passes,
             channel=self.channel.statistics(),
             handlers=self.handlers.statistics(),
@@ -225,11 +225,11 @@ class SocketServer:
             connections_accepted=sum(acceptor.accepted for acceptor in self._acceptors),
             connections_rejected=dict(self.quotas.refused),
             connections_closed=dict(self._closed),
-            requests=self._past.requests + sum(processor.requests for processor in processors),
-            bytes_in=self._past.bytes_in + sum(processor.bytes_in for processor in processors),
-            bytes_out=self._past.bytes_out + sum(processor.sender.bytes_out for processor in processors),
-            send_seconds=(self._past.send_ns + sum(processor.send_ns for processor in processors)) / 1e9,
-            request_bytes_held=self.budget.held,
+            requests=self._retired.requests + sum(processor.requests for processor in processors),
+            bytes_in=self._retired.bytes_in + sum(processor.bytes_in for processor in processors),
+            bytes_out=self._retired.bytes_out + sum(processor.sender.bytes_out for processor in processors),
+            send_seconds=(self._retired.send_ns + sum(processor.send_ns for processor in processors)) / 1e9,
+            request_bytes_held=self.memory_pool.held,
         )
 
     def sample(self, now_ns: int) -> None:
@@ -248,9 +248,9 @@ class SocketServer:
             if reason := reason_to_close(connection, now, self.config):
                 connection.close_now(reason)
         self.quotas.recheck()
-        self.budget.wake()
+        self.memory_pool.wake()
 
-    async def _keep_house(self) -> None:
+    async def _run_housekeeping(self) -> None:
         while True:
             await trio.sleep(SAMPLE_SECONDS)
             try:
@@ -286,31 +286,31 @@ class SocketServer:
         """A new Processor with the smallest number that is free, so that charts do not grow a line per change."""
         taken = {processor.processor_id for processor in (*self._active, *self._retiring)}
         number = next(number for number in itertools.count() if number not in taken)
-        processor = Processor(number, self._surroundings)
+        processor = Processor(number, self._context)
         self._active.append(processor)
         return processor
 
     async def _run_processor(self, processor: Processor) -> None:
         await processor.run()
         del self._retiring[processor]
-        self._past.add(processor)
+        self._retired.add(processor)
 
-    def _deal_out(self, leaving: Sequence[Processor]) -> None:
+    def _rebalance_connections(self, leaving: Sequence[Processor]) -> None:
         """Order connections to move, until each active Processor has its even share and those ``leaving`` have none."""
         processors = [*self._active, *leaving]
         loads = [len(processor.connections) for processor in processors]
-        for transfer in even_out(loads, len(self._active)):
+        for transfer in balanced_transfers(loads, len(self._active)):
             # Idle connections first, since they can go at once.
-            candidates = [conn for conn in processors[transfer.source].connections if conn.order is None]
+            candidates = [conn for conn in processors[transfer.source].connections if conn.command is None]
             candidates.sort(key=lambda connection: connection.state.value)
             for connection in candidates[: transfer.count]:
-                connection.give_order(MoveTo(processors[transfer.target]))
+                connection.give_command(Reassign(processors[transfer.target]))
 
-    def _place(self, connection: Connection, wanted: Processor | None) -> None:
+    def _assign(self, connection: Connection, wanted: Processor | None) -> None:
         """Let ``wanted`` serve ``connection`` if it still can, or else the active Processor with the fewest."""
         if wanted is None or wanted.is_retiring:
             wanted = min(self._active, key=lambda processor: len(processor.connections))
-        wanted.adopt(connection)
+        wanted.accept(connection)
 
     def _connection_closed(self, connection: Connection, cause: CloseCause) -> None:
         self._closed[cause.value] += 1
@@ -318,7 +318,7 @@ class SocketServer:
 
 
 @attrs.define
-class PastProcessors:
+class RetiredProcessors:
     """The counts of Processors that are no more, so that no total ever goes back."""
 
     requests: int = 0
@@ -333,7 +333,7 @@ class PastProcessors:
         self.send_ns += processor.send_ns
 
 
-def even_out(loads: Sequence[int], staying: int) -> list[Transfer]:
+def balanced_transfers(loads: Sequence[int], staying: int) -> list[Transfer]:
     """The transfers after which the first ``staying`` of ``loads`` differ by at most one and the others are 0."""
     share, extra = divmod(sum(loads), staying)
     # Those who have most keep the odd ones, so that fewer move.

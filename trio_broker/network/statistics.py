@@ -67,7 +67,7 @@ class ProcessorStatistics:
     bytes_in: int
     bytes_out: int
     cold_sends: int
-    inlet_depth: int
+    new_connections_waiting: int
 
 
 @attrs.frozen

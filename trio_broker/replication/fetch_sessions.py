@@ -22,7 +22,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
-from trio_broker.replication.fetching import NO_OFFSET, FetchedPartition, FetchTarget
+from trio_broker.replication.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
 
 NO_SESSION = 0
 """Session id of a Fetch that stands alone."""
@@ -65,19 +65,19 @@ class SessionPartition:
     high_watermark: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
 
-    def is_news(self, result: FetchedPartition) -> bool:
+    def changed_since(self, result: FetchedPartition) -> bool:
         """Whether the consumer should hear of ``result``; from then on it counts as told."""
         has_error = result.error_code is not ErrorCode.NONE or result.diverging_epoch is not None
-        news = (
+        incremental_changes = (
             has_error
             or result.size_bytes > 0
             or result.high_watermark != self.high_watermark
             or result.log_start_offset != self.log_start_offset
         )
-        # After an error the offsets count as unknown, so that the next answer without one is news again.
+        # After an error the offsets count as unknown, so that the next answer without one is incremental_changes again.
         self.high_watermark = NO_OFFSET if has_error else result.high_watermark
         self.log_start_offset = NO_OFFSET if has_error else result.log_start_offset
-        return news
+        return incremental_changes
 
 
 AskedPartition: TypeAlias = tuple[SessionKey, FetchTarget]
@@ -99,7 +99,7 @@ class FetchSession:
         self.used_at = now
         self.next_epoch = 1 if self.next_epoch == MAX_EPOCH else self.next_epoch + 1
 
-    def ask(self, asked: Iterable[AskedPartition]) -> None:
+    def update(self, asked: Iterable[AskedPartition]) -> None:
         """Read these partitions from now on as they are asked for; known ones keep their place and what was told."""
         for key, target in asked:
             known = self.partitions.get(key)
@@ -112,13 +112,17 @@ class FetchSession:
         for key in keys:
             self.partitions.pop(key, None)
 
-    def news(self, reads: Iterable[SessionRead], results: Iterable[FetchedPartition]) -> list[KeyedResult]:
+    def incremental_changes(
+        self, reads: Iterable[SessionRead], results: Iterable[FetchedPartition]
+    ) -> list[KeyedResult]:
         """Those of ``results`` that the consumer should hear of; ``reads`` says whose they are, in their order.
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """
         told = [
-            (key, result) for (key, partition), result in zip(reads, results, strict=True) if partition.is_news(result)
+            (key, result)
+            for (key, partition), result in zip(reads, results, strict=True)
+            if partition.changed_since(result)
         ]
         for key, result in told:
             if result.size_bytes and (partition := self.partitions.pop(key, None)):
@@ -142,7 +146,7 @@ class FetchSessionCache:
         if not asked or not self._make_room(len(asked)):
             return None
         session = FetchSession(self._new_id(), by_id, self.clock.monotonic())
-        session.ask(asked)
+        session.update(asked)
         self._sessions[session.session_id] = session
         return session
 
@@ -157,7 +161,7 @@ class FetchSessionCache:
             self.close(session.session_id)
             text = f"fetch session {session.session_id} grew too large"
             raise KafkaError(text, code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        session.ask(asked)
+        session.update(asked)
 
     def resume(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
         """The session that a request continues.

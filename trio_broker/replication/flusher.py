@@ -4,9 +4,9 @@ Appends go to the file at once; whoever needs them on disk asks for a sync of th
 one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
 ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
 
-Syncs are done by lanes: worker threads, as many as the limiter has tokens (``num.io.threads``, live), that take
+Syncs are done by workers: worker threads, as many as the limiter has tokens (``num.io.threads``, live), that take
 partition after partition from one queue. A fast disk syncs in less time than a thread takes to be handed a task and
-to hand back its result; a lane pays that once for many syncs, and results that come close together wake the event
+to hand back its result; a worker pays that once for many syncs, and results that come close together wake the event
 loop once.
 
 An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
@@ -25,10 +25,10 @@ import attrs
 import trio
 
 SYNCS_PER_TURN = 32
-"""A lane gives its token back after so many, to whoever else waits for a worker thread."""
+"""A worker gives its token back after so many, to whoever else waits for a worker thread."""
 
-LANE_LINGERS_SECONDS = 0.001
-"""How long a lane waits for more before it ends: producers that were just released append again within this time."""
+WORKER_LINGERS_SECONDS = 0.001
+"""How long a worker waits for more before it ends: producers that were just released append again within this time."""
 
 
 class Syncable(Protocol):
@@ -70,8 +70,8 @@ class SyncOutcome:
 class Flusher:
     """Syncs the partitions that ask for it.
 
-    ``request``, ``settle`` and the reporting of results run on the event loop, ``_drain`` in the lanes' threads; they
-    share the queue and the deque of outcomes, both safe for that, and figures that are only read as such.
+    ``request``, ``wait_idle`` and the reporting of results run on the event loop, ``_sync_queue`` in the workers'
+    threads; they share the queue and the deque of outcomes, both safe for that, and figures that are only read as such.
     """
 
     def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
@@ -84,7 +84,7 @@ class Flusher:
         self._queue: Queue[Syncable] = Queue()
         self._outcomes: deque[SyncOutcome] = deque()
         self._nursery: trio.Nursery | None = None
-        self._lanes = 0
+        self._workers = 0
         self._lingering: set[object] = set()
         self._stops = False
         self._syncs = 0
@@ -96,7 +96,7 @@ class Flusher:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._open_lanes()
+                self._start_workers()
                 task_status.started()
                 try:
                     await trio.sleep_forever()
@@ -114,9 +114,9 @@ class Flusher:
             return  # one that is under way is looked at again when its sync ends
         self._under_way[partition] = trio.Event()
         self._queue.put(partition)
-        self._open_lanes()
+        self._start_workers()
 
-    async def settle(self, partition: Syncable) -> None:
+    async def wait_idle(self, partition: Syncable) -> None:
         """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
         done = self._under_way.get(partition)
         if done is not None and self._nursery is not None:
@@ -130,33 +130,33 @@ class Flusher:
             failures=self._failures,
         )
 
-    # ---- lanes
+    # ---- workers
 
-    def _open_lanes(self) -> None:
-        """Open lanes for what is queued, as many as there may be; those that linger take something themselves.
+    def _start_workers(self) -> None:
+        """Open workers for what is queued, as many as there may be; those that linger take something themselves.
 
         More tokens count from the next request or result on, which is at most one sync later.
         """
         if self._nursery is None or self._stops:
             return
         wanted = self._queue.qsize() - len(self._lingering)
-        while wanted > 0 and self._lanes < self.limiter.total_tokens:
-            self._lanes += 1
+        while wanted > 0 and self._workers < self.limiter.total_tokens:
+            self._workers += 1
             wanted -= 1
-            self._nursery.start_soon(self._lane)
+            self._nursery.start_soon(self._worker)
 
-    async def _lane(self) -> None:
+    async def _worker(self) -> None:
         try:
-            await trio.to_thread.run_sync(self._drain, trio.lowlevel.current_trio_token(), limiter=self.limiter)
+            await trio.to_thread.run_sync(self._sync_queue, trio.lowlevel.current_trio_token(), limiter=self.limiter)
         finally:
-            self._lanes -= 1
+            self._workers -= 1
             # Something may have been queued while this one was counted on and already on its way out.
-            self._open_lanes()
+            self._start_workers()
 
-    def _drain(self, token: trio.lowlevel.TrioToken) -> None:
+    def _sync_queue(self, token: trio.lowlevel.TrioToken) -> None:
         """Sync partition after partition until there are none, or it is another's turn. Runs in a worker thread."""
         for _ in range(SYNCS_PER_TURN):
-            if self._stops or self._lanes > self.limiter.total_tokens:
+            if self._stops or self._workers > self.limiter.total_tokens:
                 return
             partition = self._take()
             if partition is None:
@@ -169,7 +169,7 @@ class Flusher:
         lingerer = object()
         self._lingering.add(lingerer)
         try:
-            return self._queue.get(timeout=LANE_LINGERS_SECONDS)
+            return self._queue.get(timeout=WORKER_LINGERS_SECONDS)
         except Empty:
             return None
         finally:
@@ -200,7 +200,7 @@ class Flusher:
                 self._queue.put(partition)
             else:
                 self._under_way.pop(partition).set()
-        self._open_lanes()
+        self._start_workers()
 
     def _tell(self, partition: Syncable, result: int | Exception | None) -> None:
         """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""

@@ -82,7 +82,7 @@ class _Round:
 
 
 class LogCleaner:
-    """See the head of the file. The two locks are those of ``Upkeep``."""
+    """See the head of the file. The two locks are those of ``LogMaintenance``."""
 
     def __init__(
         self,
@@ -271,10 +271,10 @@ class LogCleaner:
                 if partition.failure is not None or not swap.is_possible:
                     return False
                 await self._in_thread(swap.commit)
-                cleaning.take_cleaned()
-                swap.exchange(self.clock.now_ms())
+                cleaning.pop_cleaned()
+                swap.replace_segments(self.clock.now_ms())
                 await self._in_thread(swap.sync)
-                swap.settle()
+                swap.finish_rename()
                 await self._in_thread(swap.sync)
         return True
 
@@ -324,7 +324,7 @@ class LogCleaner:
         """Whether a round is under way there; its row of segments is to be left alone then."""
         return partition in self._rounds
 
-    async def settle(self, partition: Partition) -> None:
+    async def wait_idle(self, partition: Partition) -> None:
         """End the round that is under way in ``partition``, so that its files may be closed. It has failed before, so
         that no other begins."""
         if (this_round := self._rounds.get(partition)) is not None:

@@ -32,7 +32,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.replication.append_times import AppendTimes
-from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
+from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition
@@ -66,7 +66,7 @@ class HighWatermarkWaiter(NamedTuple):
 
     required_offset: int
     order: int
-    parked: ParkedProduce
+    parked: DelayedProduce
 
 
 @attrs.frozen
@@ -109,7 +109,7 @@ class Partition:
         self._sync_soon = sync_soon
         self._produces: list[HighWatermarkWaiter] = []
         self._produce_order = itertools.count()
-        self._fetches: set[ParkedFetch] = set()
+        self._fetches: set[DelayedFetch] = set()
         self._unsynced: deque[UnsyncedAppend] = deque()
         self._unsynced_since_ms: int | None = None
         self._flush_asked = False
@@ -135,7 +135,7 @@ class Partition:
         """Everything before it is decided: committed, aborted, or never in a transaction."""
         return self.log.last_stable_offset(self.high_watermark)
 
-    def visible_end(self, isolation_level: IsolationLevel) -> int:
+    def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive."""
         return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
 
@@ -193,7 +193,7 @@ class Partition:
         self.failure = failure
         self._unsynced.clear()
         for waiter in self._produces:
-            waiter.parked.partition_done()
+            waiter.parked.partition_completed()
         self._produces.clear()
         self._wake_fetches()
 
@@ -272,7 +272,7 @@ class Partition:
         self._check_offsets()
         produces = self._produces
         while produces and produces[0].required_offset <= offset:
-            heapq.heappop(produces).parked.partition_done()
+            heapq.heappop(produces).parked.partition_completed()
         if self._fetches:
             if self.log.first_unstable_offset is not None:
                 # Bytes are no measure where transactions are open: a small marker may uncover much.
@@ -321,22 +321,22 @@ class Partition:
 
     # ---- waiting --------------------------------------------------------------------------------------------------
 
-    def park_produce(self, required_offset: int, parked: ParkedProduce) -> None:
+    def add_delayed_produce(self, required_offset: int, parked: DelayedProduce) -> None:
         """Tell ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
-        parked.partitions_missing += 1
+        parked.partitions_pending += 1
         heapq.heappush(self._produces, HighWatermarkWaiter(required_offset, next(self._produce_order), parked))
 
-    def unpark_produce(self, parked: ParkedProduce) -> None:
+    def remove_delayed_produce(self, parked: DelayedProduce) -> None:
         """Forget a Produce whose time is over."""
         kept = [waiter for waiter in self._produces if waiter.parked is not parked]
         heapq.heapify(kept)
         self._produces = kept
 
-    def park_fetch(self, parked: ParkedFetch) -> None:
+    def add_delayed_fetch(self, parked: DelayedFetch) -> None:
         """Tell ``parked`` of every byte that becomes visible, and of everything else that should make it look again."""
         self._fetches.add(parked)
 
-    def unpark_fetch(self, parked: ParkedFetch) -> None:
+    def remove_delayed_fetch(self, parked: DelayedFetch) -> None:
         self._fetches.discard(parked)
 
     def _wake_fetches(self) -> None:
@@ -344,11 +344,11 @@ class Partition:
             parked.wake()
 
     @property
-    def parked_produces(self) -> int:
+    def delayed_produces(self) -> int:
         return len(self._produces)
 
     @property
-    def parked_fetches(self) -> int:
+    def delayed_fetches(self) -> int:
         return len(self._fetches)
 
     # ---- deleting records -----------------------------------------------------------------------------------------

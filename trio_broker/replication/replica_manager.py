@@ -1,7 +1,7 @@
 """All partitions this broker holds, and what they need to live.
 
 Handlers find partitions here, append, fetch and wait here; the broker tells here what the cluster decided
-(``apply_topic``, ``delete_topic``). Beneath, the flusher makes appends durable and the duties of ``maintenance`` come
+(``apply_topic``, ``delete_topic``). Beneath, the flusher makes appends durable and the tasks of ``maintenance`` come
 round by the clock.
 
 A log directory whose disk failed is given up as a whole and for good: every partition in it answers
@@ -30,14 +30,14 @@ from trio_broker.clock import Clock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.topic_config import TopicConfig
+from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
+from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.replication.fetch_sessions import FetchSessionCache
-from trio_broker.replication.fetching import FetchedPartition, FetchLimits, FetchTarget, LongPoll
 from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
 from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.replication.log_maintenance import LogMaintenance
 from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.partition import Durability, Partition
-from trio_broker.replication.purgatory import ParkedFetch, ParkedProduce
-from trio_broker.replication.upkeep import Upkeep
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
@@ -57,15 +57,15 @@ INFLATION_THREADS = 2
 which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
 loop."""
 
-PASSING_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+TRANSIENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What the system refuses for want of something that may come back: space, descriptors, memory."""
 
-PASSING_ERROR_LOG_SECONDS = 10.0
+TRANSIENT_ERROR_LOG_SECONDS = 10.0
 """A full disk is reported this often, however many requests meet it."""
 
 
 @attrs.frozen
-class AwaitedOffset:
+class RequiredOffset:
     """A partition and the high watermark that makes an append to it safe."""
 
     partition: Partition
@@ -87,8 +87,8 @@ class ReplicaManagerStatistics:
     topics: int
     partitions: int
     offline_partitions: int
-    parked_produces: int
-    parked_fetches: int
+    delayed_produces: int
+    delayed_fetches: int
     appended_batches: int
     appended_records: int
     appended_bytes: int
@@ -107,16 +107,16 @@ class ReplicaManager:
         self.clock = clock
         self.io_limiter = io_limiter
         self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
-        self.upkeep = Upkeep(self, log_manager, config, clock)
+        self.log_maintenance = LogMaintenance(self, log_manager, config, clock)
         self.durability = Durability(config.get(keys.LOG_DURABILITY))
         self.flusher = Flusher(io_limiter, self._sync_failed)
         self.fetch_sessions = FetchSessionCache(clock)
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
         self._assignment_lock = trio.Lock()
-        self._parked_fetches: set[ParkedFetch] = set()
+        self._parked_fetches: set[DelayedFetch] = set()
         self._stops_waiting = False
-        self._passing_error_noted_at = -math.inf
+        self._transient_error_logged_at = -math.inf
         self._appended_batches = 0
         self._appended_records = 0
         self._appended_bytes = 0
@@ -203,17 +203,19 @@ class ReplicaManager:
             partition.fail(gone)
         for partition in hosted.partitions.values():
             # A sync under way needs the file open; none begins after a failure.
-            await self.flusher.settle(partition)
-            await self.upkeep.log_cleaner.settle(partition)
+            await self.flusher.wait_idle(partition)
+            await self.log_maintenance.log_cleaner.wait_idle(partition)
             await self._delete_log(partition.topic_partition)
         for index in hosted.failures:
             await self._delete_log(TopicPartition(hosted.name, index))
 
     async def _delete_log(self, topic_partition: TopicPartition) -> None:
         """Have a log's files removed. That it fails on a bad disk keeps nobody from forgetting the topic."""
-        async with self.upkeep.checkpoint_lock:
+        async with self.log_maintenance.checkpoint_lock:
             try:
-                await trio.to_thread.run_sync(self.log_manager.delete_log, topic_partition, limiter=self.upkeep.limiter)
+                await trio.to_thread.run_sync(
+                    self.log_manager.delete_log, topic_partition, limiter=self.log_maintenance.limiter
+                )
             except OSError as error:
                 log.error("%s: its files could not be removed: %s", topic_partition, error)
 
@@ -221,7 +223,7 @@ class ReplicaManager:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
         if not missing:
             return
-        async with self.upkeep.checkpoint_lock:
+        async with self.log_maintenance.checkpoint_lock:
             opened = await trio.to_thread.run_sync(self._open_logs, assignment, missing, limiter=self.io_limiter)
         for index, outcome in zip(missing, opened, strict=True):
             if isinstance(outcome, KafkaError):
@@ -301,7 +303,7 @@ class ReplicaManager:
         self._appended_records += info.last_offset - info.first_offset + 1
         self._appended_bytes += info.appended_bytes
 
-    def append_own(self, partition: Partition, batch: memoryview) -> None:
+    def append_internal(self, partition: Partition, batch: memoryview) -> None:
         """Append a batch of the broker's own, such as a coordinator's, at once and without a checkpoint.
 
         ``ready_to_append`` must have been awaited in this leader epoch.
@@ -335,34 +337,34 @@ class ReplicaManager:
                 partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
 
     async def wait_until_replicated(
-        self, awaited: Sequence[AwaitedOffset], *, timeout_seconds: float, park: Callable[[], None]
+        self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: Callable[[], None]
     ) -> list[ErrorCode]:
         """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
 
         A batch that is not safe in time stays in the log all the same: its producer is told REQUEST_TIMED_OUT.
         """
-        parked = ParkedProduce()
+        parked = DelayedProduce()
         partitions = [each.partition for each in awaited]
         for each in awaited:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
-                each.partition.park_produce(each.required_offset, parked)
-        if parked.partitions_missing:
-            park()
+                each.partition.add_delayed_produce(each.required_offset, parked)
+        if parked.partitions_pending:
+            release_handler()
             try:
                 await parked.wait(timeout_seconds)
             finally:
-                if parked.partitions_missing:
+                if parked.partitions_pending:
                     for partition in partitions:
-                        partition.unpark_produce(parked)
+                        partition.remove_delayed_produce(parked)
         return [each.code() for each in awaited]
 
     # ---- fetching -------------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, park: Callable[[], None]
+        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: Callable[[], None]
     ) -> list[FetchedPartition]:
         """Read ``targets`` within ``limits``, waiting if there is too little; results in their order."""
-        poll = LongPoll(
+        operation = FetchOperation(
             targets,
             limits,
             storage_failed=self.storage_failed,
@@ -370,7 +372,7 @@ class ReplicaManager:
             may_wait=lambda: not self._stops_waiting,
             parked=self._parked_fetches,
         )
-        results = await poll.run(park)
+        results = await operation.run(release_handler)
         self._fetched_bytes += sum(result.size_bytes for result in results)
         return results
 
@@ -399,7 +401,7 @@ class ReplicaManager:
             moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
         if moved:
             partition.log_start_moved()
-            if partition.log.directory.parent in await self.upkeep.write_checkpoints():
+            if partition.log.directory.parent in await self.log_maintenance.write_checkpoints():
                 text = f"{partition.topic_partition}: the new log start offset could not be written down"
                 raise KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         return partition.log_start_offset
@@ -410,7 +412,7 @@ class ReplicaManager:
         """Sync, and do all that comes round by the clock, until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.flusher.run)
-            nursery.start_soon(self.upkeep.run)
+            nursery.start_soon(self.log_maintenance.run)
             task_status.started()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
@@ -444,20 +446,20 @@ class ReplicaManager:
         """
         if partition.failure is not None:
             return KafkaError(str(partition.failure), code=partition.failure.code)
-        if error.errno in PASSING_ERRORS and not isinstance(error, StorageFailed):
-            self._note_passing_error(partition, error)
+        if error.errno in TRANSIENT_ERRNOS and not isinstance(error, StorageFailed):
+            self._log_transient_error(partition, error)
             return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
         self.log_manager.take_offline(partition.log.directory.parent, error)
-        return self._give_up_directory(partition, error)
+        return self._take_directory_offline(partition, error)
 
-    def _note_passing_error(self, partition: Partition, error: OSError) -> None:
+    def _log_transient_error(self, partition: Partition, error: OSError) -> None:
         """Say what is wrong, but not for every request: the log file may lie on the disk that is full."""
         now = self.clock.monotonic()
-        if now - self._passing_error_noted_at >= PASSING_ERROR_LOG_SECONDS:
-            self._passing_error_noted_at = now
+        if now - self._transient_error_logged_at >= TRANSIENT_ERROR_LOG_SECONDS:
+            self._transient_error_logged_at = now
             log.error("%s: not written: %s", partition.topic_partition, error)
 
-    def _give_up_directory(self, partition: Partition, error: Exception) -> KafkaError:
+    def _take_directory_offline(self, partition: Partition, error: Exception) -> KafkaError:
         """Take every partition offline that lies in the log directory of ``partition``."""
         directory = partition.log.directory.parent
         affected = [
@@ -484,7 +486,7 @@ class ReplicaManager:
             self.log_manager.take_offline(partition.log.directory.parent, error)
         else:
             log.error("%r: a sync failed on our own account", partition, exc_info=error)
-        self._give_up_directory(partition, error)
+        self._take_directory_offline(partition, error)
 
     def _sync_soon(self, partition: Partition) -> None:
         self.flusher.request(partition)
@@ -497,8 +499,8 @@ class ReplicaManager:
             topics=len(self._topics),
             partitions=len(partitions),
             offline_partitions=sum(partition.failure is not None for partition in partitions),
-            parked_produces=sum(partition.parked_produces for partition in partitions),
-            parked_fetches=len(self._parked_fetches),
+            delayed_produces=sum(partition.delayed_produces for partition in partitions),
+            delayed_fetches=len(self._parked_fetches),
             appended_batches=self._appended_batches,
             appended_records=self._appended_records,
             appended_bytes=self._appended_bytes,

@@ -120,7 +120,7 @@ class Cleaning:
         transactions.expect(self.log.aborted_transactions(start, end))
         for segment in dirty:
             position = segment.offset_index.lookup(start) if start > segment.base_offset else 0
-            self.log.cool_if_idle(segment)
+            self.log.evict_if_idle(segment)
             for located in self._batches(segment, position):
                 if not self._note_keys(RecordBatch(located.header, located.buffer), start, transactions):
                     return
@@ -165,7 +165,7 @@ class Cleaning:
             group[0].base_offset,
             log.config,
             group[0].created_ms,
-            passing_suffix=file_names.CLEANED_SUFFIX,
+            file_suffix=file_names.CLEANED_SUFFIX,
         )
         producers = last_records_of_producers(log)
         output = _Output()
@@ -179,7 +179,7 @@ class Cleaning:
         yield self._flush(output, cleaned)
         cleaned.next_offset = group[-1].next_offset
 
-    def take_cleaned(self) -> Segment:
+    def pop_cleaned(self) -> Segment:
         """Return the segment that ``rewrite`` has finished; it is the caller's now."""
         cleaned, self.cleaned = self.cleaned, None
         assert cleaned is not None, "nothing was rewritten"

@@ -92,7 +92,7 @@ def _first_young(log: Log, dirty: Iterable[Segment], youngest_ms: int) -> int:
     """Return where the first segment begins that has a record younger than ``youngest_ms``."""
     for segment in dirty:
         timestamp_ms = segment.retention_timestamp()
-        log.cool_if_idle(segment)
+        log.evict_if_idle(segment)
         if timestamp_ms > youngest_ms:
             return segment.base_offset
     return MAX_INT64
@@ -126,7 +126,7 @@ def _is_overdue(log: Log, dirty: Iterable[Segment], now_ms: int) -> bool:
     oldest_ms = now_ms - log.config.max_compaction_lag_ms
     for segment in dirty:
         timestamp_ms = segment.first_timestamp
-        log.cool_if_idle(segment)
+        log.evict_if_idle(segment)
         if 0 < timestamp_ms < oldest_ms:
             return True
     return False

@@ -68,13 +68,13 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(partition))
 
 
-def is_retired_directory(name: str, kind: str) -> bool:
+def is_marked_directory(name: str, kind: str) -> bool:
     """Return whether the name is that of a partition on its way out; ``kind`` is delete, stray or future."""
     match = _RETIRED_DIRECTORY.match(name)
     return match is not None and match.group(4) == kind
 
 
-def retired_directory_name(partition: TopicPartition, kind: str) -> str:
+def marked_directory_name(partition: TopicPartition, kind: str) -> str:
     """Return a new unique name for the directory of ``partition``: ``orders-3.<32 hex digits>-delete``."""
     suffix = f"-{partition.partition}.{uuid.uuid4().hex}-{kind}"
     return partition.topic[: MAX_NAME_BYTES - len(suffix)] + suffix

@@ -32,7 +32,7 @@ from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOf
 from trio_broker.storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.producer_state import ProducerStates
-from trio_broker.storage.retention import RetiredSegment, SegmentFacts, retired_segments
+from trio_broker.storage.retention import ExpiredSegment, SegmentFacts, expired_segments
 from trio_broker.storage.segment import FetchedRecords, Segment
 from trio_broker.storage.time_index import NO_TIMESTAMP, TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -40,12 +40,12 @@ from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-MAX_WARM_SEGMENTS = 2
+MAX_CACHED_SEGMENTS = 2
 """Sealed segments of one log that keep descriptor and indexes after a read; with the active one, three descriptors."""
 
 
 @attrs.frozen
-class RetiredFile:
+class DeletedFile:
     """A file renamed to ``.deleted``, and when it may be removed (wall clock, ms)."""
 
     path: Path
@@ -81,10 +81,10 @@ class Log:
         self.is_closed = False
         self.first_dirty_offset: int | None = None
         # A deque, since the event loop adds to it and a worker thread takes from it.
-        self.retired_files: deque[RetiredFile] = deque()
+        self.deleted_files: deque[DeletedFile] = deque()
         self._config = config
         self._segments = tuple(segments)
-        self._warm: list[Segment] = []
+        self._cached_segments: list[Segment] = []
         self._unsynced_indexes = list(unsynced_indexes)
         # Counted by the one writer, compared by sync: a flag that both of them set could lose a change.
         self._directory_changes = 0
@@ -295,7 +295,7 @@ class Log:
                         raise
                     raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
                 if fetched is not None:
-                    self._keep_warm(segment)
+                    self._keep_cached(segment)
                     fetched.row = row
                     return fetched
         return FetchedRecords(offset, b"", offset)
@@ -304,18 +304,18 @@ class Log:
         """Yield the segment in which ``offset`` lies, or would lie, and all after it."""
         return segments_from(self._segments, offset)
 
-    def _keep_warm(self, segment: Segment) -> None:
+    def _keep_cached(self, segment: Segment) -> None:
         # A pinned one has been replaced, or is about to take its place: it is not ours to keep.
-        if segment is self._segments[-1] or segment in self._warm or segment.is_pinned:
+        if segment is self._segments[-1] or segment in self._cached_segments or segment.is_held_open:
             return
-        self._warm.append(segment)
-        if len(self._warm) > MAX_WARM_SEGMENTS:
-            self._warm.pop(0).cool()
+        self._cached_segments.append(segment)
+        if len(self._cached_segments) > MAX_CACHED_SEGMENTS:
+            self._cached_segments.pop(0).evict()
 
-    def cool_if_idle(self, segment: Segment) -> None:
+    def evict_if_idle(self, segment: Segment) -> None:
         """Let go of descriptor and indexes of a segment that somebody looked into who was no reader."""
-        if segment is not self._segments[-1] and segment not in self._warm:
-            segment.cool()
+        if segment is not self._segments[-1] and segment not in self._cached_segments:
+            segment.evict()
 
     def aborted_transactions(
         self, start_offset: int, end_offset: int, row: Sequence[Segment] = ()
@@ -433,7 +433,7 @@ class Log:
         active.next_offset = base_offset
         self._unsynced_indexes.append(active)
         self._segments = (*self._segments, segment)
-        self._keep_warm(active)
+        self._keep_cached(active)
         return segment
 
     def advance_log_start(self, offset: int) -> bool:
@@ -453,10 +453,10 @@ class Log:
             self.epochs.write()
         return True
 
-    def delete_retired_segments(self, now_ms: int, high_watermark: int) -> list[RetiredSegment]:
+    def delete_expired_segments(self, now_ms: int, high_watermark: int) -> list[ExpiredSegment]:
         """Let go of the segments that retention takes. Their files are renamed now and removed later.
 
-        ``remove_retired_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish.
+        ``remove_deleted_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish.
         """
         self.check_online()
         segments = self._segments
@@ -465,7 +465,7 @@ class Log:
             SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
             for segment, end in zip(segments, ends, strict=True)
         ]
-        retired = retired_segments(
+        retired = expired_segments(
             facts,
             self._config,
             now_ms=now_ms,
@@ -482,11 +482,11 @@ class Log:
 
     def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
         self._segments = tuple(segment for segment in self._segments if segment not in gone)
-        self._warm = [segment for segment in self._warm if segment not in gone]
+        self._cached_segments = [segment for segment in self._cached_segments if segment not in gone]
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in gone:
             logger.info("%s: deleting segment %d", self.topic_partition, segment.base_offset)
-            self.retired_files += [RetiredFile(path, remove_at_ms) for path in segment.retire()]
+            self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
             segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
         self._directory_changes += 1
 
@@ -505,18 +505,18 @@ class Log:
         assert old[-1] is not row[-1], f"{self.topic_partition}: the active segment is never replaced"
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in old:
-            self.retired_files += [RetiredFile(path, remove_at_ms) for path in segment.retire()]
+            self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
             if segment.base_offset != new.base_offset:
                 segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
         self._segments = (*row[:first], new, *row[first + len(old) :])
-        self._warm = [segment for segment in self._warm if segment not in old]
+        self._cached_segments = [segment for segment in self._cached_segments if segment not in old]
         self._directory_changes += 1
 
-    def remove_retired_files(self, now_ms: int) -> int:
+    def remove_deleted_files(self, now_ms: int) -> int:
         """Remove the files whose time has come. Returns how many."""
         removed = 0
-        while self.retired_files and self.retired_files[0].remove_at_ms <= now_ms:
-            self.retired_files.popleft().path.unlink(missing_ok=True)
+        while self.deleted_files and self.deleted_files[0].remove_at_ms <= now_ms:
+            self.deleted_files.popleft().path.unlink(missing_ok=True)
             removed += 1
         return removed
 
@@ -587,8 +587,8 @@ class Log:
         """Let go of descriptors and memory without a word to the disk, as a crash would. Nothing is taken any more."""
         self.is_closed = True
         for segment in self._segments:
-            segment.cool()
-        self._warm.clear()
+            segment.evict()
+        self._cached_segments.clear()
 
 
 def segments_from(row: Sequence[Segment], offset: int) -> Iterator[Segment]:

@@ -33,7 +33,7 @@ from trio_broker.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 META_PROPERTIES_VERSION = 1
-RETIRED_KINDS = ("delete", "stray", "future")
+MARKED_KINDS = ("delete", "stray", "future")
 
 
 @attrs.frozen
@@ -168,7 +168,7 @@ class LogDirectory:
         """Return whether a directory is a partition's; refuse one that is nothing of Kafka's."""
         if name == file_names.REMOTE_INDEX_CACHE_DIRECTORY:
             return False
-        retired = any(file_names.is_retired_directory(name, kind) for kind in RETIRED_KINDS)
+        retired = any(file_names.is_marked_directory(name, kind) for kind in MARKED_KINDS)
         if not retired and file_names.parse_partition_directory(name) is None:
             raise ForeignDirectory(
                 f"{self.path} holds a directory {name!r}, which is not of the form topic-partition:"

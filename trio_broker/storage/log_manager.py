@@ -33,7 +33,7 @@ from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.clock import Clock
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
-from trio_broker.storage.log import Log, RetiredFile
+from trio_broker.storage.log import DeletedFile, Log
 from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
@@ -89,7 +89,7 @@ class LogManager:
         self._allow_new = allow_new
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         # A deque, since whoever deletes adds to it in one thread and ``remove_expired_files`` takes from it in another.
-        self._retired_directories: deque[RetiredFile] = deque()
+        self._marked_directories: deque[DeletedFile] = deque()
         # Worker threads write checkpoints, and the later one must not write the older state.
         self._checkpoint_lock = threading.Lock()
 
@@ -163,8 +163,8 @@ class LogManager:
 
     def _load_directory(self, directory: LogDirectory, name: str, config_for: ConfigFor, report: LoadReport) -> None:
         path = directory.path / name
-        if file_names.is_retired_directory(name, "delete"):
-            self._retired_directories.append(RetiredFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
+        if file_names.is_marked_directory(name, "delete"):
+            self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
             return
         partition = file_names.parse_partition_directory(name)
         if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
@@ -260,23 +260,23 @@ class LogManager:
         gone = list(partitions)
         for partition in gone:
             if unopened := self._unopened.pop(partition, None):
-                self._retire_directory(unopened.path, partition, LEFT_OVER_DELETE_DELAY_MS)
+                self._mark_directory(unopened.path, partition, LEFT_OVER_DELETE_DELAY_MS)
             if log := self.logs.pop(partition, None):
                 log.release()
-                self._retire_directory(log.directory, partition, log.config.file_delete_delay_ms)
+                self._mark_directory(log.directory, partition, log.config.file_delete_delay_ms)
         failed = self.write_checkpoints()
         for directory in self.directories:
             if directory.path not in failed:
                 for partition in gone:
                     directory.forget(partition)
 
-    def _retire_directory(self, path: Path, partition: TopicPartition, delay_ms: int) -> None:
+    def _mark_directory(self, path: Path, partition: TopicPartition, delay_ms: int) -> None:
         path = self._rename(path, partition, "delete")
-        self._retired_directories.append(RetiredFile(path, self.clock.now_ms() + delay_ms))
+        self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + delay_ms))
 
     @staticmethod
     def _rename(path: Path, partition: TopicPartition, kind: str) -> Path:
-        target = path.with_name(file_names.retired_directory_name(partition, kind))
+        target = path.with_name(file_names.marked_directory_name(partition, kind))
         path.rename(target)
         checkpoints.sync_directory(path.parent)
         logger.info("renamed %s to %s", path, target.name)
@@ -284,11 +284,11 @@ class LogManager:
 
     def remove_expired_files(self, now_ms: int) -> int:
         """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
-        removed = sum(log.remove_retired_files(now_ms) for log in list(self.logs.values()))
-        for _ in range(len(self._retired_directories)):
-            retired = self._retired_directories.popleft()
+        removed = sum(log.remove_deleted_files(now_ms) for log in list(self.logs.values()))
+        for _ in range(len(self._marked_directories)):
+            retired = self._marked_directories.popleft()
             if retired.remove_at_ms > now_ms:
-                self._retired_directories.append(retired)
+                self._marked_directories.append(retired)
                 continue
             shutil.rmtree(retired.path, ignore_errors=True)
             removed += 1

@@ -34,7 +34,7 @@ from trio_broker.storage import (
     checkpoints,
     file_names,
     index_file,
-    leftovers,
+    interrupted_swaps,
     partition_metadata,
     producer_replay,
     producer_snapshot,
@@ -107,8 +107,8 @@ def open_log(
     """
     directory.mkdir(exist_ok=True)
     opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms)
-    leftovers.finish(directory)
-    topic_id = _settle_topic_id(directory, topic_id)
+    interrupted_swaps.finish(directory)
+    topic_id = _resolve_topic_id(directory, topic_id)
     segments = _list_segments(directory, config, now_ms)
     epochs = opening.load_epochs()
     if segments:
@@ -140,7 +140,7 @@ def open_log(
     return OpenedLog(log, opening.report)
 
 
-def _settle_topic_id(directory: Path, topic_id: bytes | None) -> bytes:
+def _resolve_topic_id(directory: Path, topic_id: bytes | None) -> bytes:
     """Return the topic's id and see to it that the directory says it, before there is a record in it."""
     stored = partition_metadata.read(directory)
     if topic_id is None:
@@ -334,9 +334,9 @@ class _Opening:
             self.note(f"cut {cut_bytes} bytes from the end of {segment.file.path.name}: {problem}")
         else:
             where = f"position {behind}" if behind is not None else later_with_records[0].file.path.name
-            self._put_aside(segment.file.path, copy=True)
+            self._quarantine(segment.file.path, copy=True)
             for other in later_with_records:
-                self._put_aside(other.file.path, copy=False)
+                self._quarantine(other.file.path, copy=False)
             aside = ", ".join(path.name for path in self.report.kept_aside)
             self.note(
                 f"damage in {segment.file.path.name} at position {segment.size} ({problem}), with good batches"
@@ -348,7 +348,7 @@ class _Opening:
             _remove(other)
         segment.file.truncate(segment.size)
 
-    def _put_aside(self, path: Path, *, copy: bool) -> None:
+    def _quarantine(self, path: Path, *, copy: bool) -> None:
         target = path.with_name(f"{path.name}.corrupt-{self.now_ms}")
         if copy:
             shutil.copyfile(path, target)

@@ -45,7 +45,7 @@ class SegmentFacts:
 
 
 @attrs.frozen
-class RetiredSegment:
+class ExpiredSegment:
     """A segment that is no longer part of its log."""
 
     base_offset: int
@@ -54,11 +54,11 @@ class RetiredSegment:
     reason: RetentionReason
 
 
-def retired_segments(
+def expired_segments(
     segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, high_watermark: int, log_start_offset: int
-) -> list[RetiredSegment]:
+) -> list[ExpiredSegment]:
     """Return the segments that may go now, oldest first. An empty last segment always stays."""
-    retired: list[RetiredSegment] = []
+    retired: list[ExpiredSegment] = []
     total_bytes = sum(segment.size_bytes for segment in segments)
     for segment in segments:
         is_last = segment is segments[-1]
@@ -67,7 +67,7 @@ def retired_segments(
         reason = _reason(segment, config, now_ms, total_bytes, -1 if is_last else log_start_offset)
         if reason is None:
             break
-        retired.append(RetiredSegment(segment.base_offset, segment.end_offset, segment.size_bytes, reason))
+        retired.append(ExpiredSegment(segment.base_offset, segment.end_offset, segment.size_bytes, reason))
         total_bytes -= segment.size_bytes
     return retired
 

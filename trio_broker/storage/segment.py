@@ -1,14 +1,14 @@
 """One segment of a log: a file of record batches with its three indexes.
 
 The active segment, the last of its log, is appended to; the others are sealed and never change until they are deleted
-or compacted. A segment keeps its descriptor and indexes in memory while it is warm; ``cool`` lets both go, so that a
-log of a thousand segments costs what its active one costs.
+or compacted. A segment keeps its descriptor and indexes in memory while it is cached; ``evict`` releases both, so that
+a log of a thousand segments costs what its active one costs.
 
-Compaction gives the name of a sealed segment to another one. ``pin`` makes an object of this class independent of names
-before that: descriptor and indexes stay in memory, and readers that are under way find in them what they always were.
+Compaction gives the name of a sealed segment to another one. ``hold_open`` makes an object of this class
+independent of names before that: descriptor and indexes stay in memory, and readers under way keep what they had.
 
-``boundaries`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on where
-it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
+``position_cache`` remembers where recently appended batches begin and where recent reads ended. A consumer goes on
+where it stopped, mostly at the tail, so nearly every read finds both its ends there without looking into the file.
 
 A damaged header in the log does not cost the indexes: they are made anew only where one leads to no batch, and taken
 back as they were if what they lead to is damage. What lies behind it can then still be found.
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """Indexes hold offsets relative to the segment's base as int32."""
 
-MAX_BOUNDARIES = 128
+MAX_CACHED_POSITIONS = 128
 """Batch positions remembered per segment, about 100 bytes each: the tail, and some consumers' places."""
 
 
@@ -70,7 +70,7 @@ class FetchedRecords:
 
 
 @attrs.frozen
-class Boundary:
+class ReadBoundary:
     """Where a batch ends in the file, and the first offset behind it."""
 
     position: int
@@ -89,16 +89,16 @@ class Segment:
         "_offset_index",
         "_time_index",
         "base_offset",
-        "boundaries",
         "config",
         "created_ms",
         "directory",
         "file",
-        "is_pinned",
+        "file_suffix",
+        "is_held_open",
         "largest_timestamp",
         "largest_timestamp_offset",
         "next_offset",
-        "passing_suffix",
+        "position_cache",
         "roll_jitter_ms",
         "size",
         "transaction_index",
@@ -112,11 +112,11 @@ class Segment:
         *,
         size: int,
         created_ms: int,
-        passing_suffix: str = "",
+        file_suffix: str = "",
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
-        self.passing_suffix = passing_suffix
+        self.file_suffix = file_suffix
         self.config = config
         self.created_ms = created_ms
         self.size = size
@@ -126,9 +126,9 @@ class Segment:
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
         self.roll_jitter_ms = _draw_jitter(config)
-        self.boundaries: dict[int, int] = {}
-        self.is_pinned = False
-        # Held while indexes are read from their files, or made anew: not on the way of a read that finds them warm.
+        self.position_cache: dict[int, int] = {}
+        self.is_held_open = False
+        # Held while indexes are read from their files, or made anew: not on the way of a read that finds them cached.
         self._loading = threading.RLock()
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -140,26 +140,26 @@ class Segment:
 
     @classmethod
     def create(
-        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, passing_suffix: str = ""
+        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
     ) -> Segment:
         """Make a new empty segment; its index files come when there is something to put into them.
 
-        With a ``passing_suffix`` its files are those of a compaction under way.
+        With a ``file_suffix`` its files are those of a compaction under way.
 
         Raises:
             OSError: the file cannot be made.
         """
-        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms, passing_suffix=passing_suffix)
+        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms, file_suffix=file_suffix)
         # A file left over under this name belongs to an offset that was never acknowledged.
         segment.file.create()
-        if config.preallocate and not passing_suffix:
+        if config.preallocate and not file_suffix:
             segment.file.preallocate(config.segment_bytes)
         segment.clear_indexes()
         return segment
 
     def path(self, suffix: str) -> Path:
         """Return the path of the file of this segment with ``suffix``."""
-        return file_names.segment_path(self.directory, self.base_offset, suffix + self.passing_suffix)
+        return file_names.segment_path(self.directory, self.base_offset, suffix + self.file_suffix)
 
     def __repr__(self) -> str:
         return f"<Segment {self.file.path.name}: {self.size} bytes up to {self.next_offset}>"
@@ -168,7 +168,7 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index, read from its file when it is not warm, and rebuilt when the file is no good."""
+        """The offset index, read from its file when it is not cached, and rebuilt when the file is no good."""
         index = self._offset_index
         return self._load_offset_index() if index is None else index
 
@@ -187,7 +187,7 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, read from its file when it is not warm, and rebuilt when the file is no good."""
+        """The time index, read from its file when it is not cached, and rebuilt when the file is no good."""
         index = self._time_index
         return self._load_time_index() if index is None else index
 
@@ -223,7 +223,7 @@ class Segment:
                 self._is_damaged = True
                 before.give_back(self)
                 raise
-            if self.is_pinned:
+            if self.is_held_open:
                 self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             else:
                 self.seal()
@@ -242,7 +242,7 @@ class Segment:
         self._knows_timestamps = True
         self._last_index_position = 0
         self._first_timestamp = None
-        self.boundaries = {}
+        self.position_cache = {}
 
     def load_tail(self) -> bool:
         """Find out where the segment ends: from the last index entry on, header by header.
@@ -278,7 +278,7 @@ class Segment:
         largest = self.largest_timestamp_offset_pair().timestamp_ms
         return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
 
-    def cool(self) -> None:
+    def evict(self) -> None:
         """Let go of descriptor and indexes of a sealed segment; the next use brings them back.
 
         One that is pinned keeps them, and so does one whose indexes are just being read: it is in use.
@@ -286,14 +286,14 @@ class Segment:
         if not self._loading.acquire(blocking=False):
             return
         try:
-            if not self.is_pinned:
+            if not self.is_held_open:
                 self.file.release()
                 self._offset_index = self._time_index = None
-                self.boundaries = {}
+                self.position_cache = {}
         finally:
             self._loading.release()
 
-    def pin(self) -> None:
+    def hold_open(self) -> None:
         """Keep descriptor and indexes: from now on nothing of this object depends on the names of its files.
 
         Raises:
@@ -303,13 +303,13 @@ class Segment:
             _ = self.offset_index, self.time_index, self.transaction_index.transactions
             self.largest_timestamp_offset_pair()
             self.file.keep()
-            self.is_pinned = True
+            self.is_held_open = True
 
-    def unpin(self) -> None:
-        """Undo ``pin``: the files have the names that this object knows."""
+    def stop_holding_open(self) -> None:
+        """Undo ``hold_open``: the files have the names that this object knows."""
         with self._loading:
             self.file.let_go()
-            self.is_pinned = False
+            self.is_held_open = False
 
     def seal(self) -> None:
         """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
@@ -379,10 +379,10 @@ class Segment:
         self._remember(header.base_offset, position)
 
     def _remember(self, offset: int, position: int) -> None:
-        if len(self.boundaries) >= MAX_BOUNDARIES:
+        if len(self.position_cache) >= MAX_CACHED_POSITIONS:
             # A new dictionary rather than one entry less: readers in other threads may be looking at the old one.
-            self.boundaries = {}
-        self.boundaries[offset] = position
+            self.position_cache = {}
+        self.position_cache[offset] = position
 
     # --- Reading ---
 
@@ -413,7 +413,7 @@ class Segment:
 
     def _position_of(self, offset: int, size: int, nowait: bool) -> int | None:
         """Return the position of the first batch whose last offset is at least ``offset``; None when there is none."""
-        position = self.boundaries.get(offset)
+        position = self.position_cache.get(offset)
         if position is not None and position < size:
             return position
         span = self.find(offset, size, nowait=nowait)
@@ -422,7 +422,7 @@ class Segment:
     def find(self, offset: int, size: int | None = None, *, nowait: bool = False) -> BatchSpan | None:
         """Return the first batch whose last offset is at least ``offset``, None when all end before it."""
         size = self.size if size is None else size
-        self._check_warm(nowait)
+        self._check_cached(nowait)
         start = self.offset_index.lookup(offset)
         try:
             return self._find_from(start, offset, size, nowait)
@@ -451,26 +451,26 @@ class Segment:
             return False
         return span is not None and span.last_offset <= offset
 
-    def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> Boundary:
+    def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> ReadBoundary:
         """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
 
         ``end``, where a batch ends as well, lies behind ``limit``.
         """
-        self._check_warm(nowait)
+        self._check_cached(nowait)
         # The other column of the index leads near the limit, so that only the batches around it are looked at.
         position = max(start, self.offset_index.last_position_before(limit))
         for span in batch_scan.spans(self.file, position, end, nowait=nowait):
             if span.end > limit:
-                boundary = Boundary(position, span.base_offset)
+                boundary = ReadBoundary(position, span.base_offset)
                 if position == start and minimum_one:
-                    boundary = Boundary(span.end, span.last_offset + 1)
+                    boundary = ReadBoundary(span.end, span.last_offset + 1)
                 # Where this read ends is where the same consumer's next one begins.
                 self._remember(boundary.next_offset, boundary.position)
                 return boundary
             position = span.end
         raise CorruptRecordBatch(f"{self.file.path}: no batch crosses position {limit}, though more follow")
 
-    def _check_warm(self, nowait: bool) -> None:
+    def _check_cached(self, nowait: bool) -> None:
         if nowait and self._offset_index is None:
             raise BlockingIOError(f"{self.file.path}: the index has yet to be read")
 
@@ -503,7 +503,7 @@ class Segment:
             self.transaction_index.truncate_to(offset)
             self.size = span.position
             self.file.truncate(self.size)
-            self.boundaries = {}
+            self.position_cache = {}
             self._is_damaged = False
             self.load_tail()
         self.next_offset = offset
@@ -517,14 +517,14 @@ class Segment:
         for suffix in file_names.SEGMENT_SUFFIXES[1:]:
             index_file.sync_file(self.path(suffix))
 
-    def rename(self, passing_suffix: str) -> None:
+    def rename(self, file_suffix: str) -> None:
         """Give the files another passing suffix, or none: the log first, without which the others count for nothing.
 
         Raises:
             OSError: a file could not be renamed; those before it have been.
         """
         before = [self.path(suffix) for suffix in file_names.SEGMENT_SUFFIXES]
-        self.passing_suffix = passing_suffix
+        self.file_suffix = file_suffix
         for old, suffix in zip(before, file_names.SEGMENT_SUFFIXES, strict=True):
             if suffix != file_names.TRANSACTION_INDEX_SUFFIX or old.exists():
                 old.rename(self.path(suffix))
@@ -533,13 +533,13 @@ class Segment:
         self.time_index.path = self.path(file_names.TIME_INDEX_SUFFIX)
         self.transaction_index.path = self.path(file_names.TRANSACTION_INDEX_SUFFIX)
 
-    def retire(self) -> list[Path]:
+    def mark_deleted(self) -> list[Path]:
         """Rename the files to ``.deleted`` and return the new names.
 
         An open log file stays open until the last reader under way has let go of this segment; a closed one cannot be
         opened again, and whoever tries is told by ``FileNotFoundError``.
         """
-        retired = []
+        deleted = []
         for suffix in file_names.SEGMENT_SUFFIXES:
             path = self.path(suffix)
             target = path.with_name(path.name + file_names.DELETED_SUFFIX)
@@ -547,8 +547,8 @@ class Segment:
                 path.rename(target)
             except FileNotFoundError:
                 continue
-            retired.append(target)
-        return retired
+            deleted.append(target)
+        return deleted
 
 
 @attrs.frozen

@@ -5,10 +5,10 @@ appends run; nobody else may change the row of sealed segments in between.
 
 1. ``commit`` (thread): everything of the new segment is synced under ``.cleaned`` names, then renamed to ``.swap``, the
    log first, and the directory synced. Before this counts, a start removes what is there; afterwards it completes it.
-2. ``exchange`` (loop): the old files are renamed to ``.deleted``, and the row has the new segment.
+2. ``replace_segments`` (loop): the old files are renamed to ``.deleted``, and the row has the new segment.
 3. ``sync`` (thread): the old names are gone from the disk too. An old segment that came back beside a new one that
    covers its offsets would not be a log.
-4. ``settle`` (loop): the new files lose their suffix.
+4. ``finish_rename`` (loop): the new files lose their suffix.
 5. ``sync`` (thread): durably.
 
 Kafka names several new segments from the highest base offset down, so that a start can tell an unfinished renaming.
@@ -63,12 +63,12 @@ class SegmentSwap:
         """
         new = self.new
         for segment in self.old:
-            segment.pin()
+            segment.hold_open()
         new.seal()
         new.sync()
         new.sync_indexes()
         self._keep_modification_time()
-        new.pin()
+        new.hold_open()
         try:
             new.rename(file_names.SWAP_SUFFIX)
         except OSError as error:
@@ -81,7 +81,7 @@ class SegmentSwap:
         for suffix in (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX):
             os.utime(self.new.path(suffix), ns=(modified_ns, modified_ns))
 
-    def exchange(self, now_ms: int) -> None:
+    def replace_segments(self, now_ms: int) -> None:
         """Step 2. The old files are removed ``file.delete.delay.ms`` from ``now_ms``.
 
         Raises:
@@ -103,7 +103,7 @@ class SegmentSwap:
         except OSError as error:
             raise self._failed(error) from error
 
-    def settle(self) -> None:
+    def finish_rename(self) -> None:
         """Step 4.
 
         Raises:
@@ -113,8 +113,8 @@ class SegmentSwap:
             self.new.rename("")
         except OSError as error:
             raise self._failed(error) from error
-        self.new.unpin()
-        self.new.cool()
+        self.new.stop_holding_open()
+        self.new.evict()
         old = ", ".join(str(segment.base_offset) for segment in self.old)
         logger.info(
             "%s: compacted segments %s from %d to %d bytes",

@@ -27,10 +27,10 @@ import trio
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker import Broker
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
-from trio_broker.replication.maintenance import perform_once
+from trio_broker.scheduled_task import run_once
 from trio_broker.testing.advancing_clock import AdvancingClock
 
 T = TypeVar("T")
@@ -277,8 +277,8 @@ class BrokerThread:
         async def advance() -> None:
             self.clock.advance(seconds)
             # The duties' own tasks are due now too; done here, they are over when this returns.
-            for duty in self.broker.parts.replicas.upkeep.duties():
-                await perform_once(duty)
+            for task in self.broker.services.replicas.log_maintenance.tasks():
+                await run_once(task)
 
         self.call(advance)
 
@@ -292,7 +292,7 @@ class BrokerThread:
         wanted = NewTopic(name=name, num_partitions=partitions, configs=texts)
 
         async def create() -> str:
-            [outcome] = await self.broker.parts.controller.create_topics([wanted])
+            [outcome] = await self.broker.services.controller.create_topics([wanted])
             if isinstance(outcome, KafkaError):
                 raise outcome
             return uuid_text(outcome.topic_id)

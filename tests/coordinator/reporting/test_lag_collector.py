@@ -22,9 +22,9 @@ async def broker(tmp_path):
 
 async def append(broker, *values: bytes, timestamp: int | None = None) -> None:
     """Append a batch to the topic, now."""
-    partition = broker.parts.replicas.topic("t").partitions[0]
+    partition = broker.services.replicas.topic("t").partitions[0]
     records = batch(*values, timestamp=broker.clock.now_ms() if timestamp is None else timestamp)
-    await broker.parts.replicas.append(partition, records, produce_version=9)
+    await broker.services.replicas.append(partition, records, produce_version=9)
 
 
 async def loaded(broker) -> None:

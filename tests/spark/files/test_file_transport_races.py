@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.log_files import COMPACTED, CountedManifests, LogFiles, numbered, read, rows, transport
-from tests.storage.compacting import Round
+from tests.storage.compaction_harness import Round
 from trio_broker.spark.errors import DataLoss, SourceUnavailable
 from trio_broker.spark.files import transport as transport_module
 from trio_broker.spark.files.transport import MAX_PLANS
@@ -131,7 +131,7 @@ def test_compaction_while_reading_changes_nothing_of_what_is_open(compacted_log:
     chunks = rows(transport(compacted_log, manifests=manifests, read_bytes=100), compacted_log.range())
     got = [next(chunks)]
     compacted_log.compact()
-    compacted_log.log.remove_retired_files(2**62)
+    compacted_log.log.remove_deleted_files(2**62)
     got += chunks
     assert got == [(offset, b"%d" % offset) for offset in range(60)]
     assert manifests.asked == 0

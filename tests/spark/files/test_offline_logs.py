@@ -13,7 +13,7 @@ import pytest
 from kafka_wire.records.batch import NewRecord, build_batch
 from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read
 from tests.spark.offline_directories import killed, read_all, stopped
-from tests.storage.compacting import Round
+from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.files.file_planning import plan_files

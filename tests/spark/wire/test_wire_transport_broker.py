@@ -145,7 +145,7 @@ def test_a_compacted_log_is_read_over_its_gaps(kafka_broker: BrokerThread):
 
 
 def wait_until_compacted(broker: BrokerThread) -> None:
-    cleaner = broker.broker.parts.replicas.upkeep.log_cleaner
+    cleaner = broker.broker.services.replicas.log_maintenance.log_cleaner
     give_up = time.monotonic() + SECONDS
     while (told := cleaner.statistics()).records_kept == told.records_read or told.under_way:
         assert time.monotonic() < give_up, "nothing was compacted"

@@ -66,7 +66,7 @@ class GroupLog:
         self._require_room(sum(len(record.key or b"") + len(record.value or b"") for record in records))
         batch = build_batch(records)
         self._require_room(len(batch))
-        self.replicas.append_own(self.partition, memoryview(batch))
+        self.replicas.append_internal(self.partition, memoryview(batch))
 
     def _require_room(self, size: int) -> None:
         if size > self.max_batch_bytes:

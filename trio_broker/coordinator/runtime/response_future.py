@@ -39,10 +39,10 @@ class ResponseFuture:
         if self._event is not None:
             self._event.set()
 
-    async def wait(self, park: Callable[[], None]) -> Any:
-        """Return the response; ``park`` is called first if it is not set yet."""
+    async def wait(self, release_handler: Callable[[], None]) -> Any:
+        """Return the response; ``release_handler`` is called first if it is not set yet."""
         if not self.is_done:
-            park()
+            release_handler()
             self._event = trio.Event()
             await self._event.wait()
         return self._response

@@ -1,6 +1,6 @@
 """What comes round by the clock: retention, checkpoints, expiry, background flushes.
 
-Each duty is a function that does one round. A round that fails is logged, and the next one comes all the same: an
+Each task is a function that does one round. A round that fails is logged, and the next one comes all the same: an
 exception that left its task would end the nursery, and with it the broker. Rounds do their file work in worker threads
 of their own limiter, so they can never keep a produce or a fetch from its thread.
 
@@ -25,27 +25,27 @@ MAX_SLEEP_SECONDS = 86_400.0
 
 
 @attrs.frozen
-class Duty:
+class ScheduledTask:
     """One thing to do again and again. ``interval_ms`` is asked before every round, so a live change counts at once."""
 
     name: str
     interval_ms: Callable[[], int]
-    round: Callable[[], Awaitable[object]]
+    run: Callable[[], Awaitable[object]]
 
 
-async def perform(duty: Duty, initial_delay_ms: int = 0) -> None:
-    """Do the rounds of ``duty`` until cancelled, whatever they raise."""
+async def run_scheduled(task: ScheduledTask, initial_delay_ms: int = 0) -> None:
+    """Do the rounds of ``task`` until cancelled, whatever they raise."""
     await trio.sleep(initial_delay_ms / 1000)
     while True:
-        interval_ms = duty.interval_ms()
+        interval_ms = task.interval_ms()
         await trio.sleep(min(interval_ms / 1000, MAX_SLEEP_SECONDS))
         if interval_ms < NEVER_MS:
-            await perform_once(duty)
+            await run_once(task)
 
 
-async def perform_once(duty: Duty) -> None:
+async def run_once(task: ScheduledTask) -> None:
     """One round, and the barrier around it."""
     try:
-        await duty.round()
+        await task.run()
     except Exception:
-        log.exception("%s failed; it is tried again at the next interval", duty.name)
+        log.exception("%s failed; it is tried again at the next interval", task.name)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import trio
 
-from trio_broker.network import busy_meter
-from trio_broker.network.busy_meter import BusyMeter, BusyReader
+from trio_broker.network import busy_time
+from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.loop_monitor import LoopMonitor
 
 
@@ -24,13 +24,13 @@ class Counter:
 @pytest.fixture
 def counter(monkeypatch: Any) -> Counter:
     counter = Counter()
-    monkeypatch.setattr(busy_meter, "perf_counter_ns", counter)
+    monkeypatch.setattr(busy_time, "perf_counter_ns", counter)
     return counter
 
 
 def test_a_ratio_is_the_share_of_time_since_the_reader_last_looked(counter):
-    meter = BusyMeter()
-    reader = BusyReader(meter)
+    meter = BusyTime()
+    reader = Utilization(meter)
     meter.enter()
     counter.now = 30
     meter.exit()
@@ -39,8 +39,8 @@ def test_a_ratio_is_the_share_of_time_since_the_reader_last_looked(counter):
 
 
 def test_work_still_under_way_counts_up_to_now_and_never_twice(counter):
-    meter = BusyMeter()
-    reader = BusyReader(meter)
+    meter = BusyTime()
+    reader = Utilization(meter)
     meter.enter()
     assert reader.sample(50) == 1.0
     counter.now = 75
@@ -49,8 +49,8 @@ def test_work_still_under_way_counts_up_to_now_and_never_twice(counter):
 
 
 def test_stretches_that_overlap_count_once(counter):
-    meter = BusyMeter()
-    reader = BusyReader(meter)
+    meter = BusyTime()
+    reader = Utilization(meter)
     meter.enter()
     counter.now = 10
     meter.enter()
@@ -62,8 +62,8 @@ def test_stretches_that_overlap_count_once(counter):
 
 
 def test_readers_do_not_disturb_each_other(counter):
-    meter = BusyMeter()
-    often, seldom = BusyReader(meter), BusyReader(meter)
+    meter = BusyTime()
+    often, seldom = Utilization(meter), Utilization(meter)
     meter.enter()
     counter.now = 100
     meter.exit()
@@ -72,7 +72,7 @@ def test_readers_do_not_disturb_each_other(counter):
 
 
 def test_no_time_at_all_repeats_the_last_ratio(counter):
-    reader = BusyReader(BusyMeter())
+    reader = Utilization(BusyTime())
     assert reader.sample(0) == 0.0
     reader.ratio = 0.25
     assert reader.sample(0) == 0.25
@@ -81,7 +81,7 @@ def test_no_time_at_all_repeats_the_last_ratio(counter):
 async def test_the_loop_monitor_sees_that_the_loop_works():
     monitor = LoopMonitor()
     with monitor.installed():
-        reader = BusyReader(monitor.meter)
+        reader = Utilization(monitor.busy_time)
         for _ in range(100):
             await trio.lowlevel.checkpoint()
         now = reader.seen_at_ns + 10**9

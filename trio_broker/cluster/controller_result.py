@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Decision(Generic[T]):
+class ControllerResult(Generic[T]):
     """What was decided; without records nothing changes."""
 
     outcome: T
     records: tuple[Any, ...]
 
 
-def decided(decide: Callable[[], Decision[T]]) -> Decision[T] | KafkaError:
+def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | KafkaError:
     """Return what ``decide`` returns or the refusal it raises: one item of a request must not end the others."""
     try:
         return decide()

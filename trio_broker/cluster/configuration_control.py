@@ -19,7 +19,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
-from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig, ConfigScope
@@ -67,7 +67,9 @@ class ResourceReplacement:
 ConfigChange = ResourceAlterations | ResourceReplacement
 
 
-def decide_config_change(image: MetadataImage, config: BrokerConfig, change: ConfigChange) -> Decision[ConfigResource]:
+def decide_config_change(
+    image: MetadataImage, config: BrokerConfig, change: ConfigChange
+) -> ControllerResult[ConfigResource]:
     """Decide about the settings of one resource.
 
     Raises:
@@ -83,7 +85,7 @@ def decide_config_change(image: MetadataImage, config: BrokerConfig, change: Con
         wanted = _wanted_by_alterations(current, config, change)
     changes = {name: value for name, value in wanted.items() if current.get(name) != value}
     _check(config, resource, current, changes)
-    return Decision(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
+    return ControllerResult(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
 
 
 def parse_resource(resource_type: int, name: str) -> ConfigResource:

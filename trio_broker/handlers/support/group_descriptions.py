@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.handlers.authorized_operations import group_operations
+from trio_broker.handlers.support.authorized_operations import group_operations
 from trio_broker.yield_budget import YieldBudget
 
 

@@ -26,9 +26,9 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
 from trio_broker.handlers.api_versions import unsupported_version_answer
-from trio_broker.handlers.context import Context
-from trio_broker.handlers.parts import BrokerParts
-from trio_broker.handlers.registry import ServedApi, served_apis
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import ServedApi, served_apis
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.handler_pool import Answer, CloseConnection
 from trio_broker.network.request_channel import Request
 
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 class Dispatcher:
     """Answers requests out of the parts of one broker, and counts them by API key."""
 
-    def __init__(self, parts: BrokerParts) -> None:
-        self.parts = parts
+    def __init__(self, services: BrokerServices) -> None:
+        self.services = services
         self.apis = served_apis()
         self.requests: Counter[int] = Counter()
 
@@ -58,7 +58,7 @@ class Dispatcher:
             message, _ = decode(api.request, header.api_version, request.body)
         except WireError as error:
             raise CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}") from error
-        body = await self.respond(api, message, Context(request, self.parts))
+        body = await self.respond(api, message, Context(request, self.services))
         if body is None:
             return None
         return [response_header(header.api_key, header.api_version, header.correlation_id), *body]
@@ -71,12 +71,12 @@ class Dispatcher:
         except CloseConnection:
             raise
         except KafkaError as error:
-            return encode(api.refused(message, error), context.version)
+            return encode(api.error_response(message, error), context.version)
         except OSError as error:
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
             failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return encode(api.refused(message, failure), context.version)
+            return encode(api.error_response(message, failure), context.version)
         except Exception:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
             bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            return encode(api.refused(message, bug), context.version)
+            return encode(api.error_response(message, bug), context.version)

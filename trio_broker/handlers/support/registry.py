@@ -19,7 +19,7 @@ import attrs
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request, VersionRange
-from trio_broker.handlers.context import Context
+from trio_broker.handlers.support.context import Context
 
 A = TypeVar("A")
 Handler = Callable[[Any, Context], Awaitable[Any]]
@@ -38,7 +38,7 @@ class ServedApi:
     api_key: ApiKey
     request: type[Request[Any]]
     handler: Handler
-    refused: Refusal
+    error_response: Refusal
     versions: VersionRange
     advertised: VersionRange
 
@@ -49,7 +49,7 @@ _registry: dict[int, ServedApi] = {}
 def handles(
     kind: type[Request[A]],
     *,
-    refused: Callable[[Any, KafkaError], A],
+    error_response: Callable[[Any, KafkaError], A],
     advertised_from: int | None = None,
 ) -> Callable[[Callable[[Any, Context], Awaitable[A | None]]], Callable[[Any, Context], Awaitable[A | None]]]:
     """Register the decorated coroutine function as the one that answers ``kind``, in every version the message has."""
@@ -64,7 +64,7 @@ def handles(
             api_key=api_key,
             request=kind,
             handler=handler,
-            refused=refused,
+            error_response=error_response,
             versions=kind.VERSIONS,
             advertised=VersionRange(low, kind.VERSIONS.high),
         )
@@ -74,10 +74,11 @@ def handles(
 
 
 def handler_modules() -> Iterable[str]:
-    """The modules beside this one, each of which answers one API or helps those that do."""
+    """The modules of the package, each of which answers one API."""
     import trio_broker.handlers as package
 
-    return sorted(f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__))
+    modules = pkgutil.iter_modules(package.__path__)
+    return sorted(f"{package.__name__}.{module.name}" for module in modules if not module.ispkg)
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from __future__ import annotations
 import trio
 
 
-class ParkedRequest:
+class DelayedOperation:
     """One request that waits until it is woken or its time is over."""
 
     __slots__ = ("_event",)
@@ -33,23 +33,23 @@ class ParkedRequest:
         return self._event.is_set()
 
 
-class ParkedProduce(ParkedRequest):
+class DelayedProduce(DelayedOperation):
     """A Produce that waits for the high watermarks of several partitions: it wakes when the last of them is reached."""
 
-    __slots__ = ("partitions_missing",)
+    __slots__ = ("partitions_pending",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.partitions_missing = 0
+        self.partitions_pending = 0
 
-    def partition_done(self) -> None:
+    def partition_completed(self) -> None:
         """One of the partitions got there, or never will."""
-        self.partitions_missing -= 1
-        if self.partitions_missing <= 0:
+        self.partitions_pending -= 1
+        if self.partitions_pending <= 0:
             self.wake()
 
 
-class ParkedFetch(ParkedRequest):
+class DelayedFetch(DelayedOperation):
     """A Fetch that waits for bytes, from whichever of its partitions they come.
 
     Counting bytes as they become visible is what spares it a full look at all its partitions after every append.

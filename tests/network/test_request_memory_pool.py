@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from trio.testing import wait_all_tasks_blocked
 
-from trio_broker.network.request_bytes import RequestBytesBudget
+from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.server_config import SocketServerConfig
 
 
 async def test_without_a_limit_nobody_waits():
-    budget = RequestBytesBudget(SocketServerConfig())
+    budget = RequestMemoryPool(SocketServerConfig())
     for _ in range(3):
         await budget.acquire(10**9)
     assert budget.held == 3 * 10**9
 
 
 async def test_the_limit_may_be_passed_by_one_frame_and_then_others_wait_in_order(nursery):
-    budget = RequestBytesBudget(SocketServerConfig(queued_max_request_bytes=100))
+    budget = RequestMemoryPool(SocketServerConfig(queued_max_request_bytes=100))
     order = []
 
     async def take(number: int, count: int) -> None:
@@ -37,7 +37,7 @@ async def test_the_limit_may_be_passed_by_one_frame_and_then_others_wait_in_orde
 
 async def test_a_raised_limit_lets_the_next_go_on(nursery):
     config = SocketServerConfig(queued_max_request_bytes=10)
-    budget = RequestBytesBudget(config)
+    budget = RequestMemoryPool(config)
     await budget.acquire(10)
     nursery.start_soon(budget.acquire, 5)
     await wait_all_tasks_blocked()

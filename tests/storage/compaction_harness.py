@@ -58,13 +58,13 @@ class Round:
                 assert swap.is_possible
                 yield "commit"
                 swap.commit()
-                cleaning.take_cleaned()
-                yield "exchange"
-                swap.exchange(self.now_ms)
+                cleaning.pop_cleaned()
+                yield "replace_segments"
+                swap.replace_segments(self.now_ms)
                 yield "sync of the old names"
                 swap.sync()
-                yield "settle"
-                swap.settle()
+                yield "finish_rename"
+                swap.finish_rename()
                 yield "sync of the new names"
                 swap.sync()
             yield "checkpoint"

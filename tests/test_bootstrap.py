@@ -12,12 +12,12 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.replication.real_logs import batch
-from trio_broker.assembly import in_thread_to_the_end, open_parts
+from trio_broker.bootstrap import open_services, run_in_thread_shielded
 from trio_broker.clock import ManualClock
-from trio_broker.cluster.config_decisions import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
-from trio_broker.cluster.topic_decisions import NewPartitions, NewTopic, TopicTarget
+from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -25,48 +25,50 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 
 def opened(directory, **settings):
     """The parts on ``directory``, to be used in ``async with``."""
-    return open_parts(broker_config(directory, **settings), ManualClock(), ADVERTISED)
+    return open_services(broker_config(directory, **settings), ManualClock(), ADVERTISED)
 
 
-async def create(parts, name="orders", partitions=1, **configs):
+async def create(services, name="orders", partitions=1, **configs):
     configs = {key.replace("_", "."): value for key, value in configs.items()}
-    [outcome] = await parts.controller.create_topics([NewTopic(name=name, num_partitions=partitions, configs=configs)])
+    [outcome] = await services.controller.create_topics(
+        [NewTopic(name=name, num_partitions=partitions, configs=configs)]
+    )
     assert not isinstance(outcome, KafkaError), outcome
     return outcome
 
 
-async def set_config(parts, resource, name, value):
+async def set_config(services, resource, name, value):
     alteration = ConfigAlteration(name, ConfigOperation.SET, value)
-    [outcome] = await parts.controller.change_configs([ResourceAlterations(resource, (alteration,))])
+    [outcome] = await services.controller.change_configs([ResourceAlterations(resource, (alteration,))])
     assert not isinstance(outcome, KafkaError), outcome
 
 
-async def append(parts, value=b"value", topic="orders"):
-    replicas = parts.replicas
+async def append(services, value=b"value", topic="orders"):
+    replicas = services.replicas
     return await replicas.append(replicas.topic(topic).partition(0), batch(value), produce_version=9)
 
 
-def epochs(parts):
-    return [partition.leader_epoch for partition in parts.replicas.partitions()]
+def epochs(services):
+    return [partition.leader_epoch for partition in services.replicas.partitions()]
 
 
 # --- one life after another ---
 
 
 async def test_a_new_directory_is_given_a_cluster_id_that_later_starts_find(tmp_path):
-    async with opened(tmp_path) as parts:
-        first = parts.node.cluster_id
-    async with opened(tmp_path) as parts:
-        assert parts.node.cluster_id == first
+    async with opened(tmp_path) as services:
+        first = services.node.cluster_id
+    async with opened(tmp_path) as services:
+        assert services.node.cluster_id == first
 
 
 async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path):
-    async with opened(tmp_path) as parts:
-        created = await create(parts, partitions=2, retention_ms="1234")
-        await append(parts)
-    async with opened(tmp_path) as parts:
-        topic = parts.controller.image.topics["orders"]
-        partition = parts.replicas.topic("orders").partition(0)
+    async with opened(tmp_path) as services:
+        created = await create(services, partitions=2, retention_ms="1234")
+        await append(services)
+    async with opened(tmp_path) as services:
+        topic = services.controller.image.topics["orders"]
+        partition = services.replicas.topic("orders").partition(0)
         assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 2)
         assert partition.log.config.retention_ms == 1234
         assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
@@ -89,12 +91,12 @@ async def test_a_metadata_log_that_does_not_close_leaves_no_clean_marker(tmp_pat
 
 async def test_every_start_begins_a_new_leader_epoch_in_every_partition(tmp_path):
     seen = []
-    async with opened(tmp_path) as parts:
-        await create(parts, partitions=2)
-        seen.append(epochs(parts))
+    async with opened(tmp_path) as services:
+        await create(services, partitions=2)
+        seen.append(epochs(services))
     for _ in range(2):
-        async with opened(tmp_path) as parts:
-            seen.append(epochs(parts))
+        async with opened(tmp_path) as services:
+            seen.append(epochs(services))
     assert seen == [[0, 0], [1, 1], [2, 2]]
 
 
@@ -107,15 +109,15 @@ async def test_the_metadata_quorum_is_told_the_id_of_the_directory(tmp_path):
 
 async def test_a_long_metadata_log_is_replaced_by_a_snapshot_at_a_start(tmp_path, monkeypatch):
     monkeypatch.setattr("trio_broker.cluster.metadata_log.SNAPSHOT_AFTER_RECORDS", 20)
-    async with opened(tmp_path) as parts:
-        created = await create(parts, partitions=20, retention_ms="1234")
-        first = await parts.producer_ids.next()
+    async with opened(tmp_path) as services:
+        created = await create(services, partitions=20, retention_ms="1234")
+        first = await services.producer_ids.next()
     for leader_epoch in (1, 2, 3):
-        async with opened(tmp_path) as parts:
-            assert parts.controller.image.topics["orders"].topic_id == created.topic_id
-            assert set(epochs(parts)) == {leader_epoch}
-            assert parts.replicas.topic("orders").partition(0).log.config.retention_ms == 1234
-            assert await parts.producer_ids.next() > first
+        async with opened(tmp_path) as services:
+            assert services.controller.image.topics["orders"].topic_id == created.topic_id
+            assert set(epochs(services)) == {leader_epoch}
+            assert services.replicas.topic("orders").partition(0).log.config.retention_ms == 1234
+            assert await services.producer_ids.next() > first
     directory = tmp_path / "__cluster_metadata-0"
     [snapshot] = directory.glob("*.checkpoint")
     [segment] = directory.glob("*.log")
@@ -123,30 +125,30 @@ async def test_a_long_metadata_log_is_replaced_by_a_snapshot_at_a_start(tmp_path
 
 
 async def test_producer_ids_are_never_handed_out_twice(tmp_path):
-    async with opened(tmp_path) as parts:
-        first = {await parts.producer_ids.next() for _ in range(3)}
-    async with opened(tmp_path) as parts:
-        assert await parts.producer_ids.next() not in first
+    async with opened(tmp_path) as services:
+        first = {await services.producer_ids.next() for _ in range(3)}
+    async with opened(tmp_path) as services:
+        assert await services.producer_ids.next() not in first
 
 
 async def test_a_deleted_topic_stays_deleted(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        await parts.controller.delete_topics([TopicTarget("orders")])
-    async with opened(tmp_path) as parts:
-        assert not parts.controller.image.topics
-        assert not parts.replicas.topics
+    async with opened(tmp_path) as services:
+        await create(services)
+        await services.controller.delete_topics([TopicTarget("orders")])
+    async with opened(tmp_path) as services:
+        assert not services.controller.image.topics
+        assert not services.replicas.topics
     assert not (tmp_path / "orders-0").exists()
 
 
 async def test_partitions_are_spread_over_all_data_directories(tmp_path):
     directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
-    async with opened(directories) as parts:
-        await create(parts, partitions=4)
+    async with opened(directories) as services:
+        await create(services, partitions=4)
     for name in "ab":
         assert len(list((tmp_path / name).glob("orders-*"))) == 2
-    async with opened(directories) as parts:
-        assert len(list(parts.replicas.partitions())) == 4
+    async with opened(directories) as services:
+        assert len(list(services.replicas.partitions())) == 4
 
 
 # --- how it ends ---
@@ -180,13 +182,13 @@ async def test_a_cancellation_inside_leaves_no_marker_and_no_lock(tmp_path):
 
 async def test_records_of_a_life_that_was_cut_short_are_there_in_the_next(tmp_path):
     with trio.CancelScope() as scope:
-        async with opened(tmp_path) as parts:
-            await create(parts)
-            await append(parts)
+        async with opened(tmp_path) as services:
+            await create(services)
+            await append(services)
             scope.cancel()
             await trio.lowlevel.checkpoint()
-    async with opened(tmp_path) as parts:
-        partition = parts.replicas.topic("orders").partition(0)
+    async with opened(tmp_path) as services:
+        partition = services.replicas.topic("orders").partition(0)
         assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
 
 
@@ -194,7 +196,7 @@ async def test_closing_work_is_done_however_often_its_task_is_cancelled():
     done = []
     with trio.CancelScope() as scope:
         scope.cancel()
-        await in_thread_to_the_end(lambda: done.append(True))
+        await run_in_thread_shielded(lambda: done.append(True))
     assert done == [True]
 
 
@@ -224,9 +226,9 @@ async def test_a_directory_with_something_else_in_it_is_refused(tmp_path):
 
 
 async def test_a_damaged_metadata_log_is_refused_and_lets_go_of_the_directory(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts, "first")
-        await create(parts, "second")
+    async with opened(tmp_path) as services:
+        await create(services, "first")
+        await create(services, "second")
     segment = next((tmp_path / "__cluster_metadata-0").glob("*.log"))
     whole = segment.read_bytes()
     middle = len(whole) // 2
@@ -238,29 +240,29 @@ async def test_a_damaged_metadata_log_is_refused_and_lets_go_of_the_directory(tm
 
 
 async def test_a_partition_that_no_topic_has_is_put_aside_with_a_warning(tmp_path, caplog):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        await append(parts)
+    async with opened(tmp_path) as services:
+        await create(services)
+        await append(services)
     (tmp_path / "orders-0").rename(tmp_path / "forgotten-0")
-    async with opened(tmp_path) as parts:
-        assert set(parts.replicas.topics) == {"orders"}
+    async with opened(tmp_path) as services:
+        assert set(services.replicas.topics) == {"orders"}
     [stray] = tmp_path.glob("forgotten-0.*-stray")
     assert (stray / f"{0:020}.log").stat().st_size > 0
     assert any("forgotten-0" in record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
 
 
 async def test_a_partition_whose_log_cannot_be_opened_is_its_own_trouble(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts, "broken", 2)
-        await create(parts, "whole")
+    async with opened(tmp_path) as services:
+        await create(services, "broken", 2)
+        await create(services, "whole")
     segment = tmp_path / "broken-1" / f"{0:020}.log"
     segment.unlink()
     segment.mkdir()
-    async with opened(tmp_path) as parts:
-        await append(parts, topic="whole")
-        await append(parts, topic="broken")
+    async with opened(tmp_path) as services:
+        await append(services, topic="whole")
+        await append(services, topic="broken")
         with pytest.raises(KafkaError) as caught:
-            parts.replicas.topic("broken").partition(1)
+            services.replicas.topic("broken").partition(1)
     assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -268,47 +270,47 @@ async def test_a_partition_whose_log_cannot_be_opened_is_its_own_trouble(tmp_pat
 
 
 async def test_a_topic_can_be_appended_to_as_soon_as_it_is_created(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        assert (await append(parts)).first_offset == 0
+    async with opened(tmp_path) as services:
+        await create(services)
+        assert (await append(services)).first_offset == 0
 
 
 async def test_new_partitions_are_held_at_once(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        await parts.controller.create_partitions([NewPartitions(name="orders", count=3)])
-        assert epochs(parts) == [0, 0, 0]
+    async with opened(tmp_path) as services:
+        await create(services)
+        await services.controller.create_partitions([NewPartitions(name="orders", count=3)])
+        assert epochs(services) == [0, 0, 0]
 
 
 async def test_a_deleted_topic_is_let_go_of_at_once(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        await parts.controller.delete_topics([TopicTarget("orders")])
+    async with opened(tmp_path) as services:
+        await create(services)
+        await services.controller.delete_topics([TopicTarget("orders")])
         with pytest.raises(KafkaError):
-            parts.replicas.topic("orders")
+            services.replicas.topic("orders")
         assert not (tmp_path / "orders-0").exists()
 
 
 async def test_a_topics_own_setting_reaches_its_logs(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts)
-        await set_config(parts, ConfigResource(ConfigResourceType.TOPIC, "orders"), "retention.ms", "4321")
-        assert parts.replicas.topic("orders").partition(0).log.config.retention_ms == 4321
+    async with opened(tmp_path) as services:
+        await create(services)
+        await set_config(services, ConfigResource(ConfigResourceType.TOPIC, "orders"), "retention.ms", "4321")
+        assert services.replicas.topic("orders").partition(0).log.config.retention_ms == 4321
 
 
 async def test_a_broker_setting_reaches_the_topics_that_have_none_of_their_own(tmp_path):
-    async with opened(tmp_path) as parts:
-        await create(parts, "follows")
-        await create(parts, "keeps", retention_ms="1234")
-        await set_config(parts, parts.controller.broker_resource, "log.retention.ms", "4321")
+    async with opened(tmp_path) as services:
+        await create(services, "follows")
+        await create(services, "keeps", retention_ms="1234")
+        await set_config(services, services.controller.broker_resource, "log.retention.ms", "4321")
         retentions = {
-            name: hosted.partition(0).log.config.retention_ms for name, hosted in parts.replicas.topics.items()
+            name: hosted.partition(0).log.config.retention_ms for name, hosted in services.replicas.topics.items()
         }
         assert retentions == {"follows": 4321, "keeps": 1234}
 
 
 async def test_the_threads_for_disk_work_are_as_many_as_num_io_threads_says(tmp_path):
-    async with opened(tmp_path, num_io_threads="4") as parts:
-        assert parts.replicas.io_limiter.total_tokens == 4
-        await set_config(parts, parts.controller.broker_resource, "num.io.threads", "6")
-        assert parts.replicas.io_limiter.total_tokens == 6
+    async with opened(tmp_path, num_io_threads="4") as services:
+        assert services.replicas.io_limiter.total_tokens == 4
+        await set_config(services, services.controller.broker_resource, "num.io.threads", "6")
+        assert services.replicas.io_limiter.total_tokens == 6

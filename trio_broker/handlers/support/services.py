@@ -37,7 +37,7 @@ class NodeInfo:
 
 
 @attrs.define
-class BrokerParts:
+class BrokerServices:
     """Everything a handler may ask or tell."""
 
     node: NodeInfo

@@ -21,8 +21,8 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.replication.delayed_operations import DelayedFetch
 from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
-from trio_broker.replication.purgatory import ParkedFetch
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.segment import FetchedRecords
@@ -81,7 +81,7 @@ StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
 
 
 @attrs.frozen
-class Span:
+class ReadRange:
     """What to read of one log; ``end_offset`` is exclusive."""
 
     offset: int
@@ -91,7 +91,7 @@ class Span:
 
 
 @attrs.define
-class FetchPass:
+class ReadAttempt:
     """One walk over all targets: what it found so far, and whether that ends the waiting.
 
     ``went_to_disk`` is set when a read had to wait for the disk, and the world may have moved on meanwhile.
@@ -109,7 +109,7 @@ class FetchPass:
     def is_enough(self) -> bool:
         return self.must_answer or self.size_bytes >= self.limits.min_bytes
 
-    async def read_all(self, targets: Sequence[FetchTarget]) -> FetchPass:
+    async def read_all(self, targets: Sequence[FetchTarget]) -> ReadAttempt:
         self.must_answer = not targets  # nothing could ever wake it
         for target in targets:
             self.results.append(await self._read(target))
@@ -120,9 +120,9 @@ class FetchPass:
         try:
             partition = require_found(target)
             result = self._examine(target, partition)
-            span = self._span(target, partition, result)
+            span = self._range(target, partition, result)
             if span is not None:
-                fetched = await self._read_span(partition, span)
+                fetched = await self._read_range(partition, span)
                 self._take(fetched, partition, span, result)
         except KafkaError as error:
             self.must_answer = True
@@ -145,17 +145,17 @@ class FetchPass:
             self.must_answer = True
         return result
 
-    def _span(self, target: FetchTarget, partition: Partition, result: FetchedPartition) -> Span | None:
+    def _range(self, target: FetchTarget, partition: Partition, result: FetchedPartition) -> ReadRange | None:
         """What to read, or None where there is nothing or no room for it."""
         read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
-        visible_end = result.last_stable_offset if read_committed else result.high_watermark
+        fetch_upper_bound = result.last_stable_offset if read_committed else result.high_watermark
         bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
         minimum_one = self.size_bytes == 0
-        if target.fetch_offset >= visible_end or result.diverging_epoch or not (bytes_left or minimum_one):
+        if target.fetch_offset >= fetch_upper_bound or result.diverging_epoch or not (bytes_left or minimum_one):
             return None
-        return Span(target.fetch_offset, max(min(target.max_bytes, bytes_left), 0), visible_end, minimum_one)
+        return ReadRange(target.fetch_offset, max(min(target.max_bytes, bytes_left), 0), fetch_upper_bound, minimum_one)
 
-    async def _read_span(self, partition: Partition, span: Span) -> FetchedRecords:
+    async def _read_range(self, partition: Partition, span: ReadRange) -> FetchedRecords:
         """Read at once where the place to read from is in memory, else in a worker thread."""
         read = partial(
             partition.log.read,
@@ -177,7 +177,7 @@ class FetchPass:
         except OSError as error:
             raise self.storage_failed(partition, error) from error
 
-    def _take(self, fetched: FetchedRecords, partition: Partition, span: Span, result: FetchedPartition) -> None:
+    def _take(self, fetched: FetchedRecords, partition: Partition, span: ReadRange, result: FetchedPartition) -> None:
         size_bytes = fetched.size
         if not size_bytes:
             return
@@ -245,7 +245,7 @@ def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset
 
 
 @attrs.define
-class LongPoll:
+class FetchOperation:
     """One Fetch from beginning to end.
 
     ``may_wait`` turns false when the broker stops; ``parked`` holds all waiting fetches, so that they can be woken
@@ -257,12 +257,12 @@ class LongPoll:
     storage_failed: StorageFailure
     io_limiter: trio.CapacityLimiter
     may_wait: Callable[[], bool]
-    parked: set[ParkedFetch]
+    parked: set[DelayedFetch]
 
-    async def run(self, park: Callable[[], None]) -> list[FetchedPartition]:
+    async def run(self, release_handler: Callable[[], None]) -> list[FetchedPartition]:
         """Read; wait for more if that is too little; return what is there in the end.
 
-        ``park`` gives the handler slot back; it is called before each wait, and only the first call counts.
+        ``release_handler`` gives the handler slot back; it is called before each wait, and only the first call counts.
         """
         deadline = trio.current_time() + self.limits.max_wait_seconds
         attempt = await self._read()
@@ -271,23 +271,23 @@ class LongPoll:
                 bytes_missing = self.limits.min_bytes - attempt.size_bytes
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
                 del attempt
-                park()
+                release_handler()
                 await self._wait(bytes_missing, deadline)
             attempt = await self._read()
         return attempt.results
 
-    async def _read(self) -> FetchPass:
-        return await FetchPass(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
+    async def _read(self) -> ReadAttempt:
+        return await ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
 
     async def _wait(self, bytes_missing: int, deadline: float) -> None:
-        parked = ParkedFetch(bytes_missing)
+        parked = DelayedFetch(bytes_missing)
         partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
         self.parked.add(parked)
         for partition in partitions:
-            partition.park_fetch(parked)
+            partition.add_delayed_fetch(parked)
         try:
             await parked.wait(deadline - trio.current_time())
         finally:
             self.parked.discard(parked)
             for partition in partitions:
-                partition.unpark_fetch(parked)
+                partition.remove_delayed_fetch(parked)

@@ -21,19 +21,19 @@ import trio
 
 from kafka_wire.primitives import random_uuid
 from trio_broker.clock import Clock
+from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
-from trio_broker.cluster.node_decisions import NodeRegistration
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.config.topic_config import TopicConfig, resolve
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
-from trio_broker.handlers.parts import BrokerParts, NodeInfo
+from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.replica_manager import ReplicaManager
@@ -46,9 +46,9 @@ log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def open_parts(
+async def open_services(
     config: BrokerConfig, clock: Clock, advertised: Mapping[str, Endpoint]
-) -> AsyncIterator[BrokerParts]:
+) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
     ``advertised`` is what each listener, by name, tells its clients.
@@ -79,27 +79,27 @@ async def open_parts(
                 advertised=advertised,
             )
             broker_epoch = await controller.register_node(registration(node))
-            await hold_topics(replicas, list(controller.image.topics.values()), node.node_id, config)
+            await apply_topics(replicas, list(controller.image.topics.values()), node.node_id, config)
             controller.subscribe(partial(follow, controller, replicas, node.node_id))
             # After that, so that the partitions of a new topic are there when the coordinator hears of it.
             groups = GroupCoordinator(replicas, controller, config, clock)
-            yield BrokerParts(
+            yield BrokerServices(
                 node=node,
                 config=config,
                 clock=clock,
                 controller=controller,
                 replicas=replicas,
-                producer_ids=ProducerIds(controller.take_producer_ids),
+                producer_ids=ProducerIds(controller.allocate_producer_ids),
                 groups=groups,
             )
         finally:
-            await in_thread_to_the_end(metadata_log.close)
+            await run_in_thread_shielded(metadata_log.close)
         ended_well = True
     finally:
-        await in_thread_to_the_end(partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
+        await run_in_thread_shielded(partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
 
 
-async def in_thread_to_the_end(work: Callable[[], object]) -> None:
+async def run_in_thread_shielded(work: Callable[[], object]) -> None:
     """Do closing work in a worker thread, whoever is cancelled meanwhile."""
     with trio.CancelScope(shield=True):
         await trio.to_thread.run_sync(work)
@@ -155,7 +155,7 @@ async def follow(controller: Controller, replicas: ReplicaManager, node_id: int,
     for deleted in delta.deleted_topics:
         await replicas.delete_topic(deleted.name)
     changed = [image.topics[name] for name in delta.changed_topics if name in image.topics]
-    await hold_topics(replicas, changed, node_id, config)
+    await apply_topics(replicas, changed, node_id, config)
     for resource in delta.changed_configs:
         if resource.type is ConfigResourceType.TOPIC and (topic := image.topics.get(resource.name)):
             replicas.update_config(topic.name, resolve(topic.configs, config))
@@ -165,7 +165,7 @@ async def follow(controller: Controller, replicas: ReplicaManager, node_id: int,
                 replicas.update_config(topic.name, resolve(topic.configs, config))
 
 
-async def hold_topics(
+async def apply_topics(
     replicas: ReplicaManager, topics: Sequence[TopicImage], node_id: int, config: BrokerConfig
 ) -> None:
     """Hold the partitions of ``topics`` that this node leads. One that cannot be opened does not end the others."""

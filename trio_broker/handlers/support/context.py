@@ -6,7 +6,7 @@ import attrs
 
 from kafka_wire.headers import RequestHeader
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.handlers.parts import BrokerParts
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, Request
 
 
@@ -15,7 +15,7 @@ class Context:
     """Who asks, in which version, and the parts of the broker that can answer."""
 
     request: Request
-    parts: BrokerParts
+    services: BrokerServices
 
     @property
     def header(self) -> RequestHeader:
@@ -40,6 +40,6 @@ class Context:
         header = self.request.header
         return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
 
-    def park(self) -> None:
+    def release_handler(self) -> None:
         """Give the handler slot back, before waiting for others: one slot carries any number of parked requests."""
-        self.request.park()
+        self.request.release_handler()

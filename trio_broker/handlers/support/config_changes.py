@@ -8,9 +8,9 @@ from typing import Protocol, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.cluster.config_decisions import ConfigChange, parse_resource
+from trio_broker.cluster.configuration_control import ConfigChange, parse_resource
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.context import Context
+from trio_broker.handlers.support.context import Context
 
 
 class NamesResource(Protocol):
@@ -41,7 +41,7 @@ async def change_resources(
             changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
         except KafkaError as error:
             outcomes[index] = error
-    results = await context.parts.controller.change_configs(
+    results = await context.services.controller.change_configs(
         list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
     )
     for index, result in zip(changes, results, strict=True):

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.replication.real_logs import add_topic, batch, make_replicas
-from trio_broker.replication.upkeep import MAX_CLOCK_STEP_MS
+from trio_broker.replication.log_maintenance import MAX_CLOCK_STEP_MS
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition
@@ -32,15 +32,15 @@ async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas)
     [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
     await fill(replicas, partition)
     assert len(partition.log.segments) > 2
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 0
     replicas.clock.advance(WEEK_SECONDS + 1)
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == partition.log_end_offset == 10
     directory = partition.log.directory
     assert list(directory.glob("*.log.deleted"))
     replicas.clock.advance(61)
-    await replicas.upkeep.remove_expired_files()
+    await replicas.log_maintenance.remove_expired_files()
     assert not list(directory.glob("*.deleted"))
 
 
@@ -48,11 +48,11 @@ async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas
     [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
     await fill(replicas, partition)
     replicas.clock.time_ms += 365 * 86_400_000
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 0
     assert caplog.text.count("the clock was set forward by 31536000 s") == 1
     replicas.clock.advance(300)
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 10
     assert caplog.text.count("the clock was set forward") == 1
 
@@ -62,9 +62,9 @@ async def test_a_clock_that_was_set_back_in_time_costs_no_records(replicas):
     await fill(replicas, partition)
     for step_ms in (365 * 86_400_000, -365 * 86_400_000):
         replicas.clock.time_ms += step_ms
-        await replicas.upkeep.apply_retention()
+        await replicas.log_maintenance.apply_retention()
         replicas.clock.advance(300)
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 0
 
 
@@ -73,7 +73,7 @@ async def test_a_clock_that_is_slewed_does_not_stop_retention(replicas):
     await fill(replicas, partition)
     replicas.clock.advance(WEEK_SECONDS)
     replicas.clock.time_ms += MAX_CLOCK_STEP_MS
-    await replicas.upkeep.apply_retention()
+    await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == 10
 
 
@@ -83,8 +83,8 @@ async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(
     def fail(self, now_ms, high_watermark):
         raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(Log, "delete_retired_segments", fail)
-    await replicas.upkeep.apply_retention()
+    monkeypatch.setattr(Log, "delete_expired_segments", fail)
+    await replicas.log_maintenance.apply_retention()
     assert partition.failure is not None
 
 
@@ -92,8 +92,8 @@ async def test_checkpoints_hold_recovery_points_and_high_watermarks(replicas):
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 3)
     partition.durable_up_to(partition.sync())
-    await replicas.upkeep.write_checkpoints()
-    await replicas.upkeep.write_high_watermarks()
+    await replicas.log_maintenance.write_checkpoints()
+    await replicas.log_maintenance.write_high_watermarks()
     directory = partition.log.directory.parent
     key = TopicPartition("orders", 0)
     assert checkpoints.read_offsets(directory / "recovery-point-offset-checkpoint")[key] == 3
@@ -106,7 +106,7 @@ async def test_silent_producers_are_forgotten(replicas):
     await replicas.append(partition, records, produce_version=9)
     assert 5 in partition.log.producers.producers
     replicas.clock.advance(86_400 + 1)
-    await replicas.upkeep.expire_producers()
+    await replicas.log_maintenance.expire_producers()
     assert 5 not in partition.log.producers.producers
 
 
@@ -114,12 +114,12 @@ async def test_a_sealed_segment_moves_the_recovery_point_behind_the_back_of_clie
     await nursery.start(replicas.run)
     [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
     await fill(replicas, partition)
-    await replicas.flusher.settle(partition)
+    await replicas.flusher.wait_idle(partition)
     assert partition.log.recovery_point > 0
 
 
 def test_duties_have_kafkas_intervals(replicas):
-    assert {duty.name: duty.interval_ms() for duty in replicas.upkeep.duties()} == {
+    assert {task.name: task.interval_ms() for task in replicas.log_maintenance.tasks()} == {
         "retention": 300_000,
         "removing deleted files": 30_000,
         "flushing": 2**63 - 1,
@@ -132,8 +132,8 @@ def test_duties_have_kafkas_intervals(replicas):
 async def test_every_duty_can_be_done(replicas):
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 1)
-    for duty in replicas.upkeep.duties():
-        await duty.round()
+    for task in replicas.log_maintenance.tasks():
+        await task.run()
     assert partition.failure is None
 
 
@@ -142,5 +142,5 @@ async def test_upkeep_does_its_duties_while_it_runs(replicas, nursery, autojump_
     monkeypatch.setattr(
         replicas.log_manager, "write_high_watermarks", lambda offsets: trio.from_thread.run_sync(done.set)
     )
-    nursery.start_soon(replicas.upkeep.run)
+    nursery.start_soon(replicas.log_maintenance.run)
     await done.wait()

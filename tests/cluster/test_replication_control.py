@@ -14,9 +14,9 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.cluster.topic_decisions import (
+from trio_broker.cluster.replication_control import (
     MAX_PARTITIONS,
     MAX_PARTITIONS_PER_REQUEST,
     NewPartitions,
@@ -59,7 +59,7 @@ def image(config):
 
 def accept(image, *decisions):
     for decision in decisions:
-        assert isinstance(decision, Decision), decision
+        assert isinstance(decision, ControllerResult), decision
         for record in decision.records:
             image.apply(record)
 

@@ -8,7 +8,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
-from trio_broker.cluster.config_decisions import (
+from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigOperation,
     ResourceAlterations,

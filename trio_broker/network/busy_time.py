@@ -12,7 +12,7 @@ from __future__ import annotations
 from time import perf_counter_ns
 
 
-class BusyMeter:
+class BusyTime:
     """Counts the nanoseconds during which at least one stretch of work was under way."""
 
     __slots__ = ("busy_ns", "depth", "since_ns")
@@ -39,20 +39,20 @@ class BusyMeter:
         return self.busy_ns + (max(0, now_ns - self.since_ns) if self.depth else 0)
 
 
-class BusyReader:
+class Utilization:
     """One reader's view of one meter: the busy ratio since it last looked."""
 
-    __slots__ = ("meter", "ratio", "seen_at_ns", "seen_busy_ns")
+    __slots__ = ("busy_time", "ratio", "seen_at_ns", "seen_busy_ns")
 
-    def __init__(self, meter: BusyMeter, now_ns: int | None = None) -> None:
-        self.meter = meter
+    def __init__(self, meter: BusyTime, now_ns: int | None = None) -> None:
+        self.busy_time = meter
         self.seen_at_ns = perf_counter_ns() if now_ns is None else now_ns
         self.seen_busy_ns = meter.busy_until(self.seen_at_ns)
         self.ratio = 0.0
 
     def sample(self, now_ns: int) -> float:
         """The share of time spent working since the last call, 0 to 1; kept in ``ratio`` until the next."""
-        busy_ns = self.meter.busy_until(now_ns)
+        busy_ns = self.busy_time.busy_until(now_ns)
         elapsed_ns = now_ns - self.seen_at_ns
         if elapsed_ns > 0:
             # Work that began before the last sample was counted up to it, so the difference cannot exceed the time.

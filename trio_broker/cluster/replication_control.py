@@ -20,7 +20,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID, random_uuid, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from trio_broker.cluster.decision import Decision, decided
+from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.topic_names import (
     CLUSTER_METADATA_TOPIC,
@@ -110,12 +110,12 @@ class TopicTarget:
 
 def decide_new_topics(
     image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic]
-) -> list[Decision[CreatedTopic] | KafkaError]:
+) -> list[ControllerResult[CreatedTopic] | KafkaError]:
     """Decide about each topic, in order."""
     refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
     counts = Counter(topic.name for topic in topics)
     planner = _TopicPlanner(image, config)
-    return [decided(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics]
+    return [attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics]
 
 
 class _TopicPlanner:
@@ -127,7 +127,7 @@ class _TopicPlanner:
         self.partition_count = image.partition_count
         self.names_by_collision_key = {collision_key(name): name for name in image.topics}
 
-    def plan(self, topic: NewTopic, *, occurrences: int) -> Decision[CreatedTopic]:
+    def plan(self, topic: NewTopic, *, occurrences: int) -> ControllerResult[CreatedTopic]:
         """Return what creates ``topic``, which the request names ``occurrences`` times.
 
         Raises:
@@ -148,7 +148,7 @@ class _TopicPlanner:
         )
         self.partition_count += len(assignment)
         self.names_by_collision_key[collision_key(topic.name)] = topic.name
-        return Decision(created, _creation_records(created, assignment))
+        return ControllerResult(created, _creation_records(created, assignment))
 
     def _check_name(self, name: str) -> None:
         require_valid_topic_name(name)
@@ -290,12 +290,12 @@ def _partition_records(
 
 def decide_new_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions]
-) -> list[Decision[NewPartitions] | KafkaError]:
+) -> list[ControllerResult[NewPartitions] | KafkaError]:
     """Decide about each topic that shall grow, in order."""
     refuse_excess(sum(_additional(image, wanted) for wanted in topics))
     counts = Counter(wanted.name for wanted in topics)
     planner = _GrowthPlanner(image)
-    return [decided(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics]
+    return [attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics]
 
 
 class _GrowthPlanner:
@@ -305,7 +305,7 @@ class _GrowthPlanner:
         self.image = image
         self.partition_count = image.partition_count
 
-    def plan(self, wanted: NewPartitions, *, occurrences: int) -> Decision[NewPartitions]:
+    def plan(self, wanted: NewPartitions, *, occurrences: int) -> ControllerResult[NewPartitions]:
         """Return what adds the partitions.
 
         Raises:
@@ -323,7 +323,7 @@ class _GrowthPlanner:
         assignment = _additional_assignment(self.image, topic, wanted)
         require_room(self.partition_count, len(assignment))
         self.partition_count += len(assignment)
-        return Decision(wanted, _partition_records(topic.topic_id, present, assignment))
+        return ControllerResult(wanted, _partition_records(topic.topic_id, present, assignment))
 
 
 def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
@@ -353,7 +353,7 @@ def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewP
 
 def decide_topic_deletions(
     image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
-) -> list[Decision[TopicImage] | KafkaError]:
+) -> list[ControllerResult[TopicImage] | KafkaError]:
     """Decide about each topic that shall go, in order.
 
     Raises:
@@ -362,14 +362,14 @@ def decide_topic_deletions(
     if not config.get(DELETE_TOPIC_ENABLE):
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
     found = Counter(topic.topic_id for target in targets if (topic := _lookup(image, target)) is not None)
-    return [decided(partial(_plan_deletion, image, target, found)) for target in targets]
+    return [attempt(partial(_plan_deletion, image, target, found)) for target in targets]
 
 
-def _plan_deletion(image: MetadataImage, target: TopicTarget, found: Counter[bytes]) -> Decision[TopicImage]:
+def _plan_deletion(image: MetadataImage, target: TopicTarget, found: Counter[bytes]) -> ControllerResult[TopicImage]:
     topic = find_topic(image, target)
     if found[topic.topic_id] > 1:
         raise KafkaError(f"topic {topic.name!r} is named twice in one request", code=ErrorCode.INVALID_REQUEST)
-    return Decision(topic, (RemoveTopicRecord(topic_id=topic.topic_id),))
+    return ControllerResult(topic, (RemoveTopicRecord(topic_id=topic.topic_id),))
 
 
 # --- shared ---

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from kafka_wire.stored.metadata import BrokerEndpoint, PartitionChangeRecord, RegisterBrokerRecord
-from trio_broker.cluster.decision import Decision
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import decide_features
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
@@ -35,10 +35,10 @@ class NodeRegistration:
 
 def decide_registration(
     image: MetadataImage, config: BrokerConfig, node: NodeRegistration, *, broker_epoch: int
-) -> Decision[int]:
+) -> ControllerResult[int]:
     """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
     changes = [change for topic in image.topics.values() for change in _elections(topic, config, node.node_id)]
-    return Decision(broker_epoch, (_registration(node, broker_epoch), *decide_features(image), *changes))
+    return ControllerResult(broker_epoch, (_registration(node, broker_epoch), *decide_features(image), *changes))
 
 
 def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRecord:

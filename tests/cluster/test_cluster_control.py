@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trio_broker.cluster.cluster_control import elect
 from trio_broker.cluster.metadata_image import EndpointImage, PartitionImage
-from trio_broker.cluster.node_decisions import elect
-from trio_broker.cluster.topic_decisions import NewTopic
+from trio_broker.cluster.replication_control import NewTopic
 
 
 def partition(leader, replicas, isr):

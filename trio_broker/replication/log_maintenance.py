@@ -23,8 +23,8 @@ from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
 from trio_broker.replication.log_cleaner import LogCleaner
-from trio_broker.replication.maintenance import Duty, perform
 from trio_broker.replication.partition import Partition
+from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -48,7 +48,7 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 
 
 class Replicas(Protocol):
-    """What upkeep needs of the one who owns the partitions."""
+    """What log_maintenance needs of the one who owns the partitions."""
 
     def partitions(self) -> Iterator[Partition]: ...
 
@@ -58,7 +58,7 @@ class Replicas(Protocol):
 
 
 @attrs.define
-class ClockSteps:
+class ClockJumpDetector:
     """Notices when the wall clock is set forward, by comparing it with the monotonic one."""
 
     clock: Clock
@@ -76,8 +76,8 @@ class ClockSteps:
         return self._ahead_ms - before_ms
 
 
-class Upkeep:
-    """Does the duties of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
+class LogMaintenance:
+    """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
     def __init__(self, replicas: Replicas, log_manager: LogManager, config: BrokerConfig, clock: Clock) -> None:
         self.replicas = replicas
@@ -85,7 +85,7 @@ class Upkeep:
         self.config = config
         self.clock = clock
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
-        self._clock_steps = ClockSteps(clock)
+        self._clock_steps = ClockJumpDetector(clock)
         self.checkpoint_lock = trio.Lock()
         self.removal_lock = trio.Lock()
         self.log_cleaner = LogCleaner(
@@ -98,26 +98,28 @@ class Upkeep:
         )
 
     async def run(self) -> None:
-        """Do every duty at its own interval, and compact what is due, until cancelled."""
+        """Do every task at its own interval, and compact what is due, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.log_cleaner.run)
-            for duty in self.duties():
-                nursery.start_soon(perform, duty, self.config.get(keys.LOG_INITIAL_TASK_DELAY_MS))
+            for task in self.tasks():
+                nursery.start_soon(run_scheduled, task, self.config.get(keys.LOG_INITIAL_TASK_DELAY_MS))
 
-    def duties(self) -> list[Duty]:
+    def tasks(self) -> list[ScheduledTask]:
         """Everything to be done again and again, each at its own interval."""
         interval = self._interval
         return [
-            Duty("retention", interval(keys.LOG_RETENTION_CHECK_INTERVAL_MS), self.apply_retention),
-            Duty("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
-            Duty("flushing", interval(keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS), self.flush_due),
-            Duty("recovery points", interval(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self.write_checkpoints),
-            Duty(
+            ScheduledTask("retention", interval(keys.LOG_RETENTION_CHECK_INTERVAL_MS), self.apply_retention),
+            ScheduledTask("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
+            ScheduledTask("flushing", interval(keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS), self.flush_due),
+            ScheduledTask(
+                "recovery points", interval(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self.write_checkpoints
+            ),
+            ScheduledTask(
                 "high watermarks",
                 interval(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
                 self.write_high_watermarks,
             ),
-            Duty("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
+            ScheduledTask("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         ]
 
     def _interval(self, key: ConfigKey[int]) -> Callable[[], int]:
@@ -140,11 +142,11 @@ class Upkeep:
             for partition in list(self.replicas.partitions()):
                 async with partition.epoch_entry_lock:
                     if partition.failure is None and not self.log_cleaner.is_compacting(partition):
-                        self._retire_segments(partition)
+                        self._delete_expired_segments(partition)
 
-    def _retire_segments(self, partition: Partition) -> None:
+    def _delete_expired_segments(self, partition: Partition) -> None:
         try:
-            retired = partition.log.delete_retired_segments(self.clock.now_ms(), partition.high_watermark)
+            retired = partition.log.delete_expired_segments(self.clock.now_ms(), partition.high_watermark)
         except OSError as error:
             self.replicas.storage_failed(partition, error)
             return

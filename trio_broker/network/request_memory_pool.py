@@ -18,7 +18,7 @@ SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to here are not counted: what one read from a socket brings."""
 
 
-class RequestBytesBudget:
+class RequestMemoryPool:
     """Counts what is held, and makes those wait who would hold too much. First come, first served."""
 
     def __init__(self, config: SocketServerConfig) -> None:

@@ -1,6 +1,6 @@
 """Renders the registry of handlers as ``docs/apis.md``.
 
-``python -m trio_broker.handlers.documentation`` writes the page.
+``python -m trio_broker.handlers.support.documentation`` writes the page.
 
 A test compares the page with the registry, so that neither moves without the other.
 """
@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafka_wire.schema import VersionRange
-from trio_broker.handlers.registry import ServedApi, served_apis
+from trio_broker.handlers.support.registry import ServedApi, served_apis
 
 INTRODUCTION = """\
 # APIs
 
-This page is written by `python -m trio_broker.handlers.documentation` from the registry of handlers, which also answers
-ApiVersions and decides which requests a connection lets in. An API that is not listed is not advertised, and a request
-of it closes its connection, as in Kafka; so does a version outside the range. Only an ApiVersions that is newer than
-ours gets an answer: in version 0, with UNSUPPORTED_VERSION and the range that it has here.
+This page is written by `python -m trio_broker.handlers.support.documentation` from the registry of handlers, which
+also answers ApiVersions and decides which requests a connection lets in. An API that is not listed is
+not advertised, and a request of it closes its connection, as in Kafka; so does a version outside the range. Only an
+ApiVersions that is newer than ours gets an answer: in version 0, with UNSUPPORTED_VERSION and the range it has here.
 
 *Flexible from* is the first version with compact lengths and tagged fields.
 """
