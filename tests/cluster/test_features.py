@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.features import GROUP_VERSION, SUPPORTED, decide_features
+from trio_broker.cluster.features import (
+    GROUP_VERSION,
+    SUPPORTED,
+    FeatureUpdate,
+    UpgradeType,
+    decide_feature_updates,
+    decide_features,
+    require_consumer_protocol,
+)
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.replication_control import NewTopic
 
 
@@ -41,3 +54,95 @@ def test_a_level_that_is_there_stays():
     for name in SUPPORTED:
         image.apply(FeatureLevelRecord(name=name, feature_level=1))
     assert decide_features(image) == []
+
+
+# --- updates ---
+
+UPGRADE, SAFE, UNSAFE = UpgradeType
+
+
+def image_at(level):
+    image = MetadataImage()
+    image.apply(FeatureLevelRecord(name=GROUP_VERSION, feature_level=level))
+    return image
+
+
+def levels_after(image, *updates):
+    """The levels that the records of the decision set, by feature."""
+    return finalised(decide_feature_updates(image, 7, [FeatureUpdate(*update) for update in updates]).records)
+
+
+@pytest.mark.parametrize("upgrade_type", [SAFE, UNSAFE])
+def test_a_downgrade_is_asked_for_as_such(upgrade_type):
+    assert levels_after(image_at(1), (GROUP_VERSION, 0, upgrade_type)) == {GROUP_VERSION: 0}
+
+
+def test_an_upgrade_needs_no_further_word():
+    assert levels_after(image_at(0), (GROUP_VERSION, 1, UPGRADE)) == {GROUP_VERSION: 1}
+
+
+@pytest.mark.parametrize("upgrade_type", UpgradeType)
+def test_the_level_that_is_there_already_is_not_written_again(upgrade_type):
+    assert levels_after(image_at(1), (GROUP_VERSION, 1, upgrade_type)) == {}
+
+
+NEEDS_TYPE = (
+    "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."
+)
+
+
+@pytest.mark.parametrize(
+    ("level_now", "update", "reason"),
+    [
+        (1, (GROUP_VERSION, 0, UPGRADE), NEEDS_TYPE),
+        (0, (GROUP_VERSION, 1, SAFE), "Can't downgrade to a newer version."),
+        (1, (GROUP_VERSION, 2, UPGRADE), "Local controller 7 only supports versions 0-1"),
+        (1, (GROUP_VERSION, -1, SAFE), "A feature version cannot be less than 0."),
+        (1, (GROUP_VERSION, 0, 0), "The controller does not support the given upgrade type."),
+        (1, (GROUP_VERSION, 0, 4), "The controller does not support the given upgrade type."),
+        (1, ("metadata.version", 25, UNSAFE), "Local controller 7 does not support this feature."),
+        (1, ("metadata.version", 0, UNSAFE), "Feature metadata.version not found."),
+    ],
+)
+def test_what_cannot_be_finalised_is_refused_in_kafkas_words(level_now, update, reason):
+    feature, level, _ = update
+    with pytest.raises(KafkaError) as raised:
+        levels_after(image_at(level_now), update)
+    assert raised.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert str(raised.value) == (
+        "The update failed for all features since the following feature had an error: "
+        f"Invalid update version {level} for feature {feature}. {reason}"
+    )
+
+
+def test_one_update_that_cannot_be_refuses_those_beside_it():
+    with pytest.raises(KafkaError, match="feature nope"):
+        levels_after(image_at(1), (GROUP_VERSION, 0, SAFE), ("nope", 1, UPGRADE))
+
+
+def test_of_a_feature_named_twice_the_last_level_counts():
+    assert levels_after(image_at(1), (GROUP_VERSION, 0, SAFE), (GROUP_VERSION, 1, UPGRADE)) == {}
+
+
+async def test_a_feature_that_was_switched_off_stays_off_over_restarts_and_snapshots(
+    controller, metadata_log, config, node
+):
+    await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=False)
+    for records in (metadata_log.records, list(image_records(controller.image))):
+        restarted = Controller(MemoryMetadataLog(), config, records)
+        await restarted.register_node(node)
+        assert restarted.image.features == {GROUP_VERSION: 0}
+
+
+async def test_validation_alone_changes_nothing(controller, metadata_log):
+    batches = len(metadata_log.batches)
+    await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=True)
+    assert (controller.image.features, len(metadata_log.batches)) == ({GROUP_VERSION: 1}, batches)
+
+
+@pytest.mark.parametrize("image", [MetadataImage(), image_at(0)])
+def test_the_consumer_protocol_needs_its_feature(image):
+    with pytest.raises(KafkaError) as raised:
+        require_consumer_protocol(image)
+    assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
+    require_consumer_protocol(image_at(1))

@@ -136,7 +136,7 @@ def test_features_and_producer_ids_are_remembered():
         ProducerIdsRecord(broker_id=1, next_producer_id=1000),
         NoOpRecord(),
     )
-    assert (image.features, image.next_producer_id) == ({"a": 2}, 1000)
+    assert (image.features, image.next_producer_id) == ({"a": 2, "b": 0}, 1000)
 
 
 def test_a_record_that_this_broker_never_writes_is_not_passed_over():

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from kafka_wire.apis import ApiKey
-from kafka_wire.codec import encode
+from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import read_response_header
@@ -19,10 +19,11 @@ from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafka_wire.schema import VersionRange
+from kafka_wire.schema import VersionRange, default_instance
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.replication.real_logs import batch
+from trio_broker.handlers.support.dispatch import encoded_error_response
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.handler_pool import CloseConnection
 
@@ -51,6 +52,13 @@ def failing_with(wire: WireClient, error: BaseException) -> None:
         raise error
 
     replace_handler(wire, ApiKey.METADATA, fail)
+
+
+EVERY_SERVED_VERSION = [
+    pytest.param(api, version, id=f"{api.api_key.name}-v{version}")
+    for api in served_apis().values()
+    for version in range(api.versions.low, api.versions.high + 1)
+]
 
 
 # --- the way through ---
@@ -234,3 +242,15 @@ async def test_a_response_that_cannot_be_encoded_is_a_bug_like_any_other(wire, c
     replace_handler(wire, ApiKey.DELETE_TOPICS, answer)
     response = await wire.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)
     assert response.responses[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)
+def test_every_version_has_room_for_the_refusal_of_a_whole_request(api, version):
+    """The codec refuses a field that a version lacks, unless it is at its default."""
+    error = KafkaError("no", code=ErrorCode.KAFKA_STORAGE_ERROR)
+    request = default_instance(api.request)
+    if api.api_key == ApiKey.PRODUCE:
+        request.acks = 1  # 0 asks for silence
+    encoded = joined(encoded_error_response(api, request, error, version))
+    _, end = decode(api.request.RESPONSE, version, encoded)
+    assert end == len(encoded)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from trio.lowlevel import checkpoint
 
+from kafka_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse
@@ -15,8 +21,10 @@ from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
 from tests.handlers.wire_client import ADVERTISED
 from trio_broker import yield_budget
+from trio_broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from trio_broker.handlers.consumer_group_describe import consumer_group_describe
 from trio_broker.handlers.describe_groups import describe_groups
+from trio_broker.handlers.elect_leaders import elect_leaders
 from trio_broker.handlers.find_coordinator import find_coordinator
 from trio_broker.handlers.offset_commit import offset_commit
 from trio_broker.handlers.offset_delete import offset_delete
@@ -35,6 +43,10 @@ COMMIT = OffsetCommitRequest(
 )
 DELETE = OffsetDeleteRequest(
     group_id="g", topics=[OffsetDeleteRequestTopic(name=name, partitions=[]) for name in NAMES]
+)
+ELECT = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=list(range(COUNT)))])
+REASSIGN = AlterPartitionReassignmentsRequest(
+    topics=[ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=0)]) for name in NAMES]
 )
 FETCH = OffsetFetchRequest(group_id="g", topics=None)
 
@@ -57,6 +69,8 @@ def nothing_deleted(request):
         pytest.param(consumer_group_describe, DESCRIBE_CONSUMERS, 1, consumer_group, id="ConsumerGroupDescribe"),
         pytest.param(offset_commit, COMMIT, 9, None, id="OffsetCommit"),
         pytest.param(offset_delete, DELETE, 0, nothing_deleted, id="OffsetDelete"),
+        pytest.param(elect_leaders, ELECT, 2, None, id="ElectLeaders"),
+        pytest.param(alter_partition_reassignments, REASSIGN, 1, None, id="AlterPartitionReassignments"),
         pytest.param(offset_fetch, FETCH, 7, much_committed, id="OffsetFetch"),
     ],
 )

@@ -25,6 +25,8 @@ from kafka_wire.errors import KafkaError
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
 from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
+from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_delta import MetadataDelta, delta_of
 from trio_broker.cluster.metadata_image import (
@@ -34,6 +36,7 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     TopicImage,
 )
+from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.replication_control import (
     CreatedTopic,
@@ -46,6 +49,7 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.keys import NODE_ID
+from trio_broker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -69,7 +73,7 @@ class MetadataLogWriter(Protocol):
 
 
 class Controller:
-    """Decides about topics, settings, nodes and producer ids."""
+    """Decides about topics, leaders, settings, features, nodes and producer ids."""
 
     def __init__(self, metadata_log: MetadataLogWriter, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
         """Take over with the image that ``records``, the replay of the log, fold into."""
@@ -146,6 +150,43 @@ class Controller:
         require_configurable(self.image, self.config, change.resource)
         change_levels(change, validate_only=validate_only)
         return ControllerResult(change.resource, ())
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition]
+    ) -> list[KafkaError | None]:
+        """Elect a leader of each partition, or say why not, in the order of ``partitions``; errors as
+        ``create_topics``."""
+        async with self._lock:
+            decisions = [
+                attempt(partial(decide_election, self.image, self.node_id, election, partition))
+                for partition in partitions
+            ]
+            return await self._carry_out(decisions, False)
+
+    async def reassign_partitions(
+        self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
+    ) -> list[KafkaError | None]:
+        """Give each partition its replicas, or say why not, in the order of ``reassignments``; errors as
+        ``create_topics``."""
+        decide = partial(
+            decide_reassignment,
+            self.image,
+            self.node_id,
+            allow_replication_factor_change=allow_replication_factor_change,
+        )
+        async with self._lock:
+            return await self._carry_out([attempt(partial(decide, wanted)) for wanted in reassignments], False)
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
+        """Finalize all the levels asked for, or none.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
+            OSError: the metadata log could not be written; nothing has changed.
+        """
+        async with self._lock:
+            decision = decide_feature_updates(self.image, self.node_id, updates)
+            await self._carry_out([decision], validate_only)
 
     async def register_node(self, node: NodeRegistration) -> int:
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""

@@ -1,21 +1,25 @@
 """The features of the cluster: what may be switched on for all brokers at once, and what is.
 
-A feature has levels. This broker knows those in ``SUPPORTED``; the one that the cluster runs is finalised in the
-metadata log and shows in the image. There is one broker, so nobody has to be waited for: what it knows is finalised at
+A feature has levels. This broker knows those in ``SUPPORTED``; the one that the cluster runs is finalized in the
+metadata log and shows in the image. There is one broker, so nobody has to be waited for: what it knows is finalized at
 its highest level by its first start, and by the first start of a newer broker on the data directory of an older one. A
-level that is there already stays.
+level that is there already stays, level 0 included, until UpdateFeatures changes it.
 
-Source: Kafka's FeatureControlManager and GroupVersion; KIP-584.
+Source: Kafka's FeatureControlManager, QuorumFeatures and GroupVersion; KIP-584, KIP-778.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
+from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 
 GROUP_VERSION: Final = "group.version"
@@ -32,11 +36,90 @@ class FeatureLevels:
 
 SUPPORTED: Final[Mapping[str, FeatureLevels]] = {GROUP_VERSION: FeatureLevels(0, 1)}
 
+UNKNOWN_FEATURE: Final = FeatureLevels(0, 0)
+"""What Kafka takes for the levels of a feature that a node does not know: off."""
+
+
+class UpgradeType(enum.IntEnum):
+    """Which way a level may change, numbered as UpdateFeatures sends it. An unsafe downgrade may lose metadata."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@attrs.frozen
+class FeatureUpdate:
+    """A level to finalize. ``upgrade_type`` is a number of ``UpgradeType``, or one that nobody knows."""
+
+    feature: str
+    level: int
+    upgrade_type: int
+
 
 def decide_features(image: MetadataImage) -> list[FeatureLevelRecord]:
-    """Finalise what this broker knows and the cluster has no level of."""
+    """Finalize what this broker knows and the cluster has no level of."""
     return [
         FeatureLevelRecord(name=name, feature_level=levels.high)
         for name, levels in SUPPORTED.items()
         if name not in image.features
     ]
+
+
+def decide_feature_updates(
+    image: MetadataImage, node_id: int, updates: Sequence[FeatureUpdate]
+) -> ControllerResult[None]:
+    """Finalize all the levels asked for, or none. Of a feature that is named twice the last level counts.
+
+    Raises:
+        KafkaError: INVALID_UPDATE_VERSION: a level is not known, or lies the other way than the type of its update.
+    """
+    levels = {}
+    for update in updates:
+        if reason := reason_to_refuse(image, node_id, update):
+            raise KafkaError(
+                "The update failed for all features since the following feature had an error: "
+                f"Invalid update version {update.level} for feature {update.feature}. {reason}",
+                code=ErrorCode.INVALID_UPDATE_VERSION,
+            )
+        levels[update.feature] = update.level
+    records = (
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in levels.items()
+        if level != image.features.get(name, 0)
+    )
+    return ControllerResult(None, tuple(records))
+
+
+def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) -> str | None:
+    """Return in Kafka's words why a level cannot be finalized; None when it can."""
+    current = image.features.get(update.feature, 0)
+    supported = SUPPORTED.get(update.feature, UNKNOWN_FEATURE)
+    if update.upgrade_type not in UpgradeType.__members__.values():
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    if not supported.low <= update.level <= supported.high:
+        if update.feature not in SUPPORTED:
+            return f"Local controller {node_id} does not support this feature."
+        return f"Local controller {node_id} only supports versions {supported.low}-{supported.high}"
+    if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe"
+            " downgrade."
+        )
+    if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    return None if update.feature in SUPPORTED else f"Feature {update.feature} not found."
+
+
+def require_consumer_protocol(image: MetadataImage) -> None:
+    """Refuse what belongs to the consumer protocol while ``group.version`` is 0.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION.
+    """
+    if image.features.get(GROUP_VERSION, 0) == 0:
+        raise KafkaError(
+            f"the consumer protocol is switched off: {GROUP_VERSION} is 0", code=ErrorCode.UNSUPPORTED_VERSION
+        )

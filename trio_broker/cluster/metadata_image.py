@@ -120,7 +120,8 @@ class MetadataImage:
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.brokers: dict[int, BrokerImage] = {}
         self.features: dict[str, int] = {}
-        """Finalised levels; a feature at level 0 is not here."""
+        """Finalized levels. Level 0 is kept, unlike in Kafka: it tells a feature that was switched off, which has to
+        stay so, from one that a newer broker finds without a level."""
         self.next_producer_id = 0
         """The first id that no broker was given yet."""
         self.partition_count = 0
@@ -160,7 +161,7 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 self._change_broker(record)
             case FeatureLevelRecord():
-                self._set_feature(record)
+                self.features[record.name] = record.feature_level
             case ProducerIdsRecord():
                 self.next_producer_id = record.next_producer_id
             case NoOpRecord():
@@ -220,9 +221,3 @@ class MetadataImage:
             fenced=broker.fenced if record.fenced == 0 else record.fenced > 0,
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
         )
-
-    def _set_feature(self, record: FeatureLevelRecord) -> None:
-        if record.feature_level == 0:
-            self.features.pop(record.name, None)
-        else:
-            self.features[record.name] = record.feature_level

@@ -206,24 +206,37 @@ def _manual_assignment(topic: NewTopic, image: MetadataImage) -> list[tuple[int,
     return replicas
 
 
-def check_replicas(image: MetadataImage, replicas: tuple[int, ...], *, replication_factor: int) -> None:
-    """Check one partition of a manual assignment.
+def check_replicas(image: MetadataImage, replicas: Sequence[int], *, replication_factor: int | None = None) -> None:
+    """Check one partition of a manual assignment, in the order in which Kafka does.
 
     Raises:
-        KafkaError: INVALID_REPLICA_ASSIGNMENT: no replica, one twice, an unknown broker, or not as many as elsewhere.
+        KafkaError: INVALID_REPLICA_ASSIGNMENT: no replica, an unknown broker, one twice, or not as many as elsewhere,
+            which is ``replication_factor``.
     """
-    unknown = sorted(set(replicas) - image.brokers.keys())
+    reason = reason_against_replicas(image, replicas, replication_factor)
+    if reason is not None:
+        raise KafkaError(
+            f"The manual partition assignment includes {reason}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        )
+
+
+def reason_against_replicas(
+    image: MetadataImage, replicas: Sequence[int], replication_factor: int | None
+) -> str | None:
+    """Return in Kafka's words what an assignment includes that it must not."""
     if not replicas:
-        reason = "a partition has no replica"
-    elif len(set(replicas)) != len(replicas):
-        reason = f"a broker stands twice in {list(replicas)}"
-    elif unknown:
-        reason = f"there is no broker {unknown[0]}"
-    elif len(replicas) != replication_factor:
-        reason = f"partitions have {replication_factor} and {len(replicas)} replicas"
-    else:
-        return
-    raise KafkaError(f"manual assignment refused: {reason}", code=ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+        return "an empty replica list."
+    for broker_id, count in sorted(Counter(replicas).items()):
+        if broker_id not in image.brokers:
+            return f"broker {broker_id}, but no such broker is registered."
+        if count > 1:
+            return f"the broker {broker_id} more than once."
+    if replication_factor not in (None, len(replicas)):
+        return (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, which"
+            f" have {replication_factor} replica(s)."
+        )
+    return None
 
 
 def place_replicas(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[tuple[int, ...]]:

@@ -93,7 +93,7 @@ def finalized_features(image: MetadataImage) -> list[FinalizedFeatureKey]:
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in image.features.items()
-        if name in SUPPORTED
+        if name in SUPPORTED and level > 0
     ]
 
 

@@ -13,6 +13,7 @@ from kafka_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
+from trio_broker.cluster.features import require_consumer_protocol
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.group_descriptions import described_groups
 from trio_broker.handlers.support.registry import handles
@@ -40,6 +41,7 @@ async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or say that it is not there."""
+    require_consumer_protocol(context.services.controller.image)
     described = await described_groups(
         request.group_ids,
         lambda group_id: describe(group_id, context),

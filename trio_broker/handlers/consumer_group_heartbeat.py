@@ -11,6 +11,7 @@ from kafka_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from trio_broker.cluster.features import require_consumer_protocol
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -24,6 +25,7 @@ async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
     """Keep a member alive, and tell it which partitions are its own when that changes."""
+    require_consumer_protocol(context.services.controller.image)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
     return await context.services.groups.consumer_group_heartbeat(

@@ -25,6 +25,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
+from kafka_wire.schema import fields_of
 from trio_broker.handlers.api_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
@@ -71,12 +72,25 @@ class Dispatcher:
         except CloseConnection:
             raise
         except KafkaError as error:
-            return encode(api.error_response(message, error), context.version)
+            return encoded_error_response(api, message, error, context.version)
         except OSError as error:
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
             failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return encode(api.error_response(message, failure), context.version)
+            return encoded_error_response(api, message, failure, context.version)
         except Exception:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
             bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            return encode(api.error_response(message, bug), context.version)
+            return encoded_error_response(api, message, bug, context.version)
+
+
+def encoded_error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> list[Chunk]:
+    """The response that refuses a whole request, encoded.
+
+    An API builds one error response for all its versions. What ``version`` has no field for is left out of it, for
+    example the error code of the whole request in ElectLeaders 0.
+    """
+    response = api.error_response(message, error)
+    for field in fields_of(type(response)):
+        if version not in field.versions:
+            setattr(response, field.name, field.new_default())
+    return encode(response, version)

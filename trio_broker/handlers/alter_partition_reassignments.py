@@ -1,0 +1,64 @@
+"""AlterPartitionReassignments: partitions get other replicas, or stop on their way to them.
+
+Source: Kafka's ControllerApis.handleAlterPartitionReassignments and ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from trio_broker.cluster.partition_reassignments import Reassignment
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.turns import slices
+from trio_broker.topic_partition import TopicPartition
+
+
+def error_response(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error.code,
+        error_message=str(error),
+        responses=[],
+    )
+
+
+@handles(AlterPartitionReassignmentsRequest, error_response=error_response)
+async def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: Context
+) -> AlterPartitionReassignmentsResponse:
+    """Give partitions the replicas asked for where this node alone can, and say of the others why not."""
+    responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    wanted = [
+        (Reassignment(TopicPartition(topic.name, item.partition_index), item.replicas), response.partitions)
+        for topic, response in zip(request.topics, responses, strict=True)
+        for item in topic.partitions
+    ]
+    for part in slices(wanted):
+        outcomes = await context.services.controller.reassign_partitions(
+            [reassignment for reassignment, _ in part],
+            allow_replication_factor_change=request.allow_replication_factor_change,
+        )
+        for (reassignment, told), outcome in zip(part, outcomes, strict=True):
+            told.append(reassigned(reassignment.partition.partition, outcome))
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=responses,
+    )
+
+
+def reassigned(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    return ReassignablePartitionResponse(
+        partition_index=partition,
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+    )

@@ -1,0 +1,43 @@
+"""CreateDelegationToken: nobody may have a token, since no listener authenticates its clients.
+
+A token stands for somebody whom the broker knows. Kafka refuses on such listeners as well, whatever it is set up for.
+
+Source: Kafka's KafkaApis.handleCreateTokenRequest and allowTokenRequests; KIP-48.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+
+USER = "User"
+ANONYMOUS = "ANONYMOUS"
+"""Kafka's name for a client that did not log in."""
+
+NO_TIME = -1
+
+
+def error_response(request: CreateDelegationTokenRequest, error: KafkaError) -> CreateDelegationTokenResponse:
+    return CreateDelegationTokenResponse(
+        error_code=error.code,
+        principal_type=request.owner_principal_type or USER,
+        principal_name=request.owner_principal_name or ANONYMOUS,
+        token_requester_principal_type=USER,
+        token_requester_principal_name=ANONYMOUS,
+        issue_timestamp_ms=NO_TIME,
+        expiry_timestamp_ms=NO_TIME,
+        max_timestamp_ms=NO_TIME,
+        token_id="",
+        hmac=b"",
+    )
+
+
+@handles(CreateDelegationTokenRequest, error_response=error_response)
+async def create_delegation_token(
+    request: CreateDelegationTokenRequest, context: Context
+) -> CreateDelegationTokenResponse:
+    """Refuse: a client that is not authenticated may not have a token."""
+    raise KafkaError("no listener authenticates its clients", code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

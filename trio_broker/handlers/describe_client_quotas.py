@@ -1,0 +1,78 @@
+"""DescribeClientQuotas: nobody has a quota, so any filter that makes sense matches none.
+
+Source: Kafka's ClientQuotasImage.describe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+
+USER = "user"
+CLIENT_ID = "client-id"
+IP = "ip"
+
+EXACT, DEFAULT, SPECIFIED = range(3)
+MATCH_TYPES = {EXACT: "MATCH_TYPE_EXACT", DEFAULT: "MATCH_TYPE_DEFAULT", SPECIFIED: "MATCH_TYPE_SPECIFIED"}
+"""How a component of a filter matches, by the number in the request."""
+
+
+def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+
+
+@handles(DescribeClientQuotasRequest, error_response=error_response)
+async def describe_client_quotas(
+    request: DescribeClientQuotasRequest, context: Context
+) -> DescribeClientQuotasResponse:
+    """List the quotas that the filter matches: none, since nobody has one."""
+    require_filter(request.components)
+    return DescribeClientQuotasResponse(error_message=None, entries=[])
+
+
+def require_filter(components: Sequence[ComponentData]) -> None:
+    """Refuse a filter that could match nothing whatever quotas there are.
+
+    Raises:
+        KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION: a type of entity that is not Kafka's.
+    """
+    types: set[str] = set()
+    for component in components:
+        entity_type = component.entity_type
+        if entity_type in types:
+            raise invalid(f"Entity type {entity_type} cannot appear more than once in the filter.")
+        require_component(component)
+        types.add(entity_type)
+    if IP in types and len(types) > 1:
+        raise invalid(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId"
+            " filter component."
+        )
+
+
+def require_component(component: ComponentData) -> None:
+    """Check one component by itself; errors as ``require_filter``."""
+    if not component.entity_type:
+        raise invalid("Invalid empty entity type.")
+    if component.entity_type not in (USER, CLIENT_ID, IP):
+        raise KafkaError(f"Unsupported entity type {component.entity_type}", code=ErrorCode.UNSUPPORTED_VERSION)
+    match_type = MATCH_TYPES.get(component.match_type)
+    if match_type is None:
+        raise invalid(f"Unknown match type {component.match_type}")
+    if component.match_type == EXACT and component.match is None:
+        raise invalid(f"Request specified {match_type}, but set match string to null.")
+    if component.match_type != EXACT and component.match is not None:
+        raise invalid(f"Request specified {match_type}, but also specified a match string.")
+
+
+def invalid(reason: str) -> KafkaError:
+    return KafkaError(reason, code=ErrorCode.INVALID_REQUEST)
