@@ -1,4 +1,4 @@
-"""What Kafka's own tools and kafka-python see of one node: its log directories.
+"""What Kafka's own tools and kafka-python see of one node: its log directories, its producers.
 
 The tools run through ``RunTools`` of ``tests/compat/java``, all in one JVM.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java, compiled_java
@@ -65,6 +66,7 @@ def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
     runs = {
         "log dirs of one topic": ("LogDirsCommand", "--describe", "--topic-list", TOPIC),
         "log dirs": ("LogDirsCommand", "--describe"),
+        "producers": ("TransactionsCommand", "describe-producers", "--topic", TOPIC, "--partition", "0"),
     }
     told = java.run(
         "RunTools",
@@ -114,3 +116,27 @@ def test_kafka_python_describes_log_dirs_with_the_room_on_their_volumes(
         assert directory["error_code"] == 0
         assert directory["total_bytes"] == usage.total
         assert 0 < directory["usable_bytes"] < usage.total
+
+
+def test_kafka_transactions_describes_the_producers_of_a_partition(printed: dict[str, dict[str, Any]]) -> None:
+    told = printed["producers"]
+    assert told["code"] == 0, told
+    titles, values = (line.split() for line in told["out"].splitlines() if line)
+    producer = dict(zip(titles, values, strict=True))
+
+    assert int(producer["ProducerId"]) >= 0
+    assert producer["ProducerEpoch"] == "0"
+    assert producer["LatestCoordinatorEpoch"] == "-1"
+    assert producer["LastSequence"] == str(RECORDS - 1)
+    assert producer["CurrentTransactionStartOffset"] == "None"
+    assert abs(int(producer["LastTimestamp"]) / 1000 - time.time()) < 3600
+
+
+def test_kafka_python_describes_the_producers_of_a_partition(admin: KafkaAdminClient) -> None:
+    written, empty = (TopicPartition(TOPIC, index) for index in range(2))
+    told = admin.describe_producers([written, empty])
+    [producer] = told[written].active_producers
+
+    assert (producer.producer_epoch, producer.last_sequence) == (0, RECORDS - 1)
+    assert (producer.coordinator_epoch, producer.current_transaction_start_offset) == (-1, -1)
+    assert told[empty].active_producers == []

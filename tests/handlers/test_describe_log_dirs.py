@@ -6,7 +6,6 @@ import errno
 import shutil
 
 import pytest
-import trio
 
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.error_codes import ErrorCode
@@ -17,6 +16,7 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
 )
+from tests.handlers.loop_rounds import counted_rounds
 from tests.replication.real_logs import add_topic, batch
 from trio_broker import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
@@ -144,20 +144,11 @@ async def test_a_topic_may_be_deleted_while_many_are_described(client, partition
     assert ("payments", 0) in sizes(result)
 
 
-async def test_other_tasks_run_while_many_partitions_are_described(client, partitions, nursery, monkeypatch):
+async def test_other_tasks_run_while_many_partitions_are_described(client, partitions, monkeypatch):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)
-    rounds = 0
-
-    async def count_rounds():
-        nonlocal rounds
-        while True:
-            await trio.lowlevel.checkpoint()
-            rounds += 1
-
-    nursery.start_soon(count_rounds)
-    await ask(client, naming("orders", partitions=range(1000)))
-    nursery.cancel_scope.cancel()
-    assert rounds >= 1000
+    async with counted_rounds() as rounds:
+        await ask(client, naming("orders", partitions=range(1000)))
+    assert rounds.count >= 1000
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 0), (3, ErrorCode.UNKNOWN_SERVER_ERROR)])

@@ -1,0 +1,101 @@
+"""DescribeProducers: the idempotent producers that each partition remembers, with where an open transaction began.
+
+Tells which transaction holds the last stable offset back. A producer is forgotten ``producer.id.expiration.ms`` after
+its last batch.
+
+Source: Kafka's KafkaApis.handleDescribeProducersRequest and UnifiedLog.activeProducers; KIP-664.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from trio_broker.cluster.topic_names import require_valid_topic_name
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.replication.partition import Partition
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.producer_state import NO_OFFSET, ProducerEntry
+from trio_broker.yield_budget import YieldBudget
+
+
+def failed(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=str(error), active_producers=[]
+    )
+
+
+def error_response(request: DescribeProducersRequest, error: KafkaError) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(name=topic.name, partitions=[failed(index, error) for index in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+@handles(DescribeProducersRequest, error_response=error_response)
+async def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    """Describe the producers of each partition, or say why its producers are not known."""
+    # A partition that is named twice is described once: a hundred thousand producers take megabytes to describe, and
+    # their partition four bytes to name.
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    budget = YieldBudget()
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=name,
+                partitions=[
+                    await describe_partition(name, index, context.services.replicas, budget) for index in indexes
+                ],
+            )
+            for name, indexes in asked.items()
+        ]
+    )
+
+
+async def describe_partition(
+    topic: str, index: int, replicas: ReplicaManager, budget: YieldBudget
+) -> PartitionResponse:
+    await budget.maybe_yield()
+    try:
+        partition = led_partition(topic, index, replicas)
+    except KafkaError as error:
+        return failed(index, error)
+    described = []
+    for entry in list(partition.log.producers.producers.values()):
+        described.append(describe_producer(entry))
+        await budget.maybe_yield()
+    return PartitionResponse(partition_index=index, active_producers=described)
+
+
+def led_partition(topic: str, index: int, replicas: ReplicaManager) -> Partition:
+    """The partition, if it can be used.
+
+    Raises:
+        KafkaError: ``INVALID_TOPIC_EXCEPTION``, ``UNKNOWN_TOPIC_OR_PARTITION``, or the partition's failure.
+    """
+    require_valid_topic_name(topic)
+    partition = replicas.topic(topic).partition(index)
+    partition.require_leader()
+    return partition
+
+
+def describe_producer(entry: ProducerEntry) -> ProducerState:
+    first_offset = entry.transaction_first_offset
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp_ms,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
+    )
