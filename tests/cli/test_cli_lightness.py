@@ -32,7 +32,9 @@ def imported_by(*arguments: str) -> set[str]:
     return set(completed.stdout.rpartition("imported:")[2].split())
 
 
-@pytest.mark.parametrize("command", [("topics", "list"), ("groups", "describe"), ("configs", "alter"), ("version",)])
+@pytest.mark.parametrize(
+    "command", [("topics", "list"), ("groups", "describe"), ("configs", "alter"), ("cluster", "info"), ("version",)]
+)
 def test_a_command_for_any_kafka_imports_no_broker_and_no_event_loop(command: tuple[str, ...]):
     modules = imported_by(*command, "--help")
     assert modules & HEAVY == set()
@@ -54,5 +56,5 @@ def test_every_command_is_told_by_the_help():
     completed = subprocess.run(
         [sys.executable, "-m", "trio_broker", "--help"], capture_output=True, text=True, check=True, timeout=60
     )
-    for name in ("start", "topics", "groups", "configs", "dump-log", "pipeline", "version"):
+    for name in ("start", "topics", "groups", "configs", "cluster", "dump-log", "pipeline", "version"):
         assert f"\n  {name} " in completed.stdout

@@ -13,6 +13,12 @@ from kafka_wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from kafka_wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import (
@@ -27,6 +33,7 @@ from trio_broker.cli import consent, main
 
 COMMANDS = {
     "topics delete": (["topics", "delete", "t"], DeleteTopicsRequest),
+    "topics purge": (["topics", "purge", "t"], DeleteRecordsRequest),
     "topics alter": (["topics", "alter", "t", "--partitions", "3"], CreatePartitionsRequest),
     "groups delete": (["groups", "delete", "g"], DeleteGroupsRequest),
     "groups delete-offsets": (["groups", "delete-offsets", "g", "--all-topics"], OffsetDeleteRequest),
@@ -39,9 +46,14 @@ every_command = pytest.mark.parametrize(("arguments", "change"), COMMANDS.values
 @pytest.fixture
 def server() -> Iterator[ScriptedKafka]:
     """A broker that agrees to everything."""
+    purged = DeleteRecordsTopicResult(
+        name="t",
+        partitions=[DeleteRecordsPartitionResult(partition_index=index, low_watermark=100) for index in (0, 1)],
+    )
     partitions = [OffsetDeleteResponsePartition(partition_index=0)]
     with group_server() as server:
         server.answers |= {
+            DeleteRecordsRequest: DeleteRecordsResponse(topics=[purged]),
             DeleteTopicsRequest: DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")]),
             CreatePartitionsRequest: CreatePartitionsResponse(results=[CreatePartitionsTopicResult(name="t")]),
             DeleteGroupsRequest: DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g")]),

@@ -129,5 +129,5 @@ def test_the_page_shows_what_the_commands_print(shell: Shell) -> None:
 def test_the_page_shows_every_command() -> None:
     shown = {" ".join(example.command.split()[1:3]) for example in examples()}
     lists = re.findall(r"^trio-broker (\w+) +(.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lists) == 3
+    assert len(lists) == 4
     assert {f"{group} {name}" for group, names in lists for name in names.split(" | ")} - shown == {"configs describe"}

@@ -1,7 +1,7 @@
 """The ``trio-broker`` command: each of its commands lives in a module of its own, imported when it is called.
 
-``start``, ``dump-log`` and ``version`` are about this machine. ``topics``, ``groups`` and ``configs`` ask a cluster
-over the network, ours or any other Kafka, and so know nothing of the broker. ``pipeline`` starts Spark jobs.
+``start``, ``dump-log`` and ``version`` are about this machine. ``topics``, ``groups``, ``configs`` and ``cluster`` ask
+a cluster over the network, ours or any other Kafka, and so know nothing of the broker. ``pipeline`` starts Spark jobs.
 
 Whatever goes wrong ends a command with one line on standard error and exit code 1; a wrong option with exit code 2.
 """
@@ -18,6 +18,7 @@ COMMANDS = {
     "topics": "trio_broker.cli.topics:topics",
     "groups": "trio_broker.cli.groups:groups",
     "configs": "trio_broker.cli.configs:configs",
+    "cluster": "trio_broker.cli.cluster:cluster",
     "dump-log": "trio_broker.cli.dump_log:dump_log",
     "pipeline": "trio_broker.cli.pipeline:pipeline",
     "version": "trio_broker.cli.version:version",

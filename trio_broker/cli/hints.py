@@ -29,7 +29,11 @@ TOPICS: Final[dict[str, str]] = {
     "--delete": "trio-broker topics delete TOPIC",
     "--topic": "a topic is named without an option: trio-broker topics describe TOPIC",
     "--delete-config": "trio-broker configs alter --topic TOPIC --delete KEY",
+    "--offset": "trio-broker topics purge TOPIC --to PLACE",
+    "--offset-json-file": "trio-broker topics purge TOPIC:0,1 --to PLACE",
     "add-partitions": "trio-broker topics alter TOPIC --partitions N",
+    "trim-prefix": "trio-broker topics purge TOPIC --to PLACE",
+    "delete-records": "trio-broker topics purge TOPIC --to PLACE",
     "alter-config": "trio-broker configs alter --topic TOPIC --set KEY=VALUE",
 }
 
@@ -62,10 +66,23 @@ CONFIGS: Final[dict[str, str]] = {
     "get": "trio-broker configs describe --broker ID --all",
 }
 
+CLUSTER: Final[dict[str, str]] = {
+    "describe": "trio-broker cluster info",
+    "list": "trio-broker cluster info",
+    "status": "trio-broker cluster info",
+    "metadata": "trio-broker cluster info",
+    "cluster-id": "trio-broker cluster info",
+    "list-endpoints": "trio-broker cluster info",
+    "config": "trio-broker configs describe --all-brokers",
+}
+
 MAIN: Final[dict[str, str]] = {
     "--list": "trio-broker topics list",
     "--describe": "trio-broker topics describe [TOPIC]",
     "broker": "trio-broker start",
+    "brokers": "trio-broker cluster info",
+    "api-versions": "trio-broker cluster info --apis",
+    "features": "trio-broker cluster info",
     "serve": "trio-broker start",
     "run": "trio-broker start",
 }
@@ -75,6 +92,7 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "topics": FOR_ALL | TOPICS,
     "groups": FOR_ALL | GROUPS,
     "configs": FOR_ALL | CONFIGS,
+    "cluster": FOR_ALL | CLUSTER,
 }
 """By the first word of the command and the word that is refused."""
 

@@ -25,6 +25,7 @@ from trio_broker.cli.failure import fail
 from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
 from trio_broker.cli.moments import parse_duration, parse_moment
 from trio_broker.cli.output import Row, note, print_json, print_table
+from trio_broker.cli.positions import chosen_partitions, known_offsets_at, known_ranges
 from trio_broker.cli.reset_plan import (
     FromFile,
     PlanError,
@@ -43,8 +44,6 @@ from trio_broker.client.errors import Refused
 from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
 from trio_broker.client.groups import describe_group
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import LogRange, find_offsets, find_ranges
-from trio_broker.client.topics import describe_topics
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -85,13 +84,12 @@ def reset_offsets_command(
         raise click.UsageError("the file says which partitions are meant: leave out --topic and --all-topics")
     check_group(client, group_id)
     committed = {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
-    partitions = chosen_partitions(client, selections, committed, target)
+    partitions = meant_partitions(client, selections, committed, target)
     if not partitions:
         fail(f"group {group_id!r} has no committed offsets to reset")
     try:
-        planned = plan(
-            target, partitions, committed, ranges_of(client, partitions), found_by(client, target, partitions)
-        )
+        found = known_offsets_at(client, partitions, target.timestamp_ms) if isinstance(target, ToMoment) else {}
+        planned = plan(target, partitions, committed, known_ranges(client, partitions), found)
     except PlanError as error:
         fail(str(error))
     if export and consent is not Consent.GIVEN:
@@ -168,57 +166,17 @@ def check_group(client: KafkaClient, group_id: str) -> None:
         note(f"group {group_id!r} does not exist yet; setting its offsets creates it")
 
 
-def chosen_partitions(
-    client: KafkaClient,
-    selections: Collection[TopicSelection],
-    committed: Iterable[TopicPartition],
-    target: Target,
+def meant_partitions(
+    client: KafkaClient, selections: Collection[TopicSelection], committed: Iterable[TopicPartition], target: Target
 ) -> set[TopicPartition]:
-    """Return the partitions that are meant; whether those given by number exist is seen when they are asked.
+    """Return the partitions that the file or the options name, or all that the group has committed.
 
     Raises:
         Refused: a topic does not exist.
     """
     if isinstance(target, FromFile):
         return set(target.offsets)
-    if not selections:
-        return set(committed)
-    described = describe_topics(client, [each.topic for each in selections])
-    return {
-        TopicPartition(each.topic, index)
-        for each in selections
-        for index in (each.partitions or [partition.index for partition in described[each.topic].partitions])
-    }
-
-
-def ranges_of(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
-    """Return where the logs begin and end.
-
-    Raises:
-        Refused: a partition does not exist, or cannot tell now.
-    """
-    ranges: dict[TopicPartition, LogRange] = {}
-    for partition, log in sorted(find_ranges(client, partitions).items(), key=lambda each: each[0]):
-        if isinstance(log, Refused):
-            raise log
-        ranges[partition] = log
-    return ranges
-
-
-def found_by(client: KafkaClient, target: Target, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the offsets of a moment, if the target is one.
-
-    Raises:
-        Refused: a partition cannot tell now.
-    """
-    if not isinstance(target, ToMoment):
-        return {}
-    offsets: dict[TopicPartition, int] = {}
-    for partition, found in find_offsets(client, partitions, target.timestamp_ms).items():
-        if isinstance(found, Refused):
-            raise found
-        offsets[partition] = found
-    return offsets
+    return chosen_partitions(client, selections) if selections else set(committed)
 
 
 def export_plan(planned: Iterable[PlannedOffset]) -> None:

@@ -1,4 +1,4 @@
-"""``trio-broker topics``: list, describe, create, alter and delete topics of any Kafka.
+"""``trio-broker topics``: list, describe, create, alter, purge and delete topics of any Kafka.
 
 What cannot be undone, a deletion or more partitions, needs consent (``consent``).
 """
@@ -17,6 +17,7 @@ from trio_broker.cli.connecting import asks_cluster, json_option
 from trio_broker.cli.consent import Consent, dry_run_option, is_agreed, needs_consent
 from trio_broker.cli.failure import Failures
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
+from trio_broker.cli.topics_purge import purge_command
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
@@ -41,7 +42,10 @@ Ranges = Mapping[TopicPartition, LogRange | Refused]
 
 @click.group(cls=CommandGroup)
 def topics() -> None:
-    """List, describe, create, alter and delete topics."""
+    """List, describe, create, alter, purge and delete topics."""
+
+
+topics.add_command(purge_command)
 
 
 # --- Looking ---

@@ -81,15 +81,29 @@ class Pending(Generic[ResponseT]):
     response: type[ResponseT]
 
 
+@attrs.frozen
+class Feature:
+    """A feature that a broker could run, from which version to which, and the version that the cluster runs.
+
+    The cluster's is None where it runs none, or the broker does not know it.
+    """
+
+    name: str
+    min_version: int
+    max_version: int
+    finalized_version: int | None
+
+
 class Connection:
     """A connected socket on which the versions are agreed; not usable after any error.
 
-    ``served`` has the versions of every API that the broker named.
+    ``served`` has the versions of every API that the broker named, ``features`` those that it named, by name.
     """
 
     def __init__(self, address: Address, sock: socket.socket, identity: Identity) -> None:
         self.address = address
         self.served: Mapping[int, VersionRange] = {}
+        self.features: tuple[Feature, ...] = ()
         self._socket = sock
         self._identity = identity
         self._correlation_id = 0
@@ -132,6 +146,7 @@ class Connection:
             response = self._api_versions(request, min(highest, ApiVersionsRequest.VERSIONS.high), deadline)
         check(f"{self.address}: ApiVersions", response.error_code)
         self.served = _ranges(response)
+        self.features = _features(response)
 
     def _api_versions(self, request: ApiVersionsRequest, version: int, deadline: Deadline) -> ApiVersionsResponse:
         """Ask once; an answer that begins with UNSUPPORTED_VERSION is read as the version 0 that it is."""
@@ -334,3 +349,11 @@ def _reason(error: Exception) -> str:
 
 def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
     return {each.api_key: VersionRange(each.min_version, each.max_version) for each in response.api_keys}
+
+
+def _features(response: ApiVersionsResponse) -> tuple[Feature, ...]:
+    # Below zero the broker does not know what the cluster runs (KIP-584).
+    is_known = response.finalized_features_epoch >= 0
+    finalized = {each.name: each.max_version_level for each in response.finalized_features if is_known}
+    supported = sorted(response.supported_features, key=lambda each: each.name)
+    return tuple(Feature(each.name, each.min_version, each.max_version, finalized.get(each.name)) for each in supported)

@@ -67,6 +67,7 @@ class Node:
 
     node_id: int
     address: Address
+    rack: str | None = None
 
 
 @attrs.frozen
@@ -149,7 +150,7 @@ class KafkaClient:
             self._brokers = Brokers(
                 cluster_id=response.cluster_id,
                 controller_id=response.controller_id,
-                nodes=tuple(Node(each.node_id, Address(each.host, each.port)) for each in response.brokers),
+                nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
             )
             # Kept even when the rest is forgotten: the bootstrap address may be the one broker that is down.
             self._told_addresses = tuple(node.address for node in self._brokers.nodes)

@@ -1,7 +1,6 @@
 """Where the logs of partitions begin and end, and what offset a time stands for.
 
-Each partition is asked of its leader. A leader that moved is looked for again; a partition that has none for a while is
-reported rather than waited for, so that one of them does not keep the others from being shown.
+Each partition is asked of its leader (``leaders``).
 
 Source: Kafka's ListOffsets API.
 """
@@ -14,12 +13,11 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from trio_broker.client.deadline import pauses
-from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
-from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
-from trio_broker.client.topics import find_topics
+from trio_broker.client.connection import Connection
+from trio_broker.client.errors import Refused
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.leaders import ask_leaders
 from trio_broker.topic_partition import TopicPartition
 
 LATEST: Final = -1
@@ -37,9 +35,6 @@ CONSUMER_REPLICA: Final = -1
 
 ISOLATION_LEVELS_FROM: Final = 2
 """The first version of ListOffsets in which one can ask for the last stable offset."""
-
-LEADER_ROUNDS: Final = 5
-"""How often a partition without a leader is asked for: about a second and a half, an ordinary election."""
 
 
 @attrs.frozen
@@ -70,14 +65,11 @@ def find_offsets_at(
     """As ``find_offsets``, with a timestamp for each partition. With ``read_committed`` nothing lies behind the last
     stable offset: it is what ``LATEST`` means, and a younger record is not found."""
     isolation_level = 1 if read_committed else 0
-    found: dict[TopicPartition, Found] = {}
-    wanted = dict(timestamps)
-    for rounds, pause in enumerate(pauses(), 1):
-        found |= _ask_leaders(client, wanted, isolation_level)
-        wanted = {each: wanted[each] for each in wanted if _is_worth_another_round(found[each])}
-        if not wanted or rounds == LEADER_ROUNDS or not client.deadline.pause(pause):
-            break
-    return found
+
+    def ask(leader: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
+        return _ask_leader(client, leader, {each: timestamps[each] for each in partitions}, isolation_level)
+
+    return ask_leaders(client, timestamps, ask)
 
 
 def find_ranges(
@@ -97,66 +89,17 @@ def _range(earliest: Found, latest: Found) -> LogRange | Refused:
     return LogRange(earliest, latest)
 
 
-def _is_worth_another_round(found: Found) -> bool:
-    return isinstance(found, Refused) and (found.code in NOT_NOW or found.code in PERHAPS_DONE)
-
-
-def _ask_leaders(
-    client: KafkaClient, timestamps: Mapping[TopicPartition, int], isolation_level: int
-) -> dict[TopicPartition, Found]:
-    found: dict[TopicPartition, Found] = {}
-    by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
-    for partition, leader in _leaders(client, timestamps).items():
-        if isinstance(leader, Refused):
-            found[partition] = leader
-        else:
-            by_leader[leader][partition] = timestamps[partition]
-    for leader_id, led in by_leader.items():
-        found |= _ask_leader(client, leader_id, led, isolation_level)
-    return found
-
-
-def _leaders(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | Refused]:
-    """Return the leader of each partition by its id, or why there is none."""
-    topics = find_topics(client, sorted({partition.topic for partition in partitions}))
-    leaders: dict[TopicPartition, int | Refused] = {}
-    for partition in partitions:
-        topic = topics[partition.topic]
-        if isinstance(topic, Refused):
-            leaders[partition] = Refused(f"partition {partition}", topic.code)
-            continue
-        leader_ids = {each.index: each.leader_id for each in topic.partitions}
-        leader_id = leader_ids.get(partition.partition)
-        if leader_id is None:
-            leaders[partition] = Refused(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        elif leader_id < 0:
-            leaders[partition] = Refused(f"partition {partition}", ErrorCode.LEADER_NOT_AVAILABLE)
-        else:
-            leaders[partition] = leader_id
-    return leaders
-
-
 def _ask_leader(
-    client: KafkaClient, leader_id: int, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    client: KafkaClient, leader: Connection, timestamps: Mapping[TopicPartition, int], isolation_level: int
 ) -> dict[TopicPartition, Found]:
-    """Ask one broker. One that cannot be reached is an answer too, for its own partitions only."""
     request = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA,
         isolation_level=isolation_level,
         topics=_topics(timestamps),
         timeout_ms=client.deadline.remaining_ms,
     )
-    at_least = ISOLATION_LEVELS_FROM if isolation_level else 0
-    try:
-        response = client.attempt(lambda: client.ask(client.node(leader_id), request, at_least=at_least))
-    except (ConnectFailed, ConnectionLost) as error:
-        return {each: Refused(f"partition {each}", ErrorCode.BROKER_NOT_AVAILABLE, str(error)) for each in timestamps}
-    except Refused as error:
-        return {each: Refused(f"partition {each}", error.code, str(error)) for each in timestamps}
-    found: dict[TopicPartition, Found] = {
-        each: Refused(f"partition {each}", ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left it out of its answer")
-        for each in timestamps
-    }
+    response = client.ask(leader, request, at_least=ISOLATION_LEVELS_FROM if isolation_level else 0)
+    found: dict[TopicPartition, Found] = {}
     for topic in response.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)

@@ -1,0 +1,180 @@
+"""Places in a log as they are written on a command line: ``earliest``, ``latest``, ``42``, ``-10``, ``PT90M``, a date.
+
+kcat's ``beginning``, ``end`` and ``s@1700000000000`` (milliseconds since 1970) mean the same as there.
+
+Source: kcat's ``-o``; rpk's ``--offset``.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import time
+from collections.abc import Collection, Iterable
+from typing import Final, TypeAlias
+
+import attrs
+import click
+
+from trio_broker.cli.assignments import TopicSelection
+from trio_broker.cli.moments import parse_duration, parse_moment
+from trio_broker.client.errors import Refused
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange, find_offsets, find_ranges
+from trio_broker.client.topics import describe_topics
+from trio_broker.topic_partition import TopicPartition
+
+SHORT_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)
+UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+MAX_OFFSET: Final = (1 << 63) - 1
+
+FORMS: Final = (
+    "earliest, latest, an offset, -N for the last N, a time such as 2026-01-31T12:00:00 (UTC unless it has a zone), or"
+    " so long ago: 90m, PT90M, P7D"
+)
+
+
+class Boundary(enum.Enum):
+    """Where a log begins, at the first offset that is still there, and where it ends."""
+
+    EARLIEST = enum.auto()
+    LATEST = enum.auto()
+
+
+@attrs.frozen
+class AtOffset:
+    """One offset, or the nearest that the log has."""
+
+    offset: int
+
+
+@attrs.frozen
+class BeforeEnd:
+    """So many offsets before the end of the log, or its beginning."""
+
+    count: int
+
+
+@attrs.frozen
+class AtMoment:
+    """The first record that is at least as young, in milliseconds since 1970; the end of the log where none is."""
+
+    timestamp_ms: int
+
+
+Position: TypeAlias = Boundary | AtOffset | BeforeEnd | AtMoment
+
+NAMES: Final[dict[str, Position]] = {
+    "earliest": Boundary.EARLIEST,
+    "beginning": Boundary.EARLIEST,
+    "oldest": Boundary.EARLIEST,
+    "latest": Boundary.LATEST,
+    "end": Boundary.LATEST,
+    "newest": Boundary.LATEST,
+}
+
+
+def position(text: str) -> Position:
+    """Read one place.
+
+    Raises:
+        click.BadParameter: the text is none.
+    """
+    if (named := NAMES.get(text)) is not None:
+        return named
+    number = text.removeprefix("-")
+    if number.isdecimal():
+        count = min(int(number), MAX_OFFSET)
+        return BeforeEnd(count) if text.startswith("-") else AtOffset(count)
+    try:
+        # No record is older than 1970, and ListOffsets gives times below zero a meaning of their own.
+        return AtMoment(max(0, _timestamp_ms(text)))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is no place in a log; one is {FORMS}") from None
+
+
+def _timestamp_ms(text: str) -> int:
+    if text.startswith("s@"):
+        return int(text[2:])
+    if short := SHORT_DURATION.fullmatch(text):
+        return time.time_ns() // 1_000_000 - int(short[1]) * UNIT_MS[short[2]]
+    if text.upper().startswith("P"):
+        return time.time_ns() // 1_000_000 - parse_duration(text)
+    return parse_moment(text)
+
+
+def chosen_partitions(client: KafkaClient, selections: Collection[TopicSelection]) -> set[TopicPartition]:
+    """Return the partitions that were named; whether those given by number exist is seen when they are asked.
+
+    Raises:
+        Refused: a topic does not exist.
+    """
+    described = describe_topics(client, [each.topic for each in selections])
+    return {
+        TopicPartition(each.topic, index)
+        for each in selections
+        for index in (each.partitions or [partition.index for partition in described[each.topic].partitions])
+    }
+
+
+def known_ranges(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
+    """Return where the logs begin and end, in order.
+
+    Raises:
+        Refused: a partition does not exist, or cannot tell now.
+    """
+    ranges: dict[TopicPartition, LogRange] = {}
+    for partition, log in sorted(find_ranges(client, partitions).items(), key=lambda each: each[0]):
+        if isinstance(log, Refused):
+            raise log
+        ranges[partition] = log
+    return ranges
+
+
+def known_offsets_at(
+    client: KafkaClient, partitions: Collection[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """Return the first offset of each partition that is at least as young, ``UNKNOWN_OFFSET`` where none is.
+
+    Raises:
+        Refused: a partition cannot tell now.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    for partition, found in find_offsets(client, partitions, timestamp_ms).items():
+        if isinstance(found, Refused):
+            raise found
+        offsets[partition] = found
+    return offsets
+
+
+def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, LogRange]) -> dict[TopicPartition, int]:
+    """Return the offset that ``place`` means in each partition, kept inside its log.
+
+    Raises:
+        Refused: a partition cannot tell now.
+    """
+    match place:
+        case Boundary.EARLIEST:
+            return {partition: log.earliest for partition, log in ranges.items()}
+        case Boundary.LATEST:
+            return {partition: log.latest for partition, log in ranges.items()}
+        case AtOffset(offset):
+            return {partition: min(max(offset, log.earliest), log.latest) for partition, log in ranges.items()}
+        case BeforeEnd(count):
+            return {partition: max(log.latest - count, log.earliest) for partition, log in ranges.items()}
+        case AtMoment(timestamp_ms):
+            found = known_offsets_at(client, ranges, timestamp_ms)
+            return {
+                partition: log.latest if found[partition] == UNKNOWN_OFFSET else found[partition]
+                for partition, log in ranges.items()
+            }
+
+
+def moved(ranges: dict[TopicPartition, LogRange], place: Position) -> Iterable[str]:
+    """Yield a line for each partition whose log does not have the offset that was asked for."""
+    if isinstance(place, AtOffset):
+        for partition, log in ranges.items():
+            if not log.earliest <= place.offset <= log.latest:
+                where = f"begins at {log.earliest}" if place.offset < log.earliest else f"ends at {log.latest}"
+                yield f"{partition}: there is no offset {place.offset}; the log {where}"

@@ -1,0 +1,57 @@
+"""The cluster itself: its brokers, what each of them serves, and the features that it runs.
+
+Source: Kafka's Metadata and ApiVersions APIs; KIP-584 for features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kafka_wire.schema import VersionRange
+from trio_broker.client.connection import Feature
+from trio_broker.client.errors import ClientError
+from trio_broker.client.kafka_client import KafkaClient, Node
+
+
+@attrs.frozen
+class BrokerDescription:
+    """One broker. Where it did not answer, ``problem`` says why, and it serves nothing that is known."""
+
+    node: Node
+    served: Mapping[int, VersionRange]
+    features: tuple[Feature, ...]
+    problem: ClientError | None
+
+
+@attrs.frozen
+class ClusterDescription:
+    """The cluster; ``controller_id`` is a broker that takes changes, -1 where any does or none is known."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[BrokerDescription, ...]
+
+
+def describe_cluster(client: KafkaClient) -> ClusterDescription:
+    """Return the cluster with what each broker said when it was connected to.
+
+    Raises:
+        ClientError: nobody could be asked.
+    """
+    brokers = client.attempt(client.brokers)
+    nodes = sorted(brokers.nodes, key=lambda node: node.node_id)
+    return ClusterDescription(
+        cluster_id=brokers.cluster_id,
+        controller_id=brokers.controller_id,
+        brokers=tuple(_describe(client, node) for node in nodes),
+    )
+
+
+def _describe(client: KafkaClient, node: Node) -> BrokerDescription:
+    try:
+        connection = client.node(node.node_id)
+    except ClientError as error:
+        return BrokerDescription(node, {}, (), error)
+    return BrokerDescription(node, connection.served, connection.features, None)
