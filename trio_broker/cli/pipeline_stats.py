@@ -1,4 +1,4 @@
-"""``trio-broker pipeline stats``: how healthy the batches of some topics are, as tables, JSON, or a page with pictures.
+"""``trio-broker pipeline stats``: how healthy the batches of some topics are, as tables, JSON or an HTML page.
 
 Ends with exit code 1 if anything is damaged, so that a scheduled run can tell.
 """
@@ -6,9 +6,9 @@ Ends with exit code 1 if anything is damaged, so that a scheduled run can tell.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,20 +17,15 @@ from trio_broker.cli.failure import fail
 from trio_broker.cli.output import note, print_facts, print_json, print_table
 from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
 
-if TYPE_CHECKING:
-    from trio_broker.spark.pipelines.stats_plots import Plot
-
 Document = Mapping[str, Any]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("stats")
 @click.option("--verify-crc/--no-verify-crc", default=True, show_default=True, help="Compare every batch's checksum.")
 @click.option("--keys", is_flag=True, help="Count keys, and the records that compaction could drop; decodes all keys.")
-@click.option("--html", type=FILE, metavar="FILE", help="Write a page with pictures, which needs nothing else.")
-@click.option("--plots", type=DIRECTORY, metavar="DIR", help="Write the pictures as PNG files.")
+@click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page with diagrams.")
 @reads_topics
 @runs_spark
 @json_option
@@ -38,7 +33,6 @@ def stats_command(
     verify_crc: bool,
     keys: bool,
     html: Path | None,
-    plots: Path | None,
     source_options: dict[str, str],
     start_spark: SparkStart,
     as_json: bool,
@@ -49,10 +43,6 @@ def stats_command(
     from trio_broker.spark.pipelines.stats_report import damage_count, report_document
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
-    if html is not None or plots is not None:
-        from trio_broker.spark.pipelines.stats_plots import require_matplotlib
-
-        require_matplotlib()  # before hours of work, not after
     settings = StatsSettings(verify_crc=verify_crc, keys=keys)
     with Progress("stats", unit="slices") as progress:
 
@@ -62,8 +52,8 @@ def stats_command(
 
         found = stats(SparkTaskRunner(start_spark("trio-broker stats")), source_options, settings, on_plan)
     document = report_document(found, settings, time.time_ns() // 1_000_000)
-    if html is not None or plots is not None:
-        write_pictures(document, html, plots)
+    if html is not None:
+        write_page(document, html)
     if as_json:
         print_json(document)
     else:
@@ -72,28 +62,14 @@ def stats_command(
         fail(f"damage was found in {damaged} places")
 
 
-def write_pictures(document: Document, html: Path | None, directory: Path | None) -> None:
-    """Write the page, or the pictures alone, or both."""
-    from trio_broker.spark.pipelines.stats_plots import plots_of
+def write_page(document: Document, path: Path) -> None:
+    """Write the report as a page."""
+    from trio_broker.spark.pipelines.stats_page import html_page
 
-    plots = plots_of(document)
     try:
-        if html is not None:
-            write_page(document, plots, html)
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-            for plot in plots:
-                (directory / f"{plot.name}.png").write_bytes(plot.png)
-            note(f"{directory}: {len(plots)} pictures")
+        path.write_text(html_page(document), encoding="utf-8")
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
-
-
-def write_page(document: Document, plots: Sequence[Plot], path: Path) -> None:
-    """Write the page."""
-    from trio_broker.spark.pipelines.stats_html import html_page
-
-    path.write_text(html_page(document, plots), encoding="utf-8")
     note(f"{path}: {path.stat().st_size} bytes")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kafka_wire.records.compression import Codec
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
 from tests.spark.pipelines.memory_log import (
@@ -25,8 +25,7 @@ from tests.spark.pipelines.memory_log import (
 from trio_broker.spark.batch_table import scan_batches
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.stats import StatsScope, StatsSettings, first_slices, join, stats
-from trio_broker.spark.pipelines.stats_html import html_page
-from trio_broker.spark.pipelines.stats_plots import plots_of
+from trio_broker.spark.pipelines.stats_page import html_page
 from trio_broker.spark.pipelines.stats_report import Document, report_document
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, SparkTaskRunner
 from trio_broker.testing import BrokerThread, broker_in_thread
@@ -144,8 +143,9 @@ def test_no_batches_make_a_report_without_numbers():
     document = report_document([], ALL, 0)
     assert document["totals"]["records"] == 0
     assert document["partitions"] == document["codecs"] == document["batch_sizes"] == []
-    assert plots_of(document) == []
-    assert "There was nothing to look at" in html_page(document, [])
+    page = html_page(document)
+    assert "There was nothing to look at" in page
+    assert "<figure" not in page
 
 
 class Page(HTMLParser):
@@ -164,23 +164,51 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_page_needs_nothing_else_and_its_pictures_have_words():
+def test_the_page_needs_nothing_else_and_each_bar_has_its_number():
     document = reported(InMemory((*LOG[:2], with_wrong_checksum(LOG[2]), *LOG[3:])))
-    text = html_page(document, plots_of(document))
+    text = html_page(document)
     page = Page(text)
-    pictures = [each for tag, each in page.tags if tag == "img"]
-    assert len(pictures) >= 5
-    assert all(each["src"].startswith("data:image/png;base64,iVBOR") and each["alt"] for each in pictures)
-    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe"}
+    tags = [tag for tag, _ in page.tags]
+    assert text.startswith("<!doctype html>")
+    assert tags.count("figure") >= 5
+    assert not {*tags} & {"script", "link", "iframe", "img"}
     assert not re.search(r"https?://|url\(", text)
     assert "1 batch has a wrong checksum" in page.text
+    assert "orders-0" in page.text
+
+
+def test_bars_are_as_long_as_their_shares():
+    document = reported(InMemory((*LOG[:6], *(batch(offset, 10, codec=Codec.ZSTD) for offset in range(60, 100, 10)))))
+    sizes = {each["codec"]: each["bytes"] for each in document["codecs"]}
+    page = html_page(document)
+    figure = page[page.index("Bytes by codec") :].partition("</figure>")[0]
+    widths = dict(re.findall(r'<i class="(\w+)" style="width:([\d.]+)%">', figure))
+    assert widths == {name: f"{100 * size / sum(sizes.values()):.2f}" for name, size in sizes.items()}
+
+
+def test_a_figure_names_the_largest_partitions_and_says_that_there_are_more():
+    document = reported(InMemory(LOG))
+    [partition] = document["partitions"]
+    many = [{**partition, "partition": number, "bytes": 1000 + number} for number in range(25)]
+    page = html_page({**document, "partitions": many})
+    sizes = page[page.index("Size of partitions") :].partition("</figure>")[0]
+    assert re.findall(r"<b [^>]*>orders-(\d+)<", sizes) == [str(number) for number in range(5, 25)]
+    assert "The largest 20 of 25." in sizes
+
+
+def test_a_time_beyond_all_calendars_has_no_bar():
+    document = reported(InMemory((batch(0, 3, timestamp=2**60),)))
+    page = html_page(document)
+    assert f"{2**60} ms" in page
+    assert "Time that partitions cover" not in page
 
 
 def test_names_from_elsewhere_are_text_on_the_page():
     document = reported(InMemory(LOG))
-    hostile = [{**document["partitions"][0], "topic": "<script>alert(1)</script>$x$"}]
-    plots = plots_of({**document, "partitions": hostile})
-    assert "<script>" not in html_page({**document, "partitions": hostile}, plots)
+    hostile = [{**document["partitions"][0], "topic": '<script>alert(1)</script>"onload=x'}]
+    page = html_page({**document, "partitions": hostile})
+    assert "<script>" not in page
+    assert '"onload' not in page
 
 
 def test_an_unknown_option_is_refused(broker: BrokerThread):
@@ -198,12 +226,10 @@ def test_the_command_prints_tables_json_and_a_page(
     broker: BrokerThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     command = ["stats", "-b", broker.bootstrap_servers, "--topic", "orders"]
-    pictures = ["--html", str(tmp_path / "page.html"), "--plots", str(tmp_path / "plots")]
-    tables = run_here(monkeypatch, *command, "--keys", *pictures)
+    tables = run_here(monkeypatch, *command, "--keys", "--html", str(tmp_path / "page.html"))
     assert tables.exit_code == 0, tables.output
     assert "orders          0        4      100" in tables.output
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
-    assert {path.name for path in (tmp_path / "plots").iterdir()} >= {"batch-sizes.png", "dead-records.png"}
     as_json = run_here(monkeypatch, *command, "--json")
     assert json.loads(as_json.stdout)["totals"]["records"] == 103
 
@@ -217,12 +243,3 @@ def test_the_command_fails_where_anything_is_damaged(monkeypatch: pytest.MonkeyP
     assert result.exit_code == 1
     assert "damage was found in 1 places" in result.output
     assert re.search(r"orders +0 +0 +9 +\d+ +memory", result.output)
-
-
-def test_pictures_without_matplotlib_are_refused_before_anything_is_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = run_here(monkeypatch, "stats", "--topic", "orders", "--html", str(tmp_path / "page.html"))
-    assert result.exit_code == 1
-    assert "pip install 'trio-broker[report]'" in result.output

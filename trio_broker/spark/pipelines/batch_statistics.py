@@ -12,8 +12,8 @@ Source: kafka_wire.records.batch for the fields; docs/formats/record-batch.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -94,6 +94,12 @@ class Gap:
 
 
 _SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
+_SUMMED_ARRAY: Final[dict[str, Any]] = {"eq": _SAME_ITEMS, "metadata": {"is_summed": True}}
+
+
+def _summed(report_name: str | None = None) -> Any:
+    """Declare a number that is added when slices are joined, and its name in the report, None where it is not in it."""
+    return attrs.field(default=0, metadata={"is_summed": True, "report_name": report_name})
 
 
 @attrs.frozen
@@ -108,30 +114,30 @@ class PartitionStatistics:
     """
 
     partition: TopicPartition
-    data_batches: int = 0
-    control_batches: int = 0
-    record_count: int = 0
-    data_bytes: int = 0
-    control_bytes: int = 0
-    transactional_batches: int = 0
-    idempotent_batches: int = 0
-    log_append_time_batches: int = 0
-    size_bins: Int64Array = attrs.field(factory=lambda: np.zeros((CODECS, BINS), np.int64), eq=_SAME_ITEMS)
-    record_bins: Int64Array = attrs.field(factory=lambda: np.zeros(BINS, np.int64), eq=_SAME_ITEMS)
-    codec_bytes: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), eq=_SAME_ITEMS)
-    codec_records: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), eq=_SAME_ITEMS)
+    data_batches: int = _summed("batches")
+    control_batches: int = _summed("control_batches")
+    record_count: int = _summed("records")
+    data_bytes: int = _summed()
+    control_bytes: int = _summed()
+    transactional_batches: int = _summed("transactional_batches")
+    idempotent_batches: int = _summed("idempotent_batches")
+    log_append_time_batches: int = _summed("log_append_time_batches")
+    size_bins: Int64Array = attrs.field(factory=lambda: np.zeros((CODECS, BINS), np.int64), **_SUMMED_ARRAY)
+    record_bins: Int64Array = attrs.field(factory=lambda: np.zeros(BINS, np.int64), **_SUMMED_ARRAY)
+    codec_bytes: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), **_SUMMED_ARRAY)
+    codec_records: Int64Array = attrs.field(factory=lambda: np.zeros(CODECS, np.int64), **_SUMMED_ARRAY)
     first_offset: int = NO_OFFSET
     last_offset: int = NO_OFFSET
-    gap_count: int = 0
-    missing_between: int = 0
-    missing_inside: int = 0
+    gap_count: int = _summed("gaps")
+    missing_between: int = _summed("offsets_missing_between")
+    missing_inside: int = _summed("offsets_missing_inside")
     longest_gap: Gap = Gap()
     first_timestamp: int = 0
     order: TimestampOrder = attrs.field(factory=TimestampOrder)
-    checked_batches: int = 0
-    bad_count: int = 0
+    checked_batches: int = _summed()
+    bad_count: int = _summed("bad_batches")
     bad_batches: tuple[BadBatch, ...] = ()
-    damage_count: int = 0
+    damage_count: int = _summed("unreadable_stretches")
     damages: tuple[Damage, ...] = ()
 
     @property
@@ -143,7 +149,7 @@ class PartitionStatistics:
         """Return the statistics of this slice and of the one that follows it."""
         assert self.partition == later.partition, f"{self.partition}, {later.partition}"
         between = _gap_between(self, later)
-        sums = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
+        sums = {name: getattr(self, name) + getattr(later, name) for name in _SUMMED}
         sums["gap_count"] += bool(between.offsets)
         sums["missing_between"] += between.offsets
         damages = _damages(self, later)
@@ -176,27 +182,14 @@ def _damages(earlier: PartitionStatistics, later: PartitionStatistics) -> tuple[
     return earlier.damages + later.damages
 
 
-_ADDED: Final = (
-    "data_batches",
-    "control_batches",
-    "record_count",
-    "data_bytes",
-    "control_bytes",
-    "transactional_batches",
-    "idempotent_batches",
-    "log_append_time_batches",
-    "size_bins",
-    "record_bins",
-    "codec_bytes",
-    "codec_records",
-    "gap_count",
-    "missing_between",
-    "missing_inside",
-    "checked_batches",
-    "bad_count",
-    "damage_count",
-)
-"""What of two slices is simply added."""
+_SUMMED: Final = tuple(each.name for each in attrs.fields(PartitionStatistics) if each.metadata.get("is_summed"))
+
+REPORTED: Final[Mapping[str, str]] = {
+    each.metadata["report_name"]: each.name
+    for each in attrs.fields(PartitionStatistics)
+    if each.metadata.get("report_name")
+}
+"""The summed fields that are numbers of a partition in the report, by their names there."""
 
 
 def _gap_between(earlier: PartitionStatistics, later: PartitionStatistics) -> Gap:

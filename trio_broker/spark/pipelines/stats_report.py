@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from trio_broker.spark.batch_table import Int64Array
-from trio_broker.spark.pipelines.batch_statistics import CODECS, PartitionStatistics, bin_bounds, codec_name
+from trio_broker.spark.pipelines.batch_statistics import CODECS, REPORTED, PartitionStatistics, bin_bounds, codec_name
 from trio_broker.spark.pipelines.key_statistics import KeyStatistics
 from trio_broker.spark.pipelines.stats import PartitionHealth, StatsSettings
 
@@ -20,22 +20,8 @@ Document: TypeAlias = dict[str, Any]
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-SUMMED: Final = (
-    "batches",
-    "control_batches",
-    "records",
-    "bytes",
-    "transactional_batches",
-    "idempotent_batches",
-    "log_append_time_batches",
-    "gaps",
-    "offsets_missing_between",
-    "offsets_missing_inside",
-    "late_batches",
-    "bad_batches",
-    "unreadable_stretches",
-)
-"""What of the partitions is added up in the totals."""
+SUMMED: Final = (*REPORTED, "bytes", "late_batches")
+"""The numbers of partitions that the totals add up."""
 
 
 def report_document(found: Sequence[PartitionHealth], settings: StatsSettings, now_ms: int) -> Document:
@@ -63,26 +49,17 @@ def partition_document(health: PartitionHealth, settings: StatsSettings) -> Docu
         "partition": batches.partition.partition,
         "start_offset": health.offsets.start_offset,
         "end_offset": health.offsets.end_offset,
-        "batches": batches.data_batches,
-        "control_batches": batches.control_batches,
-        "records": batches.record_count,
+        **{name: getattr(batches, field) for name, field in REPORTED.items()},
         "bytes": batches.data_bytes + batches.control_bytes,
         "records_per_batch": mean(batches.record_count, batches.data_batches),
         "bytes_per_batch": mean(batches.data_bytes, batches.data_batches),
         "bytes_per_record": mean(batches.data_bytes, batches.record_count),
         "first_timestamp": time_text(batches.first_timestamp) if timed else None,
         "last_timestamp": time_text(batches.last_timestamp) if timed else None,
-        "transactional_batches": batches.transactional_batches,
-        "idempotent_batches": batches.idempotent_batches,
-        "log_append_time_batches": batches.log_append_time_batches,
-        "gaps": batches.gap_count,
-        "offsets_missing_between": batches.missing_between,
-        "offsets_missing_inside": batches.missing_inside,
         "longest_gap": _place(batches.longest_gap.offset, offsets=batches.longest_gap.offsets),
         "late_batches": order.late_count,
         "worst_lag": _place(order.worst_offset, milliseconds=order.worst_lag_ms),
         "bad_batches": batches.bad_count if settings.verify_crc else None,
-        "unreadable_stretches": batches.damage_count,
         "keys": None if health.keys is None else key_document(health.keys),
     }
 
