@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import httpx
 import pytest
 import trio
@@ -12,6 +15,7 @@ from kafka_wire.messages.describe_configs import DescribeConfigsRequest, Describ
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running
 from trio_broker.broker_view import LiveBrokerView
 from trio_broker.config import keys
+from trio_broker.storage.log import Log
 
 STATIC = {"num_io_threads": "4", "num_network_threads": "3"}
 
@@ -68,6 +72,42 @@ async def test_it_is_ready_until_it_stops(broker, view):
     assert view.readiness().ready
     broker.stop()
     assert (view.readiness().ready, view.readiness().reason) == (False, "the broker is stopping")
+
+
+async def test_it_is_not_ready_once_its_only_data_directory_failed(client, view, monkeypatch):
+    await client.create_topic("orders")
+    monkeypatch.setattr(Log, "append_prepared", fail_with_io_error)
+    assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
+    readiness = view.readiness()
+    assert not readiness.ready
+    assert readiness.reason.startswith("every data directory failed: ")
+    assert "Input/output error" in readiness.reason
+
+
+async def test_it_stays_ready_while_one_of_two_data_directories_works(tmp_path):
+    directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    async with running(tmp_path, **STATIC, log_dirs=directories) as broker:
+        log_manager, view = broker.parts.replicas.log_manager, LiveBrokerView(broker)
+        first, second = log_manager.directories
+        log_manager.take_offline(second.path, OSError(errno.EIO, "Input/output error"))
+        assert view.readiness().ready
+        log_manager.take_offline(first.path, OSError(errno.EIO, "Input/output error"))
+        assert not view.readiness().ready
+
+
+async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail_with_io_error)
+        patched.setattr(os, "fsync", fail_with_io_error)
+        with pytest.raises(OSError, match="Input/output error"):
+            await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    readiness = view.readiness()
+    assert not readiness.ready
+    assert readiness.reason.startswith("the metadata log failed: ")
+
+
+def fail_with_io_error(*_args, **_options):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 async def test_every_key_is_told_with_its_source(view):

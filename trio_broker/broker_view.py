@@ -84,9 +84,24 @@ class LiveBrokerView:
         )
 
     def readiness(self) -> view.Readiness:
+        reason = self._reason_not_ready()
+        return view.Readiness(ready=not reason, reason=reason)
+
+    def _reason_not_ready(self) -> str:
+        """Why clients are not served, or the empty string.
+
+        While one of several data directories works, the partitions in it are served, so one failed disk is no reason.
+        Without the metadata log nothing can be decided: no topic, no setting, no producer id.
+        """
         if self.broker.is_stopping:
-            return view.Readiness(ready=False, reason="the broker is stopping")
-        return view.Readiness(ready=True)
+            return "the broker is stopping"
+        parts = self.broker.parts
+        if (failure := parts.controller.failure) is not None:
+            return f"the metadata log failed: {failure}"
+        failures = [directory.failure for directory in parts.replicas.log_manager.directories]
+        if all(failures):
+            return f"every data directory failed: {'; '.join(map(str, failures))}"
+        return ""
 
     def config_entries(self) -> Sequence[view.ConfigEntry]:
         return [self._config_entry(entry) for entry in self.broker.config.entries()]

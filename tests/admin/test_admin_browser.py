@@ -91,6 +91,14 @@ async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_b
         assert await page.evaluate(f"document.querySelector('{BANNER}').hidden")
 
 
+async def test_a_page_of_a_broker_that_serves_no_clients_says_why(browser: Browser, view: FakeBrokerView) -> None:
+    view.ready = False
+    async with served(view) as address:
+        page = await browser.open_page(address.url)
+        await page.until(f"!document.querySelector('{BANNER}').hidden")
+        assert await page.text(f"{BANNER} p") == "Clients are not served: loading logs."
+
+
 async def test_a_page_that_gets_no_stream_says_that_it_polls_and_why(
     browser: Browser, view: FakeBrokerView, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,8 +114,16 @@ def test_every_number_of_the_snapshot_is_told() -> None:
     assert {key: values.get(key) for key in expected} == expected
 
 
-def test_all_names_carry_the_prefix() -> None:
-    assert {name.startswith("trio_broker_") for name, _ in values_of(render(snapshot()))} == {True}
+def test_names_carry_our_prefix_except_those_of_the_process_which_every_dashboard_knows() -> None:
+    names = {name for name, _ in values_of(render(snapshot()))}
+    assert {name for name in names if not name.startswith("trio_broker_")} == {
+        "process_cpu_seconds_total",
+        "process_max_fds",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+        "process_virtual_memory_bytes",
+    }
 
 
 def test_the_page_and_prometheus_read_the_same_numbers() -> None:

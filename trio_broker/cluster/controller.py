@@ -67,6 +67,11 @@ class MetadataLogWriter(Protocol):
         """The offset that the next record gets."""
         ...
 
+    @property
+    def failure(self) -> OSError | None:
+        """What took the log offline for good, if anything did."""
+        ...
+
     async def append(self, records: Sequence[Any]) -> int:
         """Append as one batch; returns the first offset once all are durable."""
         ...
@@ -97,6 +102,11 @@ class Controller:
     def metadata_offset(self) -> int:
         """The offset of the newest record of the metadata log; it grows over all starts."""
         return self._metadata_log.log_end_offset - 1
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why no decision can be recorded any more, if its log's disk failed."""
+        return self._metadata_log.failure
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
         """Tell ``listener`` of every change from now on. Returns a function that ends this."""

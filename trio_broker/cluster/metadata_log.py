@@ -125,6 +125,11 @@ class MetadataLog:
         """The offset that the next record gets."""
         return self.log.log_end_offset
 
+    @property
+    def failure(self) -> OSError | None:
+        """What took the log offline for good, if anything did."""
+        return self.log.failure
+
     def replay(self) -> Iterator[Any]:
         """Yield the records of the newest snapshot, then all that came after it, oldest first. Blocks.
 
@@ -192,8 +197,13 @@ class MetadataLog:
     # --- The end ---
 
     def close(self) -> None:
-        """Bring all files to their final state. Blocks."""
-        self.log.close()
+        """Bring all files to their final state; a log whose disk failed is only let go. Blocks."""
+        if self.failure is None:
+            self.log.close()
+        else:
+            # Its next start recovers it, as every start does. An error here would keep the partitions' logs, on disks
+            # that work, from a clean stop.
+            self.log.release()
 
     def _append_leader_change(self, node_id: int) -> None:
         control = ControlRecord(ControlRecordType.LEADER_CHANGE, leader_change_value(node_id))

@@ -57,7 +57,8 @@ def render(snapshot: MetricsSnapshot) -> bytes:
     """``snapshot`` in Prometheus's text format, with the process's own memory, CPU and file descriptors."""
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))
-    ProcessCollector(namespace=PREFIX, registry=registry)
+    # Without a prefix of ours: every Prometheus client calls them process_*, and dashboards look for that.
+    ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 

@@ -12,6 +12,7 @@
 
 export const POLL_MS = 2_000; // how often things are read while there is no stream
 const STALE_MS = 5_000; // five samples or two polls have not come: more than a hiccup of the network
+const READINESS_MS = 10_000; // how often it is asked whether clients are served
 const STREAM_RETRY_MS = 4_000; // between two attempts to get one of the streams, while all are taken
 const READ_TIMEOUT_MS = 10_000;
 export const isStill = new URLSearchParams(location.search).has("still");
@@ -25,6 +26,7 @@ let lastReadingAt = performance.now(); // when the broker last told anything, on
 let startedAtMs = Number(document.body.dataset.startedAtMs);
 /** @type {{seconds: number, at: number}} the uptime as the broker told it, and when */
 let uptime = { seconds: Number(find("[data-uptime]").dataset.uptime), at: 0 };
+let reasonNotReady = ""; // as /readyz tells it
 /** @type {string} what stays in the banner until it is closed or there is worse */
 let notice = "";
 
@@ -116,7 +118,8 @@ function showAge() {
     showBanner("bad", `The broker does not answer; last reading ${durationText(ageMs / 1000)} ago.`);
     return; // The uptime of a broker that does not answer is not known, so it stands still.
   }
-  showBanner("notice", notice);
+  if (reasonNotReady) showBanner("bad", `Clients are not served: ${reasonNotReady}.`);
+  else showBanner("notice", notice);
   find("[data-uptime]").textContent = durationText(uptime.seconds + (performance.now() - uptime.at) / 1000);
 }
 
@@ -146,6 +149,12 @@ async function loadNode() {
       return [code, " "];
     }),
   );
+  showAge();
+}
+
+async function loadReadiness() {
+  const answer = await read("/readyz", "text/plain");
+  reasonNotReady = answer.ok ? "" : (await answer.text()).trim().replace(/^not ready: /, "");
   showAge();
 }
 
@@ -186,7 +195,7 @@ async function showWhyRefused() {
 export function keepUpToDate(load, handlers) {
   showLocalTimes();
   if (isStill) return;
-  const loadAll = () => Promise.all([load(), loadNode()]);
+  const loadAll = () => Promise.all([load(), loadNode(), loadReadiness()]);
   connect(loadAll, handlers);
   find("[data-banner-close]").addEventListener("click", () => {
     notice = "";
@@ -194,4 +203,5 @@ export function keepUpToDate(load, handlers) {
   });
   setInterval(showAge, 1000);
   setInterval(() => !isLive() && quietly(loadAll), POLL_MS);
+  setInterval(() => isLive() && quietly(loadReadiness), READINESS_MS);
 }
