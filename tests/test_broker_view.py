@@ -87,7 +87,7 @@ async def test_it_is_not_ready_once_its_only_data_directory_failed(client, view,
 async def test_it_stays_ready_while_one_of_two_data_directories_works(tmp_path):
     directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     async with running(tmp_path, **STATIC, log_dirs=directories) as broker:
-        log_manager, view = broker.parts.replicas.log_manager, LiveBrokerView(broker)
+        log_manager, view = broker.services.replicas.log_manager, LiveBrokerView(broker)
         first, second = log_manager.directories
         log_manager.take_offline(second.path, OSError(errno.EIO, "Input/output error"))
         assert view.readiness().ready

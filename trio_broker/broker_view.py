@@ -95,10 +95,10 @@ class LiveBrokerView:
         """
         if self.broker.is_stopping:
             return "the broker is stopping"
-        parts = self.broker.parts
-        if (failure := parts.controller.failure) is not None:
+        services = self.broker.services
+        if (failure := services.controller.failure) is not None:
             return f"the metadata log failed: {failure}"
-        failures = [directory.failure for directory in parts.replicas.log_manager.directories]
+        failures = [directory.failure for directory in services.replicas.log_manager.directories]
         if all(failures):
             return f"every data directory failed: {'; '.join(map(str, failures))}"
         return ""
