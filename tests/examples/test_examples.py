@@ -1,0 +1,85 @@
+"""The programs of ``examples/``, run as a user runs them against a real broker, print what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from trio_broker.testing import BrokerProcess
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120.0
+"""Far longer than any of them takes; Spark's JVM starts slowly on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    overrides = {"log.durability": "page-cache", "group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path_factory.mktemp("examples") / "data", overrides=overrides) as broker:
+        yield broker
+
+
+def run(*command: str) -> str:
+    """What a program prints; it ends well."""
+    completed = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
+
+
+def test_a_group_that_commits_goes_on_where_it_stopped(broker: BrokerProcess) -> None:
+    example = ("examples/produce_and_consume.py", broker.bootstrap_servers)
+    first, second = run(*example), run(*example)
+    assert re.findall(r"at (\d+):", first) == ["0", "1", "2", "3", "4"]
+    assert re.findall(r"at (\d+):", second) == ["5", "6", "7", "8", "9"]
+
+
+def test_the_service_sums_up_the_orders_of_each_customer(broker: BrokerProcess) -> None:
+    assert run("examples/order_service.py", broker.bootstrap_servers) == "ada: 35\nben: 20\ncleo: 99\n"
+
+
+def test_the_fixture_gives_each_test_a_broker() -> None:
+    assert "2 passed" in run("-m", "pytest", "-p", "no:cacheprovider", "examples/test_with_a_broker.py")
+
+
+def test_a_setting_is_changed_refused_and_reset_over_http(broker: BrokerProcess) -> None:
+    lines = run("examples/tune_over_http.py", broker.admin_url).splitlines()
+    assert lines[0].startswith("8 I/O threads, ")
+    assert lines[1] == "num.io.threads = 16 (DYNAMIC_BROKER_CONFIG)"
+    assert lines[2].startswith("num.io.threads = 800 is refused with 422: ")
+    assert lines[3] == "num.io.threads = 8 (DEFAULT_CONFIG)"
+
+
+@pytest.mark.spark
+def test_the_stream_counts_each_line_once(broker: BrokerProcess, tmp_path: Path) -> None:
+    example = ("examples/spark_stream.py", broker.bootstrap_servers, str(tmp_path))
+    produce_lines(broker, "to be or not to be")
+    assert run(*example) == "be: 2\nto: 2\nnot: 1\nor: 1\n"
+    produce_lines(broker, "to be, to do")
+    assert run(*example) == "to: 4\nbe: 3\ndo: 1\nnot: 1\nor: 1\n"
+
+
+def produce_lines(broker: BrokerProcess, *lines: str) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for line in lines:
+        producer.produce("lines", line.encode())
+    assert producer.flush(SECONDS) == 0
+
+
+def test_the_index_names_every_example() -> None:
+    index = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == set(re.findall(r"\]\((\w+\.py)\)", index))
