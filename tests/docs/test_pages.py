@@ -87,6 +87,6 @@ def test_the_architecture_pages_name_files_that_exist(architecture: str):
 def test_the_architecture_pages_use_names_of_the_code(architecture: str):
     code = "".join(path.read_text(encoding="utf-8") for folder in PRODUCT[1:] for path in folder.rglob("*.py"))
     words = set(re.findall(r"\w+", code))
-    named = {name.rpartition(".")[2] for name in CODE_NAME.findall(architecture)}
+    named = {word for name in CODE_NAME.findall(architecture) for word in name.split(".")} - {""}
     assert len(named) > 50
     assert named - words - {"asyncio"} == set()
