@@ -6,18 +6,21 @@ import json
 
 import pytest
 
-from kafka_wire.primitives import random_uuid
-from kafka_wire.records.batch import read_batches
+from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecordType, read_control_record
-from kafka_wire.stored.metadata import TopicRecord
+from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
 from trio_broker.clock import ManualClock
 from trio_broker.cluster.metadata_log import (
     METADATA_TOPIC_ID,
     MetadataLog,
     MetadataLogUnusable,
+    QuorumInfo,
     leader_change_value,
     read_leader_epoch,
 )
+from trio_broker.storage.append import AppendOrigin
 
 
 def topic(name):
@@ -46,6 +49,18 @@ async def test_an_append_counts_only_when_it_is_on_the_disk(reopen):
     log = reopen()
     await log.append([topic("a")])
     assert log.log.recovery_point == log.log_end_offset
+
+
+async def test_the_quorum_has_agreed_on_what_is_on_the_disk(reopen):
+    log = reopen()
+    await log.append([topic("a")])
+    agreed = log.log_end_offset
+    assert log.quorum == QuorumInfo(leader_epoch=1, high_watermark=2, log_end_offset=2, directory_id=NO_UUID)
+
+    value = encode_metadata_record(topic("b"))
+    unsynced = bytearray(build_batch([NewRecord(0, None, value)]))
+    log.log.append(unsynced, leader_epoch=1, now_ms=0, origin=AppendOrigin.COORDINATOR)
+    assert (log.quorum.high_watermark, log.quorum.log_end_offset) == (agreed, agreed + 1)
 
 
 async def test_one_append_is_one_batch_and_tells_its_first_offset(reopen, segment):

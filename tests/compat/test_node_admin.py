@@ -1,4 +1,4 @@
-"""What Kafka's own tools and kafka-python see of one node: its log directories, its producers.
+"""What Kafka's own tools and kafka-python see of one node: its log directories, its producers, its quorum.
 
 The tools run through ``RunTools`` of ``tests/compat/java``, all in one JVM.
 """
@@ -6,6 +6,7 @@ The tools run through ``RunTools`` of ``tests/compat/java``, all in one JVM.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -67,6 +68,8 @@ def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
         "log dirs of one topic": ("LogDirsCommand", "--describe", "--topic-list", TOPIC),
         "log dirs": ("LogDirsCommand", "--describe"),
         "producers": ("TransactionsCommand", "describe-producers", "--topic", TOPIC, "--partition", "0"),
+        "quorum status": ("MetadataQuorumCommand", "describe", "--status"),
+        "quorum replication": ("MetadataQuorumCommand", "describe", "--replication"),
     }
     told = java.run(
         "RunTools",
@@ -140,3 +143,44 @@ def test_kafka_python_describes_the_producers_of_a_partition(admin: KafkaAdminCl
     assert (producer.producer_epoch, producer.last_sequence) == (0, RECORDS - 1)
     assert (producer.coordinator_epoch, producer.current_transaction_start_offset) == (-1, -1)
     assert told[empty].active_producers == []
+
+
+def test_kafka_metadata_quorum_describes_a_quorum_of_one(
+    printed: dict[str, dict[str, Any]], broker: BrokerProcess, log_dirs: list[Path]
+) -> None:
+    told = printed["quorum status"]
+    assert told["code"] == 0, told
+    status = dict(line.split(":", 1) for line in told["out"].splitlines() if line)
+    [voter] = json.loads(status["CurrentVoters"])
+    properties = (log_dirs[0] / "meta.properties").read_text()
+
+    assert f"cluster.id={status['ClusterId'].strip()}\n" in properties
+    assert f"directory.id={voter['directoryId']}\n" in properties
+    assert (status["LeaderId"].strip(), status["LeaderEpoch"].strip()) == ("1", "1")
+    assert (voter["id"], voter["endpoints"]) == (1, [f"PLAINTEXT://{broker.bootstrap_servers}"])
+    assert status["CurrentObservers"].strip() == "[]"
+    assert status["MaxFollowerLag"].strip() == "0"
+
+
+def test_kafka_metadata_quorum_describes_how_far_the_leader_has_come(printed: dict[str, dict[str, Any]]) -> None:
+    told = printed["quorum replication"]
+    assert told["code"] == 0, told
+    titles, values = (line.split() for line in told["out"].splitlines() if line)
+    replica = dict(zip(titles, values, strict=True))
+    high_watermark = re.search(r"^HighWatermark: +(\d+)$", printed["quorum status"]["out"], re.MULTILINE)
+
+    assert (replica["NodeId"], replica["Lag"], replica["Status"]) == ("1", "0", "Leader")
+    assert high_watermark is not None
+    assert int(replica["LogEndOffset"]) >= int(high_watermark[1]) > PARTITIONS
+
+
+def test_kafka_python_describes_the_quorum(admin: KafkaAdminClient, broker: BrokerProcess) -> None:
+    told = admin.describe_metadata_quorum()
+    [topic] = told["topics"]
+    [quorum] = topic["partitions"]
+
+    assert (topic["topic_name"], quorum["partition_index"], quorum["error"]) == ("__cluster_metadata", 0, None)
+    assert quorum["leader_id"] == 1
+    assert [voter["replica_id"] for voter in quorum["current_voters"]] == [1]
+    [node] = told["nodes"]
+    assert [listener["port"] for listener in node["listeners"]] == [broker.port]

@@ -7,7 +7,9 @@ from typing import Any
 
 import trio
 
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
+from trio_broker.cluster.metadata_log import QuorumInfo
 
 
 class MemoryMetadataLog:
@@ -20,6 +22,15 @@ class MemoryMetadataLog:
     @property
     def log_end_offset(self) -> int:
         return sum(len(batch) for batch in self.batches)
+
+    @property
+    def quorum(self) -> QuorumInfo:
+        return QuorumInfo(
+            leader_epoch=1,
+            high_watermark=self.log_end_offset,
+            log_end_offset=self.log_end_offset,
+            directory_id=NO_UUID,
+        )
 
     @property
     def records(self) -> list[Any]:

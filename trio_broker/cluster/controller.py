@@ -36,6 +36,7 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     TopicImage,
 )
+from trio_broker.cluster.metadata_log import QuorumInfo
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
 from trio_broker.cluster.replication_control import (
@@ -70,6 +71,11 @@ class MetadataLogWriter(Protocol):
     @property
     def failure(self) -> OSError | None:
         """What took the log offline for good, if anything did."""
+        ...
+
+    @property
+    def quorum(self) -> QuorumInfo:
+        """Who leads the log, and how far it has come."""
         ...
 
     async def append(self, records: Sequence[Any]) -> int:
@@ -107,6 +113,11 @@ class Controller:
     def failure(self) -> OSError | None:
         """Why no decision can be recorded any more, if its log's disk failed."""
         return self._metadata_log.failure
+
+    @property
+    def quorum(self) -> QuorumInfo:
+        """How the quorum of the metadata log stands; this node is its leader and only voter."""
+        return self._metadata_log.quorum
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
         """Tell ``listener`` of every change from now on. Returns a function that ends this."""

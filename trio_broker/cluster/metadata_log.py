@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import trio
 
 from kafka_wire.errors import WireError
@@ -62,12 +63,31 @@ SNAPSHOT_AFTER_RECORDS: Final = 10_000
 _ASIDE_PATTERN = "*.corrupt-*"
 
 
+@attrs.frozen
+class QuorumInfo:
+    """How far the only voter has come. ``directory_id`` is that of its log directory, zero if that has none."""
+
+    leader_epoch: int
+    high_watermark: int
+    log_end_offset: int
+    directory_id: bytes
+
+
 class MetadataLog:
     """Appends decisions and gives them back. Made by ``open``, which begins a new leader epoch."""
 
-    def __init__(self, log: Log, clock: Clock, *, leader_epoch: int, snapshot: SnapshotId | None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        *,
+        leader_epoch: int,
+        snapshot: SnapshotId | None,
+        directory_id: bytes = NO_UUID,
+    ) -> None:
         self.log = log
         self.leader_epoch = leader_epoch
+        self.directory_id = directory_id
         self.snapshot = snapshot
         self._last_timestamp_ms = -1
         self._clock = clock
@@ -116,7 +136,7 @@ class MetadataLog:
         epochs = (read_leader_epoch(state_file), log.latest_epoch or 0, snapshot.epoch if snapshot is not None else 0)
         leader_epoch = max(epochs) + 1
         write_quorum_state(state_file, node_id, leader_epoch, directory_id)
-        opened = cls(log, clock, leader_epoch=leader_epoch, snapshot=snapshot)
+        opened = cls(log, clock, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
         opened._append_leader_change(node_id)
         return opened
 
@@ -129,6 +149,16 @@ class MetadataLog:
     def failure(self) -> OSError | None:
         """What took the log offline for good, if anything did."""
         return self.log.failure
+
+    @property
+    def quorum(self) -> QuorumInfo:
+        """The quorum of one. What is not on the disk yet has not been agreed on, so it is past the high watermark."""
+        return QuorumInfo(
+            leader_epoch=self.leader_epoch,
+            high_watermark=min(self.log.recovery_point, self.log_end_offset),
+            log_end_offset=self.log_end_offset,
+            directory_id=self.directory_id,
+        )
 
     def replay(self) -> Iterator[Any]:
         """Yield the records of the newest snapshot, then all that came after it, oldest first. Blocks.

@@ -1,0 +1,91 @@
+"""DescribeQuorum: who leads the metadata log and how far it has come.
+
+The quorum is one: this node leads it, is its only voter, and nobody observes. A leader is always caught up with itself,
+so both its times are now, as in Kafka. The controller takes requests on the same listeners as the broker; the client is
+told the one that it came in by.
+
+Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest and LeaderState.describeReplicaState; KIP-595, KIP-836,
+KIP-853.
+"""
+
+from __future__ import annotations
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    PartitionData,
+    ReplicaState,
+    TopicData,
+)
+from kafka_wire.primitives import NO_UUID
+from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import YieldBudget
+
+UNKNOWN = -1
+
+DIRECTORIES_AND_NODES_SINCE_VERSION = 2
+
+
+def error_response(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(error_code=error.code, error_message=str(error), topics=[])
+
+
+@handles(DescribeQuorumRequest, error_response=error_response)
+async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    """Describe the quorum of the metadata log, which is this node alone."""
+    budget = YieldBudget()
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            partitions.append(describe_partition(topic.topic_name, asked.partition_index, context))
+            await budget.maybe_yield()
+        topics.append(TopicData(topic_name=topic.topic_name, partitions=partitions))
+    return DescribeQuorumResponse(
+        topics=topics, nodes=[describe_node(context)] if context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION else []
+    )
+
+
+def describe_partition(topic: str, index: int, context: Context) -> PartitionData:
+    """The quorum of one partition, or UNKNOWN_TOPIC_OR_PARTITION for all but the metadata log's."""
+    if (topic, index) != (CLUSTER_METADATA_TOPIC, 0):
+        return PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"only {CLUSTER_METADATA_TOPIC}-0 has a quorum",
+            leader_id=UNKNOWN,
+            leader_epoch=UNKNOWN,
+            high_watermark=UNKNOWN,
+            current_voters=[],
+            observers=[],
+        )
+    services = context.services
+    node_id, quorum, now_ms = services.node.node_id, services.controller.quorum, services.clock.now_ms()
+    has_directories = context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION
+    voter = ReplicaState(
+        replica_id=node_id,
+        replica_directory_id=quorum.directory_id if has_directories else NO_UUID,
+        log_end_offset=quorum.log_end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return PartitionData(
+        partition_index=index,
+        leader_id=node_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[voter],
+        observers=[],
+    )
+
+
+def describe_node(context: Context) -> Node:
+    node, connection = context.services.node, context.connection
+    host, port = node.address_for(connection)
+    return Node(node_id=node.node_id, listeners=[Listener(name=connection.listener_name, host=host, port=port)])
