@@ -39,7 +39,7 @@ async def create(services, name="orders", partitions=1, **configs):
 
 async def set_config(services, resource, name, value):
     alteration = ConfigAlteration(name, ConfigOperation.SET, value)
-    [outcome] = await services.controller.change_configs([ResourceAlterations(resource, (alteration,))])
+    [outcome] = (await services.controller.change_configs([ResourceAlterations(resource, (alteration,))])).results
     assert not isinstance(outcome, KafkaError), outcome
 
 

@@ -13,7 +13,7 @@ from broker_admin.view import BrokerView, ConfigChange, ConfigSource, HistorySam
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running
-from trio_broker.broker_view import LiveBrokerView
+from trio_broker.broker_view import MAX_POOL_SIZE, LiveBrokerView
 from trio_broker.config import keys
 from trio_broker.storage.log import Log
 
@@ -116,9 +116,9 @@ async def test_every_key_is_told_with_its_source(view):
     assert entry(view, "num.partitions").source is ConfigSource.DEFAULT_CONFIG
 
 
-async def test_a_pool_is_told_with_the_sizes_it_may_be_given_now(view):
+async def test_a_pool_is_shown_with_the_sizes_it_may_be_given_now(view):
     allowed = entry(view, "num.io.threads").allowed_range
-    assert (allowed.minimum, allowed.maximum) == (2, 8)
+    assert (allowed.minimum, allowed.maximum) == (1, MAX_POOL_SIZE)
     assert entry(view, "queued.max.requests").allowed_range is None
 
 
@@ -214,6 +214,15 @@ async def test_a_reset_goes_back_to_the_layer_below(view):
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
 
 
+async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_the_journal(broker, view):
+    for value, size in (("1", 1), (None, 3), ("16", 16), (None, 3)):
+        result = await view.change_config({"num.network.threads": value}, changed_by="a test")
+        assert [change.new for change in result.changes] == [str(size)]
+        assert len(broker.server.statistics().processors) >= size
+        assert entry(view, "num.network.threads").value == str(size)
+    assert [(change.old, change.new) for change in view.journal()] == [("3", "1"), ("1", "3"), ("3", "16"), ("16", "3")]
+
+
 async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(view):
     result = await view.change_config({"num.io.threads": "4"}, changed_by="a test")
     assert (result.changes, result.refusals) == ((), ())
@@ -223,8 +232,8 @@ async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(vi
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("num.io.threads", "9", "at most double"),
-        ("num.io.threads", "1", "at least half"),
+        ("num.io.threads", "257", "at most 256"),
+        ("num.io.threads", "0", "at least 1"),
         ("num.io.threads", "many", "many"),
         ("log.dirs", "/elsewhere", "read at start only"),
         ("no.such.key", "1", "not a key"),

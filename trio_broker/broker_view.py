@@ -13,15 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import trio
-
 from broker_admin import view
 from broker_admin.view import BrokerEvent, ConfigChange, ConfigChangeResult, ConfigRefusal
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker import __version__
-from trio_broker.cluster import configuration_control as decisions
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.config import keys
 from trio_broker.config.broker_config import ConfigScope, ValueChange
@@ -43,6 +41,11 @@ JOURNAL_CHANGES = 200
 """Changes kept for the page: some weeks of a busy operator, a few kilobytes."""
 
 
+MAX_POOL_SIZE = 256
+"""Threads that one change over HTTP may give a pool: a digit too many must not start thousands. Twice the present size
+is always allowed, as it is to Kafka's clients."""
+
+
 class LiveBrokerView:
     """Tells the admin app about one broker, and the broker what the admin app wants changed."""
 
@@ -50,10 +53,9 @@ class LiveBrokerView:
         self.broker = broker
         self.started_at_ms = broker.clock.now_ms()
         self._started_at = broker.clock.monotonic()
-        self._journal: deque[ConfigChange] = deque(maxlen=JOURNAL_CHANGES)
+        # With each line the change that it is about, by which the lines of one request are found.
+        self._journal: deque[tuple[ValueChange, ConfigChange]] = deque(maxlen=JOURNAL_CHANGES)
         self._sequence = itertools.count(1)
-        # What each running change_config has changed: the controller tells of a change in the task that asked for it.
-        self._made_by: dict[trio.lowlevel.Task, list[ConfigChange]] = {}
         self._listeners: list[Callable[[BrokerEvent], None]] = []
         self.samples = History(self.read())
         self.groups_view = GroupView(broker.services.groups, broker.clock.now_ms)
@@ -127,8 +129,7 @@ class LiveBrokerView:
         key = keys.BROKER_KEYS[name]
         if not key.thread_pool:
             return None
-        limits = self.broker.config.pool_limits(key)
-        return view.AllowedRange(limits.minimum, limits.maximum)
+        return view.AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.broker.config.get(key)))
 
     def threads(self) -> view.ThreadStatistics:
         sample, config = self.samples.latest_sample, self.broker.config
@@ -176,7 +177,7 @@ class LiveBrokerView:
         return [history_sample(sample) for sample in self.samples.samples]
 
     def journal(self) -> Sequence[ConfigChange]:
-        return list(self._journal)
+        return [line for _, line in self._journal]
 
     async def groups(self) -> view.GroupSurvey:
         return await self.groups_view.groups()
@@ -222,17 +223,16 @@ class LiveBrokerView:
         if refusals := self._refusals(changes):
             return ConfigChangeResult(refusals=refusals)
         controller = self.broker.services.controller
-        wanted = decisions.ResourceAlterations(
-            controller.broker_resource, tuple(alteration(name, value) for name, value in changes.items())
+        wanted = ResourceAlterations(
+            controller.broker_resource,
+            tuple(alteration(name, value) for name, value in changes.items()),
+            any_pool_size=True,
         )
-        task = trio.lowlevel.current_task()
-        made = self._made_by[task] = []
-        try:
-            [outcome] = await controller.change_configs([wanted], changed_by=changed_by)
-        finally:
-            del self._made_by[task]
-        if isinstance(outcome, KafkaError):
-            return ConfigChangeResult(refusals=(ConfigRefusal(", ".join(changes), str(outcome)),))
+        outcome = await controller.change_configs([wanted], changed_by=changed_by)
+        [result] = outcome.results
+        if isinstance(result, KafkaError):
+            return ConfigChangeResult(refusals=(ConfigRefusal(", ".join(changes), str(result)),))
+        made = [line for change, line in self._journal if any(change is each for each in outcome.effective)]
         return ConfigChangeResult(changes=tuple(made))
 
     def _refusals(self, changes: Mapping[str, str | None]) -> tuple[ConfigRefusal, ...]:
@@ -241,15 +241,26 @@ class LiveBrokerView:
         refusals = []
         for name, value in changes.items():
             try:
-                config.check_change(ConfigScope.BROKER, {name: value})
+                config.check_change(ConfigScope.BROKER, {name: value}, any_pool_size=True)
+                self._check_pool_size(name, value)
             except ConfigError as error:
                 refusals.append(ConfigRefusal(name, str(error)))
         if not refusals:
             try:
-                config.check_change(ConfigScope.BROKER, changes)
+                config.check_change(ConfigScope.BROKER, changes, any_pool_size=True)
             except ConfigError as error:
                 refusals.append(ConfigRefusal(error.key or ", ".join(changes), str(error)))
         return tuple(refusals)
+
+    def _check_pool_size(self, name: str, value: str | None) -> None:
+        """Refuse a pool of more threads than one change may give it; a reset goes back whatever that was.
+
+        Raises:
+            ConfigError: as said.
+        """
+        allowed = self._allowed_range(name)
+        if value is not None and allowed is not None and keys.BROKER_KEYS[name].parse(value) > allowed.maximum:
+            raise ConfigError(f"{name}={value} is refused: one change may set at most {allowed.maximum}", key=name)
 
     # ---- what happens ----
 
@@ -276,9 +287,7 @@ class LiveBrokerView:
                 old=each.old,
                 new=each.new,
             )
-            self._journal.append(change)
-            if (made := self._made_by.get(trio.lowlevel.current_task())) is not None:
-                made.append(change)
+            self._journal.append((each, change))
             self._tell(change)
 
     # ---- what is read ----
@@ -310,9 +319,9 @@ class LiveBrokerView:
         )
 
 
-def alteration(name: str, value: str | None) -> decisions.ConfigAlteration:
-    operation = decisions.ConfigOperation.DELETE if value is None else decisions.ConfigOperation.SET
-    return decisions.ConfigAlteration(name, operation, value)
+def alteration(name: str, value: str | None) -> ConfigAlteration:
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+    return ConfigAlteration(name, operation, value)
 
 
 def compaction_reading(statistics: LogCleanerStatistics) -> CompactionReading:

@@ -1,8 +1,8 @@
 """A broker that is not there: FakeBrokerView, for tests and for working on the page.
 
 It keeps the promises of ``BrokerView`` and nothing more. Time does not pass by itself: ``tick`` makes one second of it,
-with readings that follow smooth curves, so that two runs give the same history. The pools obey the rule of half and
-double, ``password`` is a sensitive key, ``node.id`` may not be changed.
+with readings that follow smooth curves, so that two runs give the same history. The pools take 1 to 256
+threads, ``password`` is a sensitive key, ``node.id`` may not be changed.
 
 ``python -m broker_admin.testing [port]`` serves the page over such a broker, one tick a second, until
 it is interrupted.
@@ -177,7 +177,7 @@ class FakeBrokerView:
             documentation=f"What {name} means.",
             synonyms=tuple(layers),
             sensitive=name == "password",
-            allowed_range=AllowedRange(max(1, int(value) // 2), int(value) * 2) if name in POOL_KEYS else None,
+            allowed_range=AllowedRange(1, max(256, 2 * int(value))) if name in POOL_KEYS else None,
         )
 
     async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
@@ -206,7 +206,7 @@ class FakeBrokerView:
         minimum, maximum = entry.allowed_range.minimum, entry.allowed_range.maximum
         if minimum <= int(text) <= maximum:
             return None
-        return f"{text} is outside {minimum} to {maximum}: at once a pool changes to half or double its size at most"
+        return f"{text} is outside {minimum} to {maximum}"
 
     def change(self, key: str, value: str | None, changed_by: str) -> ConfigChange:
         """Make one change that was checked before, and write it into the journal."""

@@ -11,7 +11,7 @@ from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOp
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
-from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.broker_config import BrokerConfig, ValueChange
 from trio_broker.config.keys import NUM_IO_THREADS
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
@@ -129,12 +129,22 @@ async def test_settings_of_this_broker_take_effect_with_the_name_of_who_changed_
     assert heard == [("num.io.threads", "the page")]
 
 
+async def test_a_change_of_settings_returns_what_it_changed_in_effect(controller):
+    outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
+    assert outcome.effective == [ValueChange("num.io.threads", "8", "9")]
+    outcome = await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
+    assert (outcome.results, outcome.effective) == ([CLUSTER_DEFAULT], [])
+    outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "10")], validate_only=True)
+    assert (outcome.results, outcome.effective) == ([BROKER], [])
+
+
 async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(controller, config, caplog):
     def fail(value):
         raise RuntimeError("no")
 
     config.subscribe(NUM_IO_THREADS, fail)
-    assert await controller.change_configs([setting(BROKER, "num.io.threads", "9")]) == [BROKER]
+    outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
+    assert outcome.results == [BROKER]
     assert "failed on new settings" in caplog.text
 
 

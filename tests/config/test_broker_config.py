@@ -100,6 +100,12 @@ def test_a_pool_may_not_go_further(wanted, reason):
         BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": str(wanted)})
 
 
+def test_a_caller_may_lift_the_rule_of_half_and_double():
+    BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": "1"}, any_pool_size=True)
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig().check_change(ConfigScope.BROKER, {"num.io.threads": "0"}, any_pool_size=True)
+
+
 def test_half_of_an_odd_size_is_rounded_down():
     config = BrokerConfig()
     assert config.get(NUM_NETWORK_THREADS) == 3

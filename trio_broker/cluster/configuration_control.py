@@ -50,10 +50,14 @@ class ConfigAlteration:
 
 @attrs.frozen
 class ResourceAlterations:
-    """Changes of one resource, to be made together or not at all."""
+    """Changes of one resource, to be made together or not at all.
+
+    Kafka's clients may at most double or halve a pool of threads; ``any_pool_size`` lifts that.
+    """
 
     resource: ConfigResource
     alterations: tuple[ConfigAlteration, ...]
+    any_pool_size: bool = False
 
 
 @attrs.frozen
@@ -84,7 +88,8 @@ def decide_config_change(
     else:
         wanted = _wanted_by_alterations(current, config, change)
     changes = {name: value for name, value in wanted.items() if current.get(name) != value}
-    _check(config, resource, current, changes)
+    any_pool_size = isinstance(change, ResourceAlterations) and change.any_pool_size
+    _check(config, resource, current, changes, any_pool_size)
     return ControllerResult(resource, tuple(_record(resource, name, value) for name, value in changes.items()))
 
 
@@ -186,10 +191,14 @@ def _require_value(name: str, value: str | None) -> str:
 
 
 def _check(
-    config: BrokerConfig, resource: ConfigResource, current: Mapping[str, str], changes: Mapping[str, str | None]
+    config: BrokerConfig,
+    resource: ConfigResource,
+    current: Mapping[str, str],
+    changes: Mapping[str, str | None],
+    any_pool_size: bool,
 ) -> None:
     if resource.type is ConfigResourceType.BROKER:
-        config.check_change(scope_of(resource), changes)
+        config.check_change(scope_of(resource), changes, any_pool_size=any_pool_size)
         return
     for name in changes:
         _key(resource, name)

@@ -19,12 +19,13 @@ from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
 
+import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
-from trio_broker.cluster.controller_result import ControllerResult, attempt
+from trio_broker.cluster.controller_result import ControllerResult, attempt, outcomes_of
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.logger_levels import change_levels
@@ -48,7 +49,7 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
-from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.broker_config import BrokerConfig, ValueChange
 from trio_broker.config.keys import NODE_ID
 from trio_broker.topic_partition import TopicPartition
 
@@ -81,6 +82,15 @@ class MetadataLogWriter(Protocol):
     async def append(self, records: Sequence[Any]) -> int:
         """Append as one batch; returns the first offset once all are durable."""
         ...
+
+
+@attrs.frozen
+class ConfigOutcome:
+    """What came of a request to change settings: for each resource itself or why not, in the order of the request, and
+    the settings of this broker that have another value now."""
+
+    results: Sequence[ConfigResource | KafkaError]
+    effective: Sequence[ValueChange]
 
 
 class Controller:
@@ -152,10 +162,10 @@ class Controller:
 
     async def change_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False, changed_by: str = ""
-    ) -> list[ConfigResource | KafkaError]:
+    ) -> ConfigOutcome:
         """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
 
-        ``changed_by`` is for people: who asks and from where. Resources must differ from each other. Levels of loggers
+        ``changed_by`` says in words who asks and from where. Resources must differ from each other. Levels of loggers
         are set at once and not recorded.
 
         Raises:
@@ -163,7 +173,9 @@ class Controller:
         """
         async with self._lock:
             decisions = [attempt(partial(self._decide_config, change, validate_only)) for change in changes]
-            return await self._carry_out(decisions, validate_only, changed_by)
+            effective = [] if validate_only else await self._commit(decisions, changed_by)
+            results = outcomes_of(decisions)
+            return ConfigOutcome(results, effective)
 
     def _decide_config(self, change: ConfigChange, validate_only: bool) -> ControllerResult[ConfigResource]:
         if change.resource.type is not ConfigResourceType.BROKER_LOGGER:
@@ -227,32 +239,45 @@ class Controller:
     # --- the way of a change ---
 
     async def _carry_out(
-        self, decisions: Sequence[ControllerResult[T] | KafkaError], validate_only: bool, changed_by: str = ""
+        self, decisions: Sequence[ControllerResult[T] | KafkaError], validate_only: bool
     ) -> list[T | KafkaError]:
         """Make what was decided true, in one batch, and return each outcome or refusal."""
+        if not validate_only:
+            await self._commit(decisions)
+        return outcomes_of(decisions)
+
+    async def _commit(
+        self, decisions: Sequence[ControllerResult[Any] | KafkaError], changed_by: str = ""
+    ) -> list[ValueChange]:
+        """Record what was decided, in one batch, and make it take effect; returns this broker's changed settings."""
         records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, ControllerResult)))
-        if records and not validate_only:
+        effective: list[ValueChange] = []
+        if records:
+            # What is on the disk must take effect, even if the request that asked for it is cancelled meanwhile.
             with trio.CancelScope(shield=True):
                 await self._metadata_log.append(records)
-                await self._publish(records, changed_by)
-        return [item.outcome if isinstance(item, ControllerResult) else item for item in decisions]
+                effective = await self._publish(records, changed_by)
+        return effective
 
-    async def _publish(self, records: Sequence[Any], changed_by: str) -> None:
+    async def _publish(self, records: Sequence[Any], changed_by: str) -> list[ValueChange]:
         delta = delta_of(self.image, records, changed_by=changed_by)
         for record in records:
             self.image.apply(record)
-        for resource in delta.changed_configs:
-            self._apply_broker_configs(resource, changed_by)
+        effective = [
+            change for resource in delta.changed_configs for change in self._apply_broker_configs(resource, changed_by)
+        ]
         for listener in tuple(self._listeners):
             try:
                 await listener(delta)
             except Exception:
                 log.exception("a listener failed on %s", delta)
+        return effective
 
-    def _apply_broker_configs(self, resource: ConfigResource, changed_by: str) -> None:
+    def _apply_broker_configs(self, resource: ConfigResource, changed_by: str) -> Sequence[ValueChange]:
         if resource not in (CLUSTER_DEFAULT, self.broker_resource):
-            return
+            return ()
         try:
-            self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)
+            return self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)
         except Exception:
             log.exception("a part of the broker failed on new settings of %s", resource)
+            return ()

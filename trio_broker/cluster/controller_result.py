@@ -5,7 +5,7 @@ Records of one decision are written in one batch, so that they come to be togeth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -29,3 +29,8 @@ def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | 
         return decide()
     except KafkaError as refusal:
         return refusal
+
+
+def outcomes_of(results: Iterable[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:
+    """The outcome of each decision, or the refusal in its place."""
+    return [item.outcome if isinstance(item, ControllerResult) else item for item in results]

@@ -116,12 +116,14 @@ class BrokerConfig:
 
     # --- change ---
 
-    def check_change(self, scope: ConfigScope, changes: Mapping[str, str | None]) -> None:
+    def check_change(
+        self, scope: ConfigScope, changes: Mapping[str, str | None], *, any_pool_size: bool = False
+    ) -> None:
         """Check that ``changes`` could be applied to ``scope``; None takes a value away.
 
         Raises:
             ConfigError: a key is unknown or may not be changed there, a value is not valid, a pool would more than
-                double or halve, or values contradict each other.
+                double or halve without ``any_pool_size``, or values contradict each other.
         """
         for name, text in changes.items():
             key = _changeable_key(name, scope)
@@ -131,7 +133,7 @@ class BrokerConfig:
         dynamic = {**self._dynamic, scope: {name: text for name, text in layer.items() if text is not None}}
         values = self._effective(dynamic)
         for key in BROKER_KEYS.values():
-            if key.thread_pool:
+            if key.thread_pool and not any_pool_size:
                 _check_pool_size(key, self.pool_limits(key), values[key.name])
         check_broker_consistency(lambda key: values[key.name])
 
@@ -140,10 +142,12 @@ class BrokerConfig:
         current = self.get(key)
         return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
 
-    def set_dynamic(self, scope: ConfigScope, values: Mapping[str, str], *, changed_by: str = "") -> None:
-        """Replace what is set dynamically in ``scope`` and tell the subscribers whose value changed.
+    def set_dynamic(
+        self, scope: ConfigScope, values: Mapping[str, str], *, changed_by: str = ""
+    ) -> tuple[ValueChange, ...]:
+        """Replace what is set dynamically in ``scope`` and notify the subscribers of each value that changed.
 
-        ``changed_by`` is for people: who asked for it and from where.
+        ``changed_by`` says in words who asked for it and from where. Returns the effective values that changed.
         """
         self._dynamic[scope] = _valid_texts(scope, values)
         before, self._values = self._values, self._effective(self._dynamic)
@@ -159,6 +163,7 @@ class BrokerConfig:
         if changes:
             for observer in tuple(self._observers):
                 observer(changes, changed_by)
+        return changes
 
     def subscribe(self, key: ConfigKey[T], callback: Callable[[T], None]) -> Callable[[], None]:
         """Call ``callback`` with the new value whenever the effective value of ``key`` changes.

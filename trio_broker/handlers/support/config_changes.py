@@ -41,10 +41,10 @@ async def change_resources(
             changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
         except KafkaError as error:
             outcomes[index] = error
-    results = await context.services.controller.change_configs(
+    outcome = await context.services.controller.change_configs(
         list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
     )
-    for index, result in zip(changes, results, strict=True):
+    for index, result in zip(changes, outcome.results, strict=True):
         outcomes[index] = result if isinstance(result, KafkaError) else None
     return outcomes
 
