@@ -1,4 +1,4 @@
-"""What Kafka's own tools and kafka-python see of one node: its log directories, its producers, its quorum.
+"""What Kafka's tools and kafka-python see of one node: log directories, producers, the quorum, what has settings.
 
 The tools run through ``RunTools`` of ``tests/compat/java``, all in one JVM.
 """
@@ -70,12 +70,15 @@ def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
         "producers": ("TransactionsCommand", "describe-producers", "--topic", TOPIC, "--partition", "0"),
         "quorum status": ("MetadataQuorumCommand", "describe", "--status"),
         "quorum replication": ("MetadataQuorumCommand", "describe", "--replication"),
+        "client metrics": ("ClientMetricsCommand", "--list"),
+        "settings of client metrics": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "client-metrics"),
+        "settings of groups": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "groups"),
     }
     told = java.run(
         "RunTools",
         given=[
             {
-                "tool": f"org.apache.kafka.tools.{tool}",
+                "tool": tool if "." in tool else f"org.apache.kafka.tools.{tool}",
                 "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
             }
             for tool, *arguments in runs.values()
@@ -184,3 +187,15 @@ def test_kafka_python_describes_the_quorum(admin: KafkaAdminClient, broker: Brok
     assert [voter["replica_id"] for voter in quorum["current_voters"]] == [1]
     [node] = told["nodes"]
     assert [listener["port"] for listener in node["listeners"]] == [broker.port]
+
+
+@pytest.mark.parametrize("name", ["client metrics", "settings of client metrics", "settings of groups"])
+def test_kafka_configs_and_kafka_client_metrics_find_nothing_where_nothing_is_set(
+    printed: dict[str, dict[str, Any]], name: str
+) -> None:
+    told = printed[name]
+    assert (told["code"], told["out"].strip(), told["err"]) == (0, "", "")
+
+
+def test_kafka_python_lists_what_has_settings(admin: KafkaAdminClient) -> None:
+    assert admin.list_config_resources() == {"topic": [TOPIC], "broker": ["1"], "broker_logger": ["1"]}
