@@ -20,12 +20,12 @@ from tests.java_programs import compiled_java
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
 from trio_broker.client.address import parse_addresses
-from trio_broker.spark.producer.errors import RecordTooLarge, WriteFailed
-from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
-from trio_broker.spark.producer.partitioner import murmur2
+from trio_broker.client.errors import RecordTooLarge, WriteFailed
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.murmur2 import murmur2
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
 SECONDS = 30
@@ -143,10 +143,10 @@ def test_a_compacted_topic_refuses_rows_without_key_in_words(kafka: KafkaProcess
 
 
 def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("trio_broker.spark.producer.producer_metadata.MISSING_TOPIC_SECONDS", 0.3)
+    monkeypatch.setattr("trio_broker.client.producer.producer_metadata.MISSING_TOPIC_SECONDS", 0.3)
 
     with (
-        IdempotentProducer(settings(kafka)) as producer,
+        BatchProducer(settings(kafka)) as producer,
         pytest.raises(WriteFailed, match="there is no topic 'absent'"),
     ):
         producer.partition_count("absent")
@@ -155,7 +155,7 @@ def test_a_topic_that_does_not_exist_is_told(kafka: KafkaProcess, monkeypatch: p
 def test_a_batch_that_is_sent_again_is_not_appended_again(kafka: KafkaProcess):
     """Five batches are remembered: each is answered with the offset that it has."""
     create(kafka, "again")
-    producer = IdempotentProducer(settings(kafka))
+    producer = BatchProducer(settings(kafka))
     with producer, RecordWriter(producer.settings, topic="again", producer=producer) as writer:
         for number in range(3):
             writer.write(arrow_batch([Row(b"k", b"%d" % number)]))

@@ -115,6 +115,11 @@ class ScriptedKafka:
         for thread in self._threads:
             thread.join()
 
+    def join(self) -> None:
+        """Wait until every request of the connections that their clients have closed was taken."""
+        for thread in self._threads[1:]:
+            thread.join()
+
     def _start(self, run: Callable[..., None], *arguments: Any) -> None:
         thread = threading.Thread(target=run, args=arguments, name=f"scripted kafka {self.node_id}")
         self._threads.append(thread)

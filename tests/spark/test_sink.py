@@ -22,8 +22,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tests.client.producer.scripted_logs import ScriptedLogs
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
-from tests.spark.producer.scripted_logs import ScriptedLogs
 from trio_broker.spark import sink
 from trio_broker.spark.errors import OptionError, SparkJobError
 from trio_broker.spark.producer.errors import UnwritableRow

@@ -13,7 +13,7 @@ from trio_broker.cli.connecting import addresses
 
 if TYPE_CHECKING:
     from trio_broker.client.address import Address
-    from trio_broker.spark.producer.settings import ProducerSettings
+    from trio_broker.client.producer.settings import ProducerSettings
 
 WRITE_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -97,9 +97,9 @@ def producer_settings(
         click.UsageError: no cluster is named, or by no address.
     """
     from kafka_wire.records.compression import Codec
-    from trio_broker.spark.producer.settings import ProducerSettings
+    from trio_broker.client.producer.settings import ProducerSettings
 
     servers = default if to_bootstrap_server is None else addresses(to_bootstrap_server)
     if not servers:
         raise click.UsageError("say which cluster to write to: --to-bootstrap-server")
-    return ProducerSettings(servers, codec=Codec[compression.upper()])
+    return ProducerSettings(servers, client_id="trio-broker-spark", codec=Codec[compression.upper()])

@@ -193,6 +193,15 @@ class Connection:
         """
         return self.finish(self.begin(request, deadline, version), deadline)
 
+    def tell(self, request: Request[Any], deadline: Deadline, version: int) -> None:
+        """Send a request that is not answered, as Produce with ``acks=0`` is.
+
+        Raises:
+            ClientError, ConnectionLost, TimedOut: as ``ask``.
+        """
+        self._send_request(request, type(request).RESPONSE, version, deadline)
+        self._pending = None
+
     def begin(self, request: Request[ResponseT], deadline: Deadline, version: int | None = None) -> Pending[ResponseT]:
         """Send a request and return at once; ``finish`` has to be called before the next one.
 

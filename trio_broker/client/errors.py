@@ -55,6 +55,14 @@ class VersionNotServed(ClientError):
     """The broker serves no version of the API that we speak."""
 
 
+class WriteFailed(ClientError):
+    """Records were not written, or nobody can say whether they were; the text names topic and partition."""
+
+
+class RecordTooLarge(WriteFailed):
+    """One record is more than the topic, or a request, takes; the text names the size and the limit."""
+
+
 class Refused(ClientError):
     """The broker understood and answered with an error code; ``subject`` is what it is about, such as a topic."""
 

@@ -8,10 +8,10 @@ import pytest
 
 from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.write_options import REFUSED, WITHOUT_EFFECT, WriteOptions, write_options
-from trio_broker.spark.producer.settings import ProducerSettings
 
 SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 ADDRESSES = (Address("a", 1), Address("b", 2))
@@ -24,7 +24,10 @@ def read(mode: Mode = Mode.BATCH, **options: str) -> WriteOptions:
 
 def test_defaults():
     assert read() == WriteOptions(
-        topic=None, include_headers=True, deduplication_header=False, producer=ProducerSettings(ADDRESSES)
+        topic=None,
+        include_headers=True,
+        deduplication_header=False,
+        producer=ProducerSettings(ADDRESSES, client_id="trio-broker-spark", option_prefix="kafka."),
     )
 
 
@@ -68,6 +71,7 @@ def test_every_option_arrives_at_its_place():
         retry_backoff_ms=70,
         retry_backoff_max_ms=80,
         ignore_keys=True,
+        option_prefix="kafka.",
     )
 
 

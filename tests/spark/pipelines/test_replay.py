@@ -13,6 +13,7 @@ import pytest
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
@@ -37,7 +38,6 @@ from trio_broker.spark.pipelines.task_runner import (
 )
 from trio_broker.spark.pipelines.token_bucket import RateLimit
 from trio_broker.spark.producer.row_ids import HEADER, Deduplicator, find_row_id
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.testing import BrokerThread, broker_in_thread
 from trio_broker.topic_partition import TopicPartition

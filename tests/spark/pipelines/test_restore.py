@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.spark.pipelines.broker_records import TIME_MS, Kept, kept, numbered, send
 from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
@@ -32,7 +33,6 @@ from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, 
 from trio_broker.spark.pipelines.target_topics import NewTopics, TargetError
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TasksDone
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.schema import COLUMNS, arrow_schema
 from trio_broker.spark.tables.target import parse_target
 from trio_broker.testing import BrokerThread, broker_in_thread

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.spark.pipelines.crash_points import Crash, crashing
 from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.pipelines import restore as restore_module
 from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
@@ -32,7 +33,6 @@ from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, TaskId
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
 SERVER = "nowhere:1"

@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from trio_broker.client.address import parse_addresses
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.producer.producer_pool import IDLE_SECONDS, MOST_IDLE, ProducerPool
-from trio_broker.spark.producer.settings import ProducerSettings
 
 SETTINGS = ProducerSettings(parse_addresses("127.0.0.1:9092"))
 OTHERS = [attrs.evolve(SETTINGS, client_id=f"client-{number}") for number in range(MOST_IDLE + 2)]

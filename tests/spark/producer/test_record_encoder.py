@@ -14,15 +14,14 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES, build_batch, read_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from tests.spark.producer.arrow_rows import Row, arrow_batch, rows
+from trio_broker.client.producer.producer_batch import UnsequencedBatch, encode_batch
 from trio_broker.spark.producer import record_encoder
-from trio_broker.spark.producer.producer_batch import encode_batch
 from trio_broker.spark.producer.record_encoder import (
     NumbaEngine,
     PlainEngine,
     RecordAccumulator,
     RecordEngine,
     RowIds,
-    UnsequencedBatch,
     best_engine,
 )
 from trio_broker.spark.producer.row_columns import read_columns

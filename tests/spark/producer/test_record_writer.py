@@ -13,18 +13,19 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.compression import Codec
+from tests.client.producer.scripted_logs import ScriptedLogs, settings_for
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
-from tests.spark.producer.scripted_logs import ScriptedLogs, settings_for
 from trio_broker.client.address import parse_addresses
-from trio_broker.spark.producer.errors import RecordTooLarge, UnwritableRow, WriteFailed
-from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
-from trio_broker.spark.producer.partitioner import murmur2
+from trio_broker.client.errors import RecordTooLarge, WriteFailed
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.murmur2 import murmur2
+from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter, group
 from trio_broker.spark.producer.row_ids import RowId, TaskId, find_row_id
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.testing import BrokerThread, broker_in_thread
 from trio_broker.topic_partition import TopicPartition
 
@@ -209,7 +210,7 @@ def test_batches_larger_than_the_topic_takes_are_split(broker: BrokerThread):
 
 def test_a_broker_that_is_not_there_is_an_error_in_time(broker: BrokerThread):
     with (
-        pytest.raises(WriteFailed, match=r"was not found within 0.3 s \(kafka.max.block.ms\): cannot connect to"),
+        pytest.raises(WriteFailed, match=r"was not found within 0.3 s \(max.block.ms\): cannot connect to"),
         RecordWriter(ProducerSettings(parse_addresses("127.0.0.1:1"), max_block_ms=300), topic="t") as writer,
     ):
         writer.write(arrow_batch([Row()]))
@@ -218,7 +219,7 @@ def test_a_broker_that_is_not_there_is_an_error_in_time(broker: BrokerThread):
 def test_an_error_of_an_earlier_batch_is_raised_and_ends_the_producer():
     with ScriptedKafka() as server:
         ScriptedLogs(Cluster([server], {"orders": [1]}), troubles=[ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
-        producer = IdempotentProducer(settings_for(server, batch_size=100))
+        producer = BatchProducer(settings_for(server, batch_size=100))
         writer = RecordWriter(producer.settings, topic="orders", producer=producer)
         writer.write(arrow_batch([Row(value=bytes(100))] * 3))
         with pytest.raises(WriteFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
@@ -231,7 +232,7 @@ def test_an_error_of_an_earlier_batch_is_raised_and_ends_the_producer():
 def test_a_writer_that_is_given_up_sends_nothing_more_and_ends_its_producer():
     with ScriptedKafka() as server:
         logs = ScriptedLogs(Cluster([server], {"orders": [1]}))
-        producer = IdempotentProducer(settings_for(server))
+        producer = BatchProducer(settings_for(server))
         writer = RecordWriter(producer.settings, topic="orders", producer=producer)
         writer.write(arrow_batch([Row()]))
 

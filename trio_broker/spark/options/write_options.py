@@ -18,6 +18,16 @@ import attrs
 
 from kafka_wire.records.compression import Codec
 from trio_broker.client.address import PLAINTEXT, parse_addresses
+from trio_broker.client.producer.settings import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BUFFER_BYTES,
+    DEFAULT_DELIVERY_TIMEOUT_MS,
+    DEFAULT_MAX_BLOCK_MS,
+    DEFAULT_REQUEST_BYTES,
+    MOST_BATCH_BYTES,
+    MOST_REQUEST_BYTES,
+    ProducerSettings,
+)
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import kafka_settings
 from trio_broker.spark.options.kafka_settings import (
@@ -40,16 +50,6 @@ from trio_broker.spark.options.option import (
 )
 from trio_broker.spark.options.read_option_table import OPTIONS
 from trio_broker.spark.producer.row_ids import HEADER
-from trio_broker.spark.producer.settings import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BUFFER_BYTES,
-    DEFAULT_DELIVERY_TIMEOUT_MS,
-    DEFAULT_MAX_BLOCK_MS,
-    DEFAULT_REQUEST_BYTES,
-    MOST_BATCH_BYTES,
-    MOST_REQUEST_BYTES,
-    ProducerSettings,
-)
 
 log = logging.getLogger(__name__)
 
@@ -297,6 +297,7 @@ def _producer_settings(given: GivenOptions) -> ProducerSettings:
         retry_backoff_ms=given.read_required(RETRY_BACKOFF_MS),
         retry_backoff_max_ms=given.read_required(RETRY_BACKOFF_MAX_MS),
         ignore_keys=given.read_required(IGNORE_KEYS),
+        option_prefix="kafka.",
     )
 
 

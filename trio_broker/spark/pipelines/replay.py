@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import attrs
 
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, read_offsets_document
 from trio_broker.spark.pipelines.job_source import JobSource
@@ -30,7 +31,6 @@ from trio_broker.spark.pipelines.target_topics import prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.planning.offset_planning import plan_batch
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.task_planning import plan_tasks
 from trio_broker.spark.tasks import ReadTask, read_task

@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 import attrs
 
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import Part, find_files, in_groups, parts_of
@@ -33,7 +34,6 @@ from trio_broker.spark.pipelines.slice_schedule import slice_records_at
 from trio_broker.spark.pipelines.target_topics import NewTopics, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.spark.tasks import ReadTask
 from trio_broker.topic_partition import TopicPartition
 

@@ -14,37 +14,13 @@ Source: Kafka's Utils.murmur2 and BuiltInPartitioner; KIP-480.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from trio_broker.client.producer.murmur2 import MULTIPLIER, POSITIVE, SEED, SHIFT, WORD_BYTES
 from trio_broker.spark.producer.row_columns import NO_PARTITION, BytesColumn, Int64Array, RowColumns
-
-SEED: Final = 0x9747B28C
-MULTIPLIER: Final = 0x5BD1E995
-SHIFT: Final = 24
-
-POSITIVE: Final = 0x7FFF_FFFF
-"""What is left of a hash when its sign is dropped."""
-
-WORD_BYTES: Final = 4
-
-
-def murmur2(data: bytes) -> int:
-    """Return the hash of ``data`` as an unsigned number of 32 bits."""
-    mask = 0xFFFF_FFFF
-    size = len(data)
-    tail = size % WORD_BYTES
-    value = SEED ^ size
-    for start in range(0, size - tail, WORD_BYTES):
-        word = int.from_bytes(data[start : start + WORD_BYTES], "little") * MULTIPLIER & mask
-        value = value * MULTIPLIER & mask ^ (word ^ word >> SHIFT) * MULTIPLIER & mask
-    if tail:
-        value = (value ^ int.from_bytes(data[size - tail :], "little")) * MULTIPLIER & mask
-    value = (value ^ value >> 13) * MULTIPLIER & mask
-    return value ^ value >> 15
 
 
 def hash_keys(keys: BytesColumn, rows: Int64Array) -> Int64Array:

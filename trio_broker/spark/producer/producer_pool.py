@@ -16,8 +16,8 @@ from typing import Final
 
 import attrs
 
-from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
-from trio_broker.spark.producer.settings import ProducerSettings
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.settings import ProducerSettings
 
 IDLE_SECONDS: Final = 300.0
 """After this a producer is closed rather than used: brokers close connections that were idle for ten minutes."""
@@ -28,7 +28,7 @@ MOST_IDLE: Final = 4
 
 @attrs.frozen
 class _Idle:
-    producer: IdempotentProducer
+    producer: BatchProducer
     since: float
 
 
@@ -40,7 +40,7 @@ class ProducerPool:
     _idle: list[_Idle] = attrs.field(factory=list)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
-    def take(self, settings: ProducerSettings) -> IdempotentProducer:
+    def take(self, settings: ProducerSettings) -> BatchProducer:
         """Return an idle producer with these settings, or a new one."""
         with self._lock:
             self._close_old()
@@ -48,9 +48,9 @@ class ProducerPool:
                 if each.producer.settings == settings:
                     self._idle.remove(each)
                     return each.producer
-        return IdempotentProducer(settings)
+        return BatchProducer(settings)
 
-    def give_back(self, producer: IdempotentProducer) -> None:
+    def give_back(self, producer: BatchProducer) -> None:
         """Keep ``producer`` for the next task, unless an error ended it."""
         with self._lock:
             if producer.is_usable:

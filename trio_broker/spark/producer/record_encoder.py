@@ -19,6 +19,7 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES
 from kafka_wire.records.compression import Codec, compress
 from kafka_wire.records.crc import Buffer
 from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
+from trio_broker.client.producer.producer_batch import UnsequencedBatch
 from trio_broker.spark.producer.partitioner import hash_keys
 from trio_broker.spark.producer.row_columns import ROW_ID_KEY, BytesColumn, Int64Array, RowColumns
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
@@ -178,26 +179,6 @@ def best_engine() -> RecordEngine:
 
 
 # --- Batches ---
-
-
-@attrs.frozen(eq=False, repr=False)
-class UnsequencedBatch:
-    """Records of one partition with all that their header needs but a producer's id and sequence.
-
-    ``blocks`` are the records as they are sent, compressed or not, one behind the other.
-    """
-
-    partition: TopicPartition
-    record_count: int
-    base_timestamp: int
-    max_timestamp: int
-    codec: Codec
-    blocks: tuple[Buffer, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """With the header."""
-        return BATCH_HEADER_BYTES + sum(map(len, self.blocks))
 
 
 @attrs.define

@@ -22,19 +22,14 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.producer_batch import UnsequencedBatch
+from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.producer.errors import UnwritableRow
-from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
 from trio_broker.spark.producer.partitioner import Hashing, StickyPartitioner, assign_partitions, ignore_keys
-from trio_broker.spark.producer.record_encoder import (
-    RecordAccumulator,
-    RecordEngine,
-    RowIds,
-    UnsequencedBatch,
-    best_engine,
-)
+from trio_broker.spark.producer.record_encoder import RecordAccumulator, RecordEngine, RowIds, best_engine
 from trio_broker.spark.producer.row_columns import Int64Array, RowColumns, read_columns
 from trio_broker.spark.producer.row_ids import TaskId
-from trio_broker.spark.producer.settings import ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -70,7 +65,7 @@ class RecordWriter:
         include_headers: bool = True,
         task_id: TaskId | None = None,
         first_partition: int = 0,
-        producer: IdempotentProducer | None = None,
+        producer: BatchProducer | None = None,
         engine: RecordEngine | None = None,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
@@ -81,7 +76,7 @@ class RecordWriter:
         self._first_partition = first_partition
         self._now_ms = now_ms
         self._owns_producer = producer is None
-        self._producer = producer or IdempotentProducer(settings)
+        self._producer = producer or BatchProducer(settings)
         self._producer.begin()
         self._engine = engine or best_engine()
         self._hashing: Hashing = ignore_keys if settings.ignore_keys else self._engine.hash_keys

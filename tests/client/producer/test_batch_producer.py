@@ -22,8 +22,7 @@ from kafka_wire.messages.produce import ProduceRequest
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
-from tests.fakes.scripted_kafka import SILENCE, Cluster, ScriptedKafka
-from tests.spark.producer.scripted_logs import (
+from tests.client.producer.scripted_logs import (
     PRODUCER_ID,
     TOPIC_ID,
     Lost,
@@ -32,9 +31,10 @@ from tests.spark.producer.scripted_logs import (
     TurnedTime,
     settings_for,
 )
-from trio_broker.spark.producer.errors import RecordTooLarge, WriteFailed
-from trio_broker.spark.producer.idempotent_producer import IdempotentProducer
-from trio_broker.spark.producer.record_encoder import UnsequencedBatch
+from tests.fakes.scripted_kafka import SILENCE, Cluster, ScriptedKafka
+from trio_broker.client.errors import RecordTooLarge, WriteFailed
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.producer_batch import UnsequencedBatch
 from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -60,7 +60,7 @@ class Scene:
     cluster: Cluster
     logs: ScriptedLogs
     time: TurnedTime
-    producer: IdempotentProducer
+    producer: BatchProducer
 
     def deliver(self, *batches: UnsequencedBatch) -> dict[TopicPartition, int]:
         return self.producer.deliver(batches)
@@ -74,7 +74,7 @@ def scene() -> Iterator[Scene]:
     with ScriptedKafka() as server:
         cluster, time = Cluster([server], {"orders": [1, 1]}), TurnedTime()
         logs = ScriptedLogs(cluster)
-        with IdempotentProducer(settings_for(server), time.timer) as producer:
+        with BatchProducer(settings_for(server), time.timer) as producer:
             yield Scene(server, cluster, logs, time, producer)
 
 
@@ -121,7 +121,7 @@ def _produced(scene: Scene) -> list[ProduceRequest]:
 
 def test_a_request_is_no_larger_than_max_request_size(scene: Scene):
     second = TopicPartition("orders", 1)
-    with IdempotentProducer(settings_for(scene.server, max_request_size=1500), scene.time.timer) as producer:
+    with BatchProducer(settings_for(scene.server, max_request_size=1500), scene.time.timer) as producer:
         producer.deliver([batch(bytes(900)), batch(bytes(900), partition=second)])
 
     assert [len(request.topic_data[0].partition_data) for request in _produced(scene)] == [1, 1]
@@ -225,7 +225,7 @@ def test_a_partition_is_followed_to_its_new_leader():
         def move() -> None:
             cluster.topics["orders"] = [2]
 
-        with IdempotentProducer(settings_for(first), time.timer) as producer:
+        with BatchProducer(settings_for(first), time.timer) as producer:
             producer.deliver([batch(b"a")])
             logs.on_produce = move
             assert producer.deliver([batch(b"b")]) == {ORDERS: 1}
@@ -239,7 +239,7 @@ def test_each_leader_gets_its_own_partitions():
         cluster = Cluster([first, second], {"orders": [1, 2, 1]})
         logs = ScriptedLogs(cluster)
         partitions = [TopicPartition("orders", number) for number in range(3)]
-        with IdempotentProducer(settings_for(first), TurnedTime().timer) as producer:
+        with BatchProducer(settings_for(first), TurnedTime().timer) as producer:
             producer.deliver([batch(b"%d" % each.partition, partition=each) for each in partitions])
 
         assert [logs.logs["orders", number].values for number in range(3)] == [[b"0"], [b"1"], [b"2"]]
@@ -253,7 +253,7 @@ def test_a_broker_that_is_gone_is_looked_for_until_the_time_is_over(scene: Scene
     with pytest.raises(WriteFailed) as raised:
         scene.deliver(batch(b"b", b"c"))
 
-    expected = "orders-0: 2 records perhaps written: not acknowledged within 120 s (kafka.delivery.timeout.ms): "
+    expected = "orders-0: 2 records perhaps written: not acknowledged within 120 s (delivery.timeout.ms): "
     assert str(raised.value).startswith(expected)
     assert 1119 < scene.time.seconds < 1121
     assert not scene.producer.is_usable
@@ -270,7 +270,7 @@ def test_a_broker_that_stays_silent_is_asked_again_when_its_time_is_over():
     with ScriptedKafka() as server:
         logs = ScriptedLogs(Cluster([server], {"orders": [1]}))
         server.answers[ProduceRequest] = [SILENCE, logs.produce]
-        with IdempotentProducer(settings_for(server, request_timeout_ms=200)) as producer:
+        with BatchProducer(settings_for(server, request_timeout_ms=200)) as producer:
             assert producer.deliver([batch(b"a")]) == {ORDERS: 0}
         assert len(server.requests(ProduceRequest)) == 2
 
@@ -393,7 +393,7 @@ def test_old_brokers_are_spoken_to_in_their_version():
     served = {int(key): (0, high) for key, high in newest.items()}
     with ScriptedKafka(served=served) as server:
         logs = ScriptedLogs(Cluster([server], {"orders": [1]}))
-        with IdempotentProducer(settings_for(server), TurnedTime().timer) as producer:
+        with BatchProducer(settings_for(server), TurnedTime().timer) as producer:
             assert producer.deliver([batch(b"a", codec=Codec.ZSTD)]) == {ORDERS: 0}
         assert logs.logs["orders", 0].values == [b"a"]
         assert server.versions(ProduceRequest) == [7]
@@ -403,7 +403,7 @@ def test_a_broker_without_producer_ids_is_refused():
     with ScriptedKafka(served={ApiKey.INIT_PRODUCER_ID: (0, -1)}) as server:
         ScriptedLogs(Cluster([server], {"orders": [1]}))
         with (
-            IdempotentProducer(settings_for(server), TurnedTime().timer) as producer,
+            BatchProducer(settings_for(server), TurnedTime().timer) as producer,
             pytest.raises(WriteFailed, match="does not serve InitProducerId"),
         ):
             producer.deliver([batch(b"a")])
@@ -458,15 +458,71 @@ def test_a_record_that_is_too_large_is_named_with_the_limit(scene: Scene):
 
 def test_a_record_larger_than_a_request_is_not_sent(scene: Scene):
     with (
-        IdempotentProducer(settings_for(scene.server, max_request_size=2000), scene.time.timer) as producer,
-        pytest.raises(RecordTooLarge, match=r"the limit is 2000 bytes \(kafka.max.request.size\)"),
+        BatchProducer(settings_for(scene.server, max_request_size=2000), scene.time.timer) as producer,
+        pytest.raises(RecordTooLarge, match=r"the limit is 2000 bytes \(max.request.size\)"),
     ):
         producer.deliver([batch(b"a", bytes(3000))])
 
 
 def test_a_batch_larger_than_a_request_goes_in_halves(scene: Scene):
-    with IdempotentProducer(settings_for(scene.server, max_request_size=2000), scene.time.timer) as producer:
+    with BatchProducer(settings_for(scene.server, max_request_size=2000), scene.time.timer) as producer:
         producer.deliver([batch(*[bytes(500)] * 8)])
 
     assert scene.values() == [bytes(500)] * 8
     assert all(len(data) <= 2000 for data in scene.logs.logs["orders", 0].raw)
+
+
+# --- Other acks than all ---
+
+
+def test_without_acks_of_all_replicas_no_producer_id_is_asked_for(scene: Scene):
+    with BatchProducer(settings_for(scene.server, acks=1), scene.time.timer) as producer:
+        assert producer.deliver([batch(b"a"), batch(b"b", b"c")]) == {ORDERS: 2}
+
+    assert scene.server.requests(InitProducerIdRequest) == []
+    assert [request.acks for request in _produced(scene)] == [1, 1]
+    headers = [each.header for each in scene.logs.logs["orders", 0].batches]
+    assert {(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers} == {(-1, -1, -1)}
+
+
+def test_without_sequences_what_was_surely_not_written_is_tried_again(scene: Scene):
+    scene.logs.troubles = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    with BatchProducer(settings_for(scene.server, acks=1), scene.time.timer) as producer:
+        producer.deliver([batch(b"a")])
+    assert scene.values() == [b"a"]
+
+
+@pytest.mark.parametrize("trouble", [*Lost, ErrorCode.REQUEST_TIMED_OUT])
+def test_without_sequences_what_was_perhaps_written_is_not_sent_again(scene: Scene, trouble: Trouble):
+    scene.logs.troubles = [trouble]
+    with (
+        BatchProducer(settings_for(scene.server, acks=1), scene.time.timer) as producer,
+        pytest.raises(WriteFailed, match=r"orders-0: 1 record perhaps written: .*; only acks=all can send again"),
+    ):
+        producer.deliver([batch(b"a")])
+    assert len(_produced(scene)) == 1
+
+
+def test_without_acks_no_answer_is_waited_for(scene: Scene):
+    with BatchProducer(settings_for(scene.server, acks=0), scene.time.timer) as producer:
+        assert producer.deliver([batch(b"a"), batch(b"b")]) == {ORDERS: -1}
+    scene.server.join()
+    assert scene.values() == [b"a", b"b"]
+
+
+def test_a_batch_without_sequence_is_halved_too(scene: Scene):
+    scene.logs.logs["orders", 0].largest_bytes = 1000
+    with BatchProducer(settings_for(scene.server, acks=1), scene.time.timer) as producer:
+        producer.deliver([batch(*(bytes(400) for _ in range(4)))])
+    assert [each.header.base_sequence for each in scene.logs.logs["orders", 0].batches] == [-1, -1]
+    assert len(scene.values()) == 4
+
+
+def test_a_topic_is_created_by_being_written_to_only_if_that_is_wanted(scene: Scene):
+    for wanted in (False, True):
+        with BatchProducer(settings_for(scene.server, allow_auto_topic_creation=wanted), scene.time.timer) as producer:
+            producer.partition_count("orders")
+            with pytest.raises(WriteFailed, match="there is no topic 'absent', and it is not created"):
+                producer.partition_count("absent")
+            assert (scene.time.seconds > 1000) == wanted
+        assert scene.server.requests(MetadataRequest)[-1].allow_auto_topic_creation == wanted

@@ -19,9 +19,8 @@ from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 from trio_broker.client.address import Address
 from trio_broker.client.connection import Connection, Identity
 from trio_broker.client.deadline import Deadline, pauses
-from trio_broker.client.errors import ClientError, VersionNotServed, error_name
+from trio_broker.client.errors import ClientError, VersionNotServed, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.spark.producer.errors import WriteFailed
 
 MISSING_TOPIC_SECONDS: Final = 10.0
 """How long a topic may be missing: a broker that creates it says so first and has it moments later. Kafka's producer
@@ -55,6 +54,8 @@ class ProducerMetadata:
     request_seconds: float
     block_seconds: float
     new_deadline: Callable[[float], Deadline]
+    option_prefix: str = ""
+    may_create_topics: bool = True
     _topics: dict[str, Topic] = attrs.field(factory=dict)
     _addresses: dict[int, Address] = attrs.field(factory=dict)
     _client: KafkaClient | None = None
@@ -124,6 +125,8 @@ class ProducerMetadata:
         for pause in pauses():
             try:
                 reason = ask(self.new_deadline(min(self.request_seconds, deadline.remaining_seconds)))
+            except WriteFailed:
+                raise
             except VersionNotServed as error:
                 raise WriteFailed(f"{subject}: {error}") from None
             except ClientError as error:
@@ -132,7 +135,7 @@ class ProducerMetadata:
             if reason is None:
                 return
             if not deadline.pause(pause):
-                waited = f"within {self.block_seconds:g} s (kafka.max.block.ms)"
+                waited = f"within {self.block_seconds:g} s ({self.option_prefix}max.block.ms)"
                 raise WriteFailed(f"{subject} {waited}: {reason}")
 
     def _wait_for(self, name: str) -> None:
@@ -145,7 +148,7 @@ class ProducerMetadata:
                     return None
                 if topic.error_code not in NOT_YET:
                     raise WriteFailed(f"topic {name!r} cannot be written to: {error_name(topic.error_code)}")
-            if not missing.remaining_seconds:
+            if not (self.may_create_topics and missing.remaining_seconds):
                 raise WriteFailed(f"there is no topic {name!r}, and it is not created by being written to")
             return "there is no such topic"
 
@@ -154,7 +157,7 @@ class ProducerMetadata:
     def _ask(self, names: list[str], deadline: Deadline | None = None) -> list[MetadataResponseTopic]:
         deadline = deadline or self.new_deadline(self.request_seconds)
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=True
+            topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=self.may_create_topics
         )
         try:
             broker = self.any_broker(deadline)

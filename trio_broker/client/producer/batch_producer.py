@@ -1,4 +1,4 @@
-"""A blocking idempotent producer: record batches in, acknowledgements of all in-sync replicas out.
+"""A blocking producer: record batches in, acknowledgements of all in-sync replicas out.
 
 Every batch carries the producer's id and, counted by partition, the sequence number of its first record. A batch that
 is sent again because its answer was lost is the same bytes with the same sequence, so the broker that has it already
@@ -8,6 +8,9 @@ partition: what comes later never overtakes what failed, which keeps both the or
 What may pass is retried until ``delivery.timeout.ms``; what cannot is an error at once, and so is whatever says that
 the broker and we disagree about sequences: going on would lose or double records without a word. After an error the
 producer is of no use; a new one has a new id, to which the brokers cannot tie the old one's records.
+
+With other ``acks`` than all the broker may lose what it acknowledged, so that there is no point in sequences: batches
+carry no producer id, and one that may have been appended is not sent again.
 
 Source: Kafka's Sender and TransactionManager; KIP-98, KIP-360.
 """
@@ -32,29 +35,33 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
 )
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.batch import MAX_SEQUENCE
+from kafka_wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 from kafka_wire.schema import NEWEST
 from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.connection import Connection, Identity
 from trio_broker.client.deadline import Deadline, pauses
-from trio_broker.client.errors import ClientError, ConnectFailed, VersionNotServed, error_name
+from trio_broker.client.errors import (
+    ClientError,
+    ConnectFailed,
+    RecordTooLarge,
+    VersionNotServed,
+    WriteFailed,
+    error_name,
+)
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.spark.producer.error_codes import (
+from trio_broker.client.producer.error_codes import (
     INIT_NOT_NOW,
     NOT_NOW,
     PERHAPS_APPENDED,
     SEQUENCE_LOST,
     TOO_LARGE,
 )
-from trio_broker.spark.producer.errors import RecordTooLarge, WriteFailed
-from trio_broker.spark.producer.producer_batch import ProducerBatch, encode_batch, halves
-from trio_broker.spark.producer.producer_metadata import NO_LEADER, ProducerMetadata
-from trio_broker.spark.producer.record_encoder import UnsequencedBatch
-from trio_broker.spark.producer.settings import ProducerSettings
+from trio_broker.client.producer.producer_batch import ProducerBatch, UnsequencedBatch, encode_batch, halves
+from trio_broker.client.producer.producer_metadata import NO_LEADER, ProducerMetadata
+from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSettings
 from trio_broker.topic_partition import TopicPartition
 
-ACKS_ALL: Final = -1
 BY_ID_FROM: Final = 13
 """The version of Produce from which on topics go by their ids."""
 
@@ -98,7 +105,7 @@ class _Failure:
     perhaps_appended: bool
 
 
-class IdempotentProducer:
+class BatchProducer:
     """For one thread at a time. Use it as a context manager, or call ``close``.
 
     ``is_usable`` is False after an error, or once closed.
@@ -115,6 +122,8 @@ class IdempotentProducer:
             request_seconds=settings.request_timeout_ms / 1000,
             block_seconds=settings.max_block_ms / 1000,
             new_deadline=self._timer.deadline,
+            option_prefix=self.settings.option_prefix,
+            may_create_topics=self.settings.allow_auto_topic_creation,
         )
         self._connections: dict[int, Connection] = {}
         self._producer_id: int | None = None
@@ -123,7 +132,7 @@ class IdempotentProducer:
         self._topic_ids: dict[str, bytes] = {}
         self._threads: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> IdempotentProducer:
+    def __enter__(self) -> BatchProducer:
         return self
 
     def __exit__(
@@ -218,13 +227,16 @@ class IdempotentProducer:
         """
         sending.perhaps_appended |= failure.perhaps_appended
         assert sending.deadline is not None
+        if failure.perhaps_appended and self.settings.acks != ACKS_ALL:
+            told = f"{_records(sending.batch)} perhaps written: {failure.reason}"
+            raise WriteFailed(f"{sending.batch.partition}: {told}; only acks=all can send again without writing twice")
         pause = next(sending.pauses)
         if pause >= sending.deadline.remaining_seconds:
-            batch = sending.batch
+            batch, seconds = sending.batch, sending.deadline.timeout_seconds
             state = "perhaps written" if sending.perhaps_appended else "not written"
             raise WriteFailed(
                 f"{batch.partition}: {_records(batch)} {state}: not acknowledged within"
-                f" {sending.deadline.timeout_seconds:g} s (kafka.delivery.timeout.ms): {failure.reason}"
+                f" {seconds:g} s ({self.settings.option_prefix}delivery.timeout.ms): {failure.reason}"
             )
         sending.not_before = self._timer.now() + pause
 
@@ -255,7 +267,7 @@ class IdempotentProducer:
             if sending.deadline is None:
                 sending.deadline = self._timer.deadline(self.settings.delivery_timeout_ms / 1000)
             if sending.batch.size_bytes > self.settings.max_request_size:
-                limit = f"{self.settings.max_request_size} bytes (kafka.max.request.size)"
+                limit = f"{self.settings.max_request_size} bytes ({self.settings.option_prefix}max.request.size)"
                 outcomes[partition] = self._split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
             elif (leader := self._metadata.leader(partition.topic, partition.partition)) == NO_LEADER:
                 outcomes[partition] = _Failure("the partition has no leader now", perhaps_appended=False)
@@ -309,12 +321,15 @@ class IdempotentProducer:
             data = PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.data))
             by_topic[batch.partition.topic].append(data)
         request = ProduceRequest(
-            acks=ACKS_ALL,
+            acks=self.settings.acks,
             timeout_ms=self.settings.request_timeout_ms,
             topic_data=[
                 TopicProduceData(name=name, topic_id=ids[name], partition_data=data) for name, data in by_topic.items()
             ],
         )
+        if self.settings.acks == ACKS_NONE:
+            connection.tell(request, deadline, version)
+            return {batch.partition: _assumed_written(batch) for batch in batches}
         response = connection.ask(request, deadline, version)
         if response.throttle_time_ms > 0:
             self._timer.sleep(response.throttle_time_ms / 1000)
@@ -385,6 +400,8 @@ class IdempotentProducer:
     def _encode(self, batch: UnsequencedBatch) -> ProducerBatch:
         """Give a batch this producer's id and the partition's next sequence numbers."""
         self.partition_count(batch.partition.topic)
+        if self.settings.acks != ACKS_ALL:
+            return encode_batch(batch, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         if self._producer_id is None:
             self._metadata.retry("no producer id was given out", self._init_producer_id)
         assert self._producer_id is not None
@@ -403,6 +420,11 @@ class IdempotentProducer:
             raise WriteFailed(f"the brokers give out no producer id: {error_name(response.error_code)}")
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
         return None
+
+
+def _assumed_written(batch: ProducerBatch) -> PartitionProduceResponse:
+    """Return what stands for the answer that ``acks=0`` does without: nothing is known but that it was sent."""
+    return PartitionProduceResponse(index=batch.partition.partition, base_offset=-1)
 
 
 def _records(batch: ProducerBatch) -> str:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import attrs
 
 from kafka_wire.records.batch import (
+    BATCH_HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAX_SEQUENCE,
     NO_PARTITION_LEADER_EPOCH,
+    NO_SEQUENCE,
     BatchHeader,
     NewRecord,
     Record,
@@ -23,9 +25,29 @@ from kafka_wire.records.batch import (
     build_batch,
     read_batches,
 )
-from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES
-from trio_broker.spark.producer.record_encoder import UnsequencedBatch
+from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, Codec
+from kafka_wire.records.crc import Buffer
 from trio_broker.topic_partition import TopicPartition
+
+
+@attrs.frozen(eq=False, repr=False)
+class UnsequencedBatch:
+    """Records of one partition with all that their header needs but a producer's id and sequence.
+
+    ``blocks`` are the records as they are sent, compressed or not, one behind the other.
+    """
+
+    partition: TopicPartition
+    record_count: int
+    base_timestamp: int
+    max_timestamp: int
+    codec: Codec
+    blocks: tuple[Buffer, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """With the header."""
+        return BATCH_HEADER_BYTES + sum(map(len, self.blocks))
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -79,7 +101,9 @@ def halves(batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         )
         return ProducerBatch(batch.partition, len(records), base_sequence, data)
 
-    second_sequence = (batch.base_sequence + middle) & MAX_SEQUENCE
+    second_sequence = batch.base_sequence
+    if second_sequence != NO_SEQUENCE:
+        second_sequence = (batch.base_sequence + middle) & MAX_SEQUENCE
     return part(records[:middle], batch.base_sequence), part(records[middle:], second_sequence)
 
 

@@ -24,10 +24,10 @@ from kafka_wire.messages.produce import (
 )
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import Record, RecordBatch, read_batches
-from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka
+from tests.fakes.scripted_kafka import CLOSED, SILENCE, Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
-from trio_broker.spark.producer.idempotent_producer import Timer
-from trio_broker.spark.producer.settings import ProducerSettings
+from trio_broker.client.producer.batch_producer import Timer
+from trio_broker.client.producer.settings import ProducerSettings
 
 PRODUCER_ID = 4_000_000_000
 TOPIC_ID = bytes(range(16))
@@ -88,6 +88,10 @@ class Log:
         header = batch.header
         if len(data) > self.largest_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE, -1
+        if not header.has_producer_id:
+            self.raw.append(bytes(data))
+            self.next_offset += header.record_count
+            return 0, self.next_offset - header.record_count
         place = (header.producer_id, header.base_sequence, header.last_sequence)
         if place in self._offsets:
             return 0, self._offsets[place]
@@ -141,6 +145,8 @@ class ScriptedLogs:
             responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
             )
+        if request.acks == 0:
+            return SILENCE
         return CLOSED if trouble is Lost.AFTER_APPENDING else ProduceResponse(responses=responses)
 
 
