@@ -15,14 +15,15 @@ Source: kafka_wire.records.batch for the header's layout; docs/formats/record-ba
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
-from kafka_wire.records.crc import Buffer
+from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, MAX_OFFSET
+from kafka_wire.records.crc import Buffer, crc32c
 
 Int64Array = npt.NDArray[np.int64]
 ByteArray = npt.NDArray[np.uint8]
@@ -94,6 +95,13 @@ class BatchTable:
     def next_offset(self) -> int | None:
         """The offset behind the last batch; None when there is none."""
         return int(self.last_offsets[-1]) + 1 if len(self) else None
+
+    def wrong_crcs(self, data: memoryview, rows: slice = slice(None)) -> Iterator[int]:
+        """Yield those of ``rows`` whose bytes in ``data`` do not have the CRC-32C that the header says."""
+        starts, sizes, crcs = (column[rows].tolist() for column in (self.positions, self.sizes, self.crcs))
+        for row, start, size, crc in zip(range(len(self))[rows], starts, sizes, crcs, strict=True):
+            if crc32c(data[start + ATTRIBUTES_POSITION : start + size]) != crc:
+                yield row
 
 
 def scan_batches(data: Buffer) -> BatchTable:

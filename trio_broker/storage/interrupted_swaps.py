@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from trio_broker.storage import batch_scan, checkpoints, file_names
@@ -29,17 +30,25 @@ def finish(directory: Path) -> None:
     names = [entry.name for entry in os.scandir(directory)]
     cleaned = [name for name in names if name.endswith(file_names.CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(file_names.SWAP_SUFFIX)]
-    lowest_cleaned = min((_base_of(name) for name in cleaned), default=None)
-    unfinished = [name for name in swaps if lowest_cleaned is not None and _base_of(name) >= lowest_cleaned]
+    committed = committed_swaps(names)
+    unfinished = [name for name in swaps if name not in committed]
     deleted = [name for name in names if name.endswith(file_names.DELETED_SUFFIX)]
     # What says that the others were not finished goes last.
     for name in (*deleted, *unfinished, *cleaned):
         logger.info("removing %s", directory / name)
         (directory / name).unlink()
     if cleaned or swaps:
-        _swap_in(directory, sorted(set(swaps) - set(unfinished)))
+        _swap_in(directory, sorted(committed))
         checkpoints.sync_directory(directory)
     _remove_orphaned_indexes(directory)
+
+
+def committed_swaps(names: Iterable[str]) -> set[str]:
+    """Return those of ``names`` that are ``.swap`` files of a renaming that was finished: below every ``.cleaned``."""
+    names = list(names)
+    lowest_cleaned = min((_base_of(name) for name in names if name.endswith(file_names.CLEANED_SUFFIX)), default=None)
+    swaps = {name for name in names if name.endswith(file_names.SWAP_SUFFIX)}
+    return swaps if lowest_cleaned is None else {name for name in swaps if _base_of(name) < lowest_cleaned}
 
 
 def _base_of(name: str) -> int:

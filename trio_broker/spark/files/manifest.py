@@ -35,6 +35,9 @@ DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 
 MAX_OFFSET: Final = 2**63 - 1
 
+UNKNOWN_EPOCH: Final = -1
+"""The leader epoch of a log whose newest one is not known; batches are not compared with it."""
+
 
 class NoSuchTopic(SparkJobError):
     """The broker, or the directory, has no such topic or partition."""
@@ -80,7 +83,7 @@ class PartitionLog:
 
     ``segments`` are in the order of their offsets, and each begins where the one before ends. ``active_positions`` are
     entries of the index of the active one, which may not have a file yet. ``leader_epoch`` is the newest that a batch
-    below ``high_watermark`` can have; -1 where that is not known.
+    below ``high_watermark`` can have, or ``UNKNOWN_EPOCH``.
     """
 
     partition: TopicPartition

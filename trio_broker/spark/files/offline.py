@@ -13,7 +13,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +22,10 @@ import attrs
 
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles
-from trio_broker.spark.files.offline_end import Checkpoints
-from trio_broker.spark.files.offline_log import read_log, segment_paths
+from trio_broker.spark.files.offline_log import Checkpoints, read_log, segment_paths
 from trio_broker.spark.files.offline_times import offset_for_time
 from trio_broker.spark.files.offline_transactions import with_transactions
-from trio_broker.spark.files.segment_files import topic_id_in
+from trio_broker.spark.files.segment_files import FilesChanged, topic_id_in
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, ForeignDirectory
@@ -142,11 +142,9 @@ class OfflineLogs:
         known = directory.checkpoints_of(partition)
         end_offset = self._end_offset(found)
         indexed_up_to = found.segments[-1].next_offset if known.was_clean else known.recovery_point or 0
-        paths = segment_paths(directory.path / found.directory_name)
-        try:
+        with _as_job_errors(partition):
+            paths = segment_paths(directory.path / found.directory_name, partition)
             return offset_for_time(found, paths, time_ms, end_offset, indexed_up_to=indexed_up_to)
-        except OSError as error:
-            raise SourceUnavailable(f"{partition}: {error}") from error
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the id of each topic as Kafka prints it, ``""`` where it is not known."""
@@ -192,11 +190,25 @@ class OfflineLogs:
         if found is None:
             directory = self._partitions[partition]
             path = directory.path / str(partition)
-            found = read_log(path, partition, directory.checkpoints_of(partition))
-            if self._read_committed:
-                found = with_transactions(found, path, segment_paths(path))
+            with _as_job_errors(partition):
+                found = read_log(path, partition, directory.checkpoints_of(partition))
+                if self._read_committed:
+                    found = with_transactions(found, path, segment_paths(path, partition))
             self._logs[partition] = found
         return found
+
+
+@contextmanager
+def _as_job_errors(partition: TopicPartition) -> Iterator[None]:
+    """Turn the errors of files into errors of the job.
+
+    Raises:
+        SourceUnavailable: a file cannot be read, or was cut meanwhile.
+    """
+    try:
+        yield
+    except (OSError, FilesChanged) as error:
+        raise SourceUnavailable(f"{partition}: {error}") from error
 
 
 def _partitions_in(path: Path) -> list[TopicPartition]:

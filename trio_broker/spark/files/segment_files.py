@@ -105,6 +105,15 @@ class OpenSegment:
         return os.fstat(self.descriptor).st_size > self.segment.size_bytes
 
 
+def open_file(segment: LogSegment, path: Path) -> OpenSegment:
+    """Open the log file at ``path`` as ``segment``.
+
+    Raises:
+        OSError: it is not there, or may not be read.
+    """
+    return OpenSegment(segment, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
 @contextmanager
 def opened(log: PartitionLog, directory: Path, segments: Sequence[LogSegment]) -> Iterator[list[OpenSegment]]:
     """Open the files of ``segments`` in ``directory``, and close them at the end of the block.
@@ -143,7 +152,7 @@ def _open(directory: Path, segment: LogSegment) -> OpenSegment:
     for suffix in ("", file_names.SWAP_SUFFIX):
         path = file_names.segment_path(directory, segment.base_offset, file_names.LOG_SUFFIX + suffix)
         try:
-            file = OpenSegment(segment, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            file = open_file(segment, path)
         except FileNotFoundError:
             problem = problem or FilesChanged(f"{path} is not there")
             continue

@@ -30,7 +30,13 @@ import attrs
 
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
-from trio_broker.spark.files.manifest import AbortedRange, ManifestSource, NoSuchTopic, PartitionLog
+from trio_broker.spark.files.manifest import (
+    UNKNOWN_EPOCH,
+    AbortedRange,
+    ManifestSource,
+    NoSuchTopic,
+    PartitionLog,
+)
 from trio_broker.spark.files.segment_files import (
     MAX_OPEN_SEGMENTS,
     FilesChanged,
@@ -41,6 +47,7 @@ from trio_broker.spark.files.segment_files import (
     start_position,
 )
 from trio_broker.spark.ranges import OffsetRange
+from trio_broker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from trio_broker.spark.batch_table import BatchTable
@@ -91,7 +98,9 @@ class FileTransport:
             try:
                 with opened(plan, self._directory(plan), segments) as files:
                     for file in files:
-                        for chunk in SegmentReader(file, plan, self.read_bytes).chunks(rest):
+                        known = plan.positions_of(file.segment)
+                        reader = SegmentReader(file, plan.partition, plan.leader_epoch, self.read_bytes)
+                        for chunk in reader.chunks(rest, start_position(file, rest.start_offset, known)):
                             yield attrs.evolve(chunk, aborted=aborted.met_in(chunk.table), resumes_at=resumes_at)
                             rest, resumes_at = behind(rest, int(chunk.table.last_offsets[-1]) + 1), None
                         # Behind the last batch there may be offsets that compaction has left empty.
@@ -173,18 +182,24 @@ def behind(rest: OffsetRange, offset: int) -> OffsetRange:
 
 @attrs.define
 class SegmentReader:
-    """The batches of one open segment, some megabytes at a time."""
+    """The batches of one open segment, some megabytes at a time.
+
+    ``leader_epoch`` is the newest that a batch may have, -1 for any. ``position`` and ``next_offset`` are the end of
+    the batches that were read; while the caller has a chunk they are still those before it.
+    """
 
     file: OpenSegment
-    plan: PartitionLog
-    read_bytes: int
+    partition: TopicPartition
+    leader_epoch: int = UNKNOWN_EPOCH
+    read_bytes: int = READ_BYTES
+    position: int = 0
     next_offset: int = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.next_offset = self.file.segment.base_offset
 
-    def chunks(self, offsets: OffsetRange) -> Generator[Chunk, None, None]:
-        """Yield the batches of this segment that hold any of ``offsets``.
+    def chunks(self, offsets: OffsetRange, start_position: int = 0) -> Generator[Chunk, None, None]:
+        """Yield the batches from ``start_position`` on, where one begins, that hold any of ``offsets``.
 
         Raises:
             FilesChanged: the file is no longer what was planned.
@@ -194,65 +209,66 @@ class SegmentReader:
         from trio_broker.spark.batch_table import scan_batches
 
         file, size = self.file, self.file.segment.size_bytes
-        position = start_position(file, offsets.start_offset, self.plan.positions_of(file.segment))
-        buffer = bytearray(min(self.read_bytes, size - position))
-        while position < size and self.next_offset < offsets.end_offset:
-            view = self._read(buffer, position)
-            file.will_read(position + len(view), min(self.read_bytes, size - position - len(view)))
+        self.position = start_position
+        buffer = bytearray(min(self.read_bytes, size - self.position))
+        while self.position < size and self.next_offset < offsets.end_offset:
+            view = self._read(buffer)
+            # The next chunk is read from the disk while the caller decodes this one.
+            file.will_read(self.position + len(view), min(self.read_bytes, size - self.position - len(view)))
             table = scan_batches(view)
             if not len(table):
-                buffer = self._larger_buffer(table, position)
+                buffer = self._larger_buffer(table)
                 continue
-            self._check(table, position)
+            self._check(table)
             first = int(table.last_offsets.searchsorted(offsets.start_offset))
             last = int(table.base_offsets.searchsorted(offsets.end_offset)) - 1
             if first <= last:
                 start = int(table.positions[first])
                 view = view[start : int(table.positions[last] + table.sizes[last])]
-                # Damage behind them is met by the next look, which can say exactly where in the file it is.
+                # The next read begins at the damage behind them, and its error names the exact place in the file.
                 is_whole = last - first + 1 == len(table) and table.damage is None
-                origin = f"{file.path}@{position + start}"
+                origin = f"{file.path}@{self.position + start}"
                 yield Chunk(view, table if is_whole else scan_batches(view), origin)
-            position += table.consumed_bytes
+            self.position += table.consumed_bytes
             self.next_offset = int(table.last_offsets[-1]) + 1
 
-    def _read(self, buffer: bytearray, position: int) -> memoryview:
-        wanted = min(len(buffer), self.file.segment.size_bytes - position)
+    def _read(self, buffer: bytearray) -> memoryview:
+        wanted = min(len(buffer), self.file.segment.size_bytes - self.position)
         view = memoryview(buffer)[:wanted]
-        count = self.file.read_into(view, position)
+        count = self.file.read_into(view, self.position)
         if count < wanted:
-            raise FilesChanged(f"{self.file.path} ends at byte {position + count}: it was cut while it was read")
+            raise FilesChanged(f"{self.file.path} ends at byte {self.position + count}: it was cut while it was read")
         return view
 
-    def _larger_buffer(self, table: BatchTable, position: int) -> bytearray:
-        """Return a buffer for the batch at ``position``, which did not fit into the last one, or say what is wrong."""
-        left = self.file.segment.size_bytes - position
+    def _larger_buffer(self, table: BatchTable) -> bytearray:
+        """Return a buffer for the next batch, which did not fit into the last one; raise if that is not what it is."""
+        left = self.file.segment.size_bytes - self.position
         if table.damage is not None:
-            raise self._corrupt(position, table.damage)
+            raise self._corrupt(table.damage)
         if not table.needed_bytes or table.needed_bytes > left:
             # Behind a planned end there is more of a file that was replaced under its name, and the end is no batch's.
             if self.file.has_grown():
                 raise FilesChanged(
-                    f"{self.file.path}: a batch crosses byte {position + left}, the end that was planned"
+                    f"{self.file.path}: a batch crosses byte {self.position + left}, the end that was planned"
                 )
-            raise self._corrupt(position, f"the segment ends with {left} bytes that are no whole batch")
+            raise self._corrupt(f"the segment ends with {left} bytes that are no whole batch")
         return bytearray(table.needed_bytes)
 
-    def _check(self, table: BatchTable, position: int) -> None:
-        """Refuse batches that cannot be this segment's; those before damage are given first."""
+    def _check(self, table: BatchTable) -> None:
+        """Refuse batches that cannot be this segment's."""
         first = int(table.base_offsets[0])
         if first < self.next_offset:
-            raise self._corrupt(position, f"a batch at offset {first}, where {self.next_offset} is the least possible")
+            raise self._corrupt(f"a batch at offset {first}, where {self.next_offset} is the least possible")
         last, end = int(table.last_offsets[-1]), self.file.segment.next_offset
         if last >= end and not self.file.segment.is_active:
-            raise self._corrupt(position, f"batches up to offset {last}, though the next segment begins at {end}")
+            raise self._corrupt(f"batches up to offset {last}, though the next segment begins at {end}")
         newest = int(table.leader_epochs.max())
-        if 0 <= self.plan.leader_epoch < newest:
-            reason = f"a batch of leader epoch {newest}, later than {self.plan.leader_epoch}: the log was cut before it"
-            raise DataLoss(self.plan.partition, first, reason)
+        if 0 <= self.leader_epoch < newest:
+            reason = f"a batch of leader epoch {newest}, later than {self.leader_epoch}: the log was cut before it"
+            raise DataLoss(self.partition, first, reason)
 
-    def _corrupt(self, position: int, reason: str) -> CorruptData:
-        return CorruptData(self.plan.partition, self.next_offset, f"{reason} ({self.file.path}@{position})")
+    def _corrupt(self, reason: str) -> CorruptData:
+        return CorruptData(self.partition, self.next_offset, f"{reason} ({self.file.path}@{self.position})")
 
 
 @attrs.define

@@ -18,8 +18,6 @@ from typing import Final
 import attrs
 import numpy as np
 
-from kafka_wire.records.batch import ATTRIBUTES_POSITION
-from kafka_wire.records.crc import crc32c
 from trio_broker.spark.batch_table import BatchTable
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData
@@ -55,14 +53,8 @@ class ChunkBatches:
         return int(self.table.base_offsets[self.chosen.start])
 
     def wrong_checksums(self) -> Iterator[int]:
-        """Yield the rows of the batches whose bytes do not have the checksum that their header says."""
-        table, data = self.table, memoryview(self.chunk.data)
-        rows = range(len(table))[self.chosen]
-        starts = table.positions[self.chosen].tolist()
-        sizes, wanted = table.sizes[self.chosen].tolist(), table.crcs[self.chosen].tolist()
-        for row, start, size, crc in zip(rows, starts, sizes, wanted, strict=True):
-            if crc32c(data[start + ATTRIBUTES_POSITION : start + size]) != crc:
-                yield row
+        """Return the rows of the batches whose bytes do not have the checksum that their header says."""
+        return self.table.wrong_crcs(self.chunk.data, self.chosen)
 
 
 def batches_of(
