@@ -1,22 +1,28 @@
 """Hypothesis strategies for every message, made from the declarations.
 
 ``messages(kind, version)`` gives messages that this version can say: the fields it has take any value of their type,
-null included where it may be null, and the fields of other versions stay at their defaults. Error codes are real ones
+null included where it may be null, and the fields of other versions stay at their defaults. ``check_versions`` holds a
+claim against all versions of a message. Error codes are real ones
 and times are near, because the codecs that serve as oracles turn them into enums and dates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
+import attrs
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.catalogue import all_requests
 from kafka_wire.primitives import UUID_BYTES, Fixed, Sized
-from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, fields_of
+from kafka_wire.schema import ArrayOf, Field, StructOf, WireType, default_instance, fields_of
+from tests.property_examples import examples
 
 MAX_ELEMENTS = 3
 """In a list; a struct has up to three levels of lists, and more of the same tests nothing new."""
@@ -27,7 +33,9 @@ MAX_BYTES = 200
 
 ERROR_CODE_FIELDS = frozenset({"error_code", "topic_config_error_code"})
 
-TIME_FIELDS = frozenset({"log_append_time_ms", "retention_time_ms"})
+TIME_FIELDS = frozenset(
+    {"log_append_time_ms", "retention_time_ms", "max_lifetime_ms", "renew_period_ms", "expiry_time_period_ms"}
+)
 
 DATE_FIELDS = frozenset({"issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"})
 """Times that are never left open by a -1."""
@@ -56,28 +64,84 @@ NEAR_DATES = st.integers(0, 2**42)
 
 NEAR_TIMES = st.just(-1) | NEAR_DATES
 
-
-def message_versions() -> Iterator[tuple[type[Any], int]]:
-    """Yield every request and response class with each of its versions."""
-    for request in all_requests().values():
-        for kind in (request, request.RESPONSE):
-            for version in range(kind.VERSIONS.low, kind.VERSIONS.high + 1):
-                yield kind, version
+A_FIFTH = Fraction(1, 5)
+"""Of the profile's examples, for each of nearly a hundred messages; fuzz/decoders.py goes on from there."""
 
 
-def message_version_id(kind: type[Any], version: int) -> str:
-    """Return the name a test has for a message in a version."""
-    return f"{kind.__name__}-v{version}"
+def message_kinds() -> list[type[Any]]:
+    """Every request and response class."""
+    return [kind for request in all_requests().values() for kind in (request, request.RESPONSE)]
 
 
-def messages(kind: type[Any], version: int) -> SearchStrategy[Any]:
-    """Return a strategy for what ``kind`` can say in ``version``."""
-    present = {field.name: field_values(field, version) for field in fields_of(kind) if version in field.versions}
-    absent = {field.name: st.builds(field.new_default) for field in fields_of(kind) if version not in field.versions}
+def check_versions(
+    kind: type[Any], check: Callable[..., None], *more: SearchStrategy[Any], share: Fraction = A_FIFTH
+) -> None:
+    """Call ``check(version, message, …)`` with examples of ``kind``, and of ``more``, in every version it has.
+
+    Each example is said in all versions, which is cheaper than to make others for each. All versions that fail with an
+    example are reported together.
+    """
+
+    @examples(share)
+    @given(st.tuples(messages(kind), *more))
+    def holds(drawn: tuple[Any, ...]) -> None:
+        message, *others = drawn
+        failures = []
+        for version in range(kind.VERSIONS.low, kind.VERSIONS.high + 1):
+            try:
+                check(version, in_version(message, version), *others)
+            except Exception as failure:
+                failure.add_note(f"{kind.__name__} version {version}")
+                failures.append(failure)
+        if failures:
+            raise ExceptionGroup(f"{kind.__name__} fails in {len(failures)} versions", failures)
+
+    holds()
+
+
+@functools.cache
+def messages(kind: type[Any], version: int | None = None) -> SearchStrategy[Any]:
+    """Return a strategy for what ``kind`` can say in ``version``; without one, for what any version can say."""
+    fields = fields_of(kind)
+    present = {
+        field.name: field_values(field, version) for field in fields if version is None or version in field.versions
+    }
+    absent = {field.name: st.builds(field.new_default) for field in fields if field.name not in present}
     return st.fixed_dictionaries({**present, **absent}).map(lambda values: kind(**values))
 
 
-def field_values(field: Field, version: int) -> SearchStrategy[Any]:
+def in_version(value: Any, version: int) -> Any:
+    """Return as much of a message, or of a value in it, as ``version`` can say."""
+    if isinstance(value, list):
+        return [in_version(element, version) for element in value]
+    if not attrs.has(type(value)):
+        return value
+    return type(value)(**{field.name: field_in_version(value, field, version) for field in fields_of(type(value))})
+
+
+def field_in_version(message: Any, field: Field, version: int) -> Any:
+    if version not in field.versions:
+        return field.new_default()
+    value = getattr(message, field.name)
+    if value is None and version not in field.nullable:
+        return nothing_of(field.type, version)
+    return in_version(value, version)
+
+
+def nothing_of(kind: WireType, version: int) -> Any:
+    """Return the smallest value of a type that may be null in some version, but not in this one."""
+    match kind:
+        case Sized(kafka_type):
+            return "" if kafka_type == "string" else b""
+        case ArrayOf():
+            return []
+        case StructOf(cls):
+            return in_version(default_instance(cls), version)
+        case _:
+            raise AssertionError(f"{kind} is never null")
+
+
+def field_values(field: Field, version: int | None) -> SearchStrategy[Any]:
     """Return a strategy for the values of one field."""
     if field.name in ERROR_CODE_FIELDS:
         return REAL_ERROR_CODES
@@ -89,10 +153,11 @@ def field_values(field: Field, version: int) -> SearchStrategy[Any]:
     if field.tag is not None:
         # A tagged field at its default is not written at all: let that happen more often than by chance.
         values = st.builds(field.new_default) | values
-    return st.none() | values if version in field.nullable else values
+    may_be_null = field.nullable if version is None else version in field.nullable
+    return st.none() | values if may_be_null else values
 
 
-def type_values(kind: WireType, version: int) -> SearchStrategy[Any]:
+def type_values(kind: WireType, version: int | None) -> SearchStrategy[Any]:
     """Return a strategy for the values of one wire type."""
     match kind:
         case Fixed(kafka_type):

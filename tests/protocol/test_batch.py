@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.error_codes import ErrorCode
@@ -213,7 +213,6 @@ new_records = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(records=new_records, codec=st.sampled_from(Codec), base_offset=st.integers(0, 2**62))
 def test_any_batch_comes_back(records: list[NewRecord], codec: Codec, base_offset: int) -> None:
     data = build_batch(records, base_offset=base_offset, codec=codec, producer_id=5, producer_epoch=2, base_sequence=9)

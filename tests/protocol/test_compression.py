@@ -9,7 +9,7 @@ import sys
 import cramjam
 import lz4.frame
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.error_codes import ErrorCode
@@ -45,7 +45,6 @@ def test_what_is_compressed_comes_back(codec: Codec, size: int) -> None:
     assert decompress(codec, compress(codec, sample(size))) == sample(size)
 
 
-@settings(deadline=None)
 @given(codec=st.sampled_from(Codec), data=st.binary(max_size=5000))
 def test_any_bytes_come_back(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
@@ -83,7 +82,6 @@ def test_bytes_after_the_end_are_refused(codec: Codec) -> None:
         decompress(codec, compress(codec, sample(300)) + b"more")
 
 
-@settings(deadline=None)
 @given(codec=st.sampled_from(COMPRESSING), data=st.binary(max_size=200))
 def test_noise_is_refused_or_read_within_the_limit(codec: Codec, data: bytes) -> None:
     with contextlib.suppress(InvalidRecord, DecompressionTooLarge):

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.error_codes import ErrorCode
@@ -66,13 +66,11 @@ def test_varints_are_zigzag_and_little_endian(value: int, encoded: str) -> None:
     assert read_varlong(bytes.fromhex(encoded), 0) == (value, len(encoded) // 2)
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_any_varlong_comes_back(value: int) -> None:
     assert read_varlong(b"x" + varint(value), 1) == (value, 1 + len(varint(value)))
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**31), 2**31 - 1))
 def test_any_varint_comes_back(value: int) -> None:
     assert read_varint(b"x" + varint(value) + b"y", 1) == (value, 1 + len(varint(value)))
@@ -100,7 +98,6 @@ headers_strategy = st.lists(st.tuples(st.text(max_size=20), st.none() | st.binar
 some_bytes = st.none() | st.binary(max_size=100) | st.binary(min_size=8000, max_size=9000)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-(2**40), 2**40), some_bytes, some_bytes, headers_strategy), min_size=1, max_size=80)
 )
@@ -121,7 +118,6 @@ def test_all_walks_agree_on_any_records(
     assert summary.null_keys == any(key is None for _, key, *_ in fields)
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 3))
 def test_noise_is_refused_by_all_strict_walks_or_read_by_all(data: bytes, count: int) -> None:
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import aiokafka.record.default_records as aiokafka_records
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches, stamp_log_append_time
@@ -92,18 +92,13 @@ def aiokafka_built(records: list[NewRecord], codec: Codec, builder_class: Any) -
     return bytes(builder.build())
 
 
-every_example = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
 @pytest.mark.parametrize("codec", KAFKA_PYTHON_CODECS)
-@every_example
 @given(records=some_records)
 def test_kafka_python_reads_ours(codec: Codec, records: list[NewRecord]) -> None:
     assert theirs(kafka_python_batch(build_batch(records, codec=codec))) == records
 
 
 @pytest.mark.parametrize("codec", KAFKA_PYTHON_CODECS)
-@every_example
 @given(records=some_records)
 def test_we_read_kafka_pythons(codec: Codec, records: list[NewRecord]) -> None:
     assert ours(kafka_python_built(records, codec))[1] == records
@@ -111,7 +106,6 @@ def test_we_read_kafka_pythons(codec: Codec, records: list[NewRecord]) -> None:
 
 @pytest.mark.parametrize("batch_class", AIOKAFKA_BATCH)
 @pytest.mark.parametrize("codec", Codec)
-@every_example
 @given(records=some_records)
 def test_aiokafka_reads_ours(codec: Codec, batch_class: Any, records: list[NewRecord]) -> None:
     assert theirs(batch_class(bytearray(build_batch(records, codec=codec)))) == records
@@ -119,7 +113,6 @@ def test_aiokafka_reads_ours(codec: Codec, batch_class: Any, records: list[NewRe
 
 @pytest.mark.parametrize("builder_class", AIOKAFKA_BUILDER)
 @pytest.mark.parametrize("codec", Codec)
-@every_example
 @given(records=some_records)
 def test_we_read_aiokafkas(codec: Codec, builder_class: Any, records: list[NewRecord]) -> None:
     assert ours(aiokafka_built(records, codec, builder_class))[1] == records

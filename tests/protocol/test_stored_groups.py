@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.codec import encode_bytes
@@ -31,6 +32,7 @@ from kafka_wire.stored.groups import (
     decode_group_record,
     encode_group_record,
 )
+from tests.property_examples import examples
 from tests.protocol.message_strategies import messages
 
 TOPIC_ID = bytes(range(16))
@@ -47,9 +49,6 @@ GROUP_VALUE = bytes.fromhex(
 
 SHARE_GROUP_KEY = b"\x00\x0b" + b"\x00\x01g"
 STREAMS_GROUP_KEY = b"\x00\x11" + b"\x00\x01g"
-
-often = settings(max_examples=200, derandomize=True, deadline=None, database=None)
-quick = settings(often, max_examples=20, suppress_health_check=list(HealthCheck))
 
 each_pair = pytest.mark.parametrize(("key_kind", "value_kind"), GROUP_RECORDS, ids=lambda kind: kind.__name__)
 
@@ -183,7 +182,6 @@ def test_a_classic_group_is_read_in_every_version(version: int) -> None:
 def test_a_record_reads_as_it_was_written(key_kind: type[Any], value_kind: type[Any]) -> None:
     version = {OffsetCommitValue: 4, GroupMetadataValue: 3}.get(value_kind, 0)
 
-    @quick
     @given(messages(key_kind, 0), st.none() | messages(value_kind, version))
     def survives(key: Any, value: Any) -> None:
         written_key, written_value = encode_group_record(GroupRecord(key, value))
@@ -233,7 +231,7 @@ def test_what_is_no_record_is_refused(key: bytes, value: bytes | None, complaint
 
 @each_pair
 def test_a_record_that_is_cut_off_anywhere_is_refused(key_kind: type[Any], value_kind: type[Any]) -> None:
-    @settings(quick, max_examples=5)
+    @examples(Fraction(1, 10))
     @given(messages(key_kind, 0), messages(value_kind, 0))
     def refused(key: Any, value: Any) -> None:
         written_key, written_value = encode_group_record(GroupRecord(key, value))
@@ -248,7 +246,6 @@ def test_a_record_that_is_cut_off_anywhere_is_refused(key_kind: type[Any], value
     refused()
 
 
-@often
 @given(st.integers(-2, 20).map(lambda kind: kind.to_bytes(2, "big", signed=True)), st.binary(max_size=60), st.binary())
 def test_garbage_is_refused_and_does_nothing_else(kind: bytes, key: bytes, value: bytes) -> None:
     with contextlib.suppress(WireError):

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.primitives import uuid_text
@@ -24,8 +24,6 @@ from kafka_wire.stored.groups import (
 from tests.java_programs import Java, compiled_java
 from tests.protocol.kafka_schemas import snake_case
 from tests.protocol.message_strategies import messages
-
-RECORDS_OF_EACH_KIND = 25
 
 VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
 """Of the values that we write; all others have version 0 alone."""
@@ -45,13 +43,6 @@ def records_of_every_kind() -> list[GroupRecord]:
     found: list[GroupRecord] = []
     for key_kind, value_kind in GROUP_RECORDS:
 
-        @settings(
-            max_examples=RECORDS_OF_EACH_KIND,
-            derandomize=True,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        )
         @given(messages(key_kind, 0), st.none() | messages(value_kind, VERSIONS.get(value_kind, 0)))
         def collect(key: Any, value: Any) -> None:
             found.append(GroupRecord(key, value))

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -18,6 +19,7 @@ from kafka_wire.records.batch import NewRecord, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import Record
+from tests.property_examples import examples
 from tests.storage.committed_records import committed_view
 from tests.storage.compaction_harness import Round
 from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, file_names, open_log
@@ -294,6 +296,4 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
 
 TestCompactedLogModel = CompactedLogMachine.TestCase
-TestCompactedLogModel.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestCompactedLogModel.settings = settings(examples(Fraction(1, 2)), stateful_step_count=30)

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import attrs
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -192,6 +192,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogModel = LogMachine.TestCase
-TestLogModel.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestLogModel.settings = settings(stateful_step_count=25)

@@ -364,5 +364,5 @@ def context(version: int) -> RequestContext:
     return RequestContext("client", "/127.0.0.1", version)
 
 
-ClassicGroupMachine.TestCase.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
+ClassicGroupMachine.TestCase.settings = hypothesis_settings(stateful_step_count=40)
 TestWhateverMembersDo = ClassicGroupMachine.TestCase

@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.coordinator.consumer.assignors import ASSIGNORS, GroupSpec, MemberSubscriptionSpec
@@ -14,7 +14,6 @@ from trio_broker.coordinator.consumer.member import Target
 
 FOO, BAR, BAZ = (bytes([number]) * 16 for number in (1, 2, 3))
 TOPICS = (FOO, BAR, BAZ)
-PLENTY = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 
 
 def member(
@@ -68,7 +67,6 @@ def specs(draw: st.DrawFn) -> GroupSpec:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@PLENTY
 @given(asked=specs())
 def test_every_partition_goes_to_one_member_that_wants_it(assignor, asked):
     solution = ASSIGNORS[assignor](asked)
@@ -87,13 +85,11 @@ def test_every_partition_goes_to_one_member_that_wants_it(assignor, asked):
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-@PLENTY
 @given(asked=specs())
 def test_a_solution_does_not_depend_on_chance(assignor, asked):
     assert ASSIGNORS[assignor](asked) == ASSIGNORS[assignor](asked)
 
 
-@PLENTY
 @given(asked=specs())
 def test_uniform_leaves_no_move_that_would_help(asked):
     solution = ASSIGNORS["uniform"](asked)
@@ -105,7 +101,6 @@ def test_uniform_leaves_no_move_that_would_help(asked):
             assert not indexes or all(sizes[giver] - sizes[taker] <= 1 for taker in takers)
 
 
-@PLENTY
 @given(asked=specs())
 def test_uniform_is_exact_when_all_want_the_same(asked):
     if not asked.is_homogeneous:
@@ -114,7 +109,6 @@ def test_uniform_is_exact_when_all_want_the_same(asked):
     assert max(sizes) - min(sizes) <= 1
 
 
-@PLENTY
 @given(asked=specs())
 def test_uniform_changes_nothing_in_its_own_solution(asked):
     solution = ASSIGNORS["uniform"](asked)
@@ -133,7 +127,6 @@ def test_uniform_changes_nothing_in_its_own_solution(asked):
     assert ASSIGNORS["uniform"](again) == solution
 
 
-@PLENTY
 @given(asked=specs())
 def test_uniform_moves_only_what_has_to_move_when_all_want_the_same(asked):
     """A member that has no more than its quota afterwards keeps all that it had."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.error_codes import ErrorCode
@@ -331,15 +331,6 @@ def live_through(history: list[Event], assignment_interval_ms: int) -> None:
 
 
 @pytest.mark.parametrize("assignment_interval_ms", [0, 1000])
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
 @given(history=histories)
 def test_no_partition_is_worked_on_twice_and_all_are_in_the_end(assignment_interval_ms, history):
-    live_through(history, assignment_interval_ms)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("assignment_interval_ms", [0, 1000])
-@settings(max_examples=5000, deadline=None, database=None)
-@given(history=histories)
-def test_no_partition_is_worked_on_twice_however_long_one_looks(assignment_interval_ms, history):
     live_through(history, assignment_interval_ms)

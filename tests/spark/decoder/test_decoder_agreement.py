@@ -8,7 +8,7 @@ from itertools import count
 import aiokafka.record.default_records as aiokafka_records
 import kafka.record.default_records as kafka_python_records
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.records import Statistics
@@ -65,7 +65,6 @@ def logs(draw: st.DrawFn) -> Log:
     return Log(b"".join(found), OffsetRange(PARTITION, start, end), decoding)
 
 
-@settings(max_examples=80, deadline=None)
 @given(logs())
 def test_engines_agree_with_kafka_wire(log: Log) -> None:
     assert not isinstance(expected(log), str)

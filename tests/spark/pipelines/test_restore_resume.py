@@ -6,6 +6,7 @@ import functools
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property_examples import examples
 from tests.spark.pipelines.crash_points import Crash, crashing
 from tests.spark.pipelines.local_commands import run_here
 from trio_broker.client.address import parse_addresses
@@ -174,7 +176,7 @@ rows_of_files = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(Fraction(1, 2))
 @given(files=rows_of_files, deaths=st.lists(st.integers(0, 60), max_size=6), data=st.data())
 def test_killed_at_any_point_and_resumed_each_row_is_there_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[Row]], deaths: list[int], data: st.DataObject

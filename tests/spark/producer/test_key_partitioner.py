@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_pythons_murmur2
 
@@ -14,8 +14,6 @@ from trio_broker.client.producer.murmur2 import murmur2
 from trio_broker.spark.producer.partitioner import StickyPartitioner, assign_partitions, hash_keys, ignore_keys
 from trio_broker.spark.producer.record_encoder import NumbaEngine
 from trio_broker.spark.producer.row_columns import RowColumns, read_columns
-
-examples = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
 BATCH_SIZE = 1000
 
@@ -50,7 +48,6 @@ def test_hashes_are_those_of_kafkas_own_tests(key: bytes, expected: int):
     assert NumbaEngine().hash_keys(columns.key, all_rows(columns)).tolist() == [expected & 0xFFFF_FFFF]
 
 
-@examples
 @given(st.lists(st.binary(max_size=40), min_size=1), st.integers(0, 5))
 def test_all_ways_to_hash_agree_with_kafka_python(keys: list[bytes], skipped: int):
     columns = columns_of([*keys, *keys])
@@ -62,7 +59,6 @@ def test_all_ways_to_hash_agree_with_kafka_python(keys: list[bytes], skipped: in
     assert NumbaEngine().hash_keys(columns.key, rows).tolist() == expected
 
 
-@examples
 @given(st.lists(st.binary(max_size=12), min_size=1), st.integers(1, 50))
 def test_a_key_goes_where_kafkas_own_producers_send_it(keys: list[bytes], count: int):
     columns = columns_of(keys)
@@ -93,7 +89,6 @@ def test_rows_without_key_fill_one_partition_after_the_other():
     assert len(runs) == 11
 
 
-@examples
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1), st.integers(1, 5))
 def test_how_rows_are_cut_into_arrow_batches_does_not_matter(keys: list[bytes | None], step: int):
     """A repeated task may get its rows in other pieces, and each must go to the same partition."""

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, build_batch, read_batches
@@ -27,8 +27,6 @@ from trio_broker.spark.producer.record_encoder import (
 from trio_broker.spark.producer.row_columns import read_columns
 from trio_broker.spark.producer.row_ids import HEADER, RowId, TaskId
 from trio_broker.topic_partition import TopicPartition
-
-examples = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
 PARTITION = TopicPartition("orders", 0)
 TASK = TaskId(UUID(int=77), 5, 6)
@@ -68,7 +66,6 @@ def numbered(given_rows: list[Row]) -> list[NewRecord]:
 
 
 @engines
-@examples
 @given(given_rows=rows, pieces=st.integers(1, 3), codec=st.sampled_from(Codec))
 def test_the_bytes_are_those_of_build_batch(engine: RecordEngine, given_rows: list[Row], pieces: int, codec: Codec):
     [batch] = batches(engine, given_rows, pieces=pieces, codec=codec)
@@ -80,7 +77,6 @@ def test_the_bytes_are_those_of_build_batch(engine: RecordEngine, given_rows: li
 
 
 @engines
-@examples
 @given(given_rows=rows, pieces=st.integers(1, 3))
 def test_row_ids_come_behind_the_rows_own_headers(engine: RecordEngine, given_rows: list[Row], pieces: int):
     [batch] = batches(engine, given_rows, pieces=pieces, row_ids=RowIds(TASK))
@@ -88,7 +84,6 @@ def test_row_ids_come_behind_the_rows_own_headers(engine: RecordEngine, given_ro
     assert encode_batch(batch, -1, -1, -1).data == build_batch(numbered(given_rows))
 
 
-@examples
 @given(given_rows=rows, pieces=st.integers(1, 3), batch_size=st.integers(0, 700))
 def test_batches_end_in_the_same_places_whichever_engine(given_rows: list[Row], pieces: int, batch_size: int):
     numba, plain = (batches(engine, given_rows, pieces=pieces, batch_size=batch_size) for engine in ENGINES)
@@ -98,7 +93,6 @@ def test_batches_end_in_the_same_places_whichever_engine(given_rows: list[Row], 
     ]
 
 
-@examples
 @given(given_rows=rows, pieces=st.integers(1, 3), batch_size=st.integers(0, 700))
 def test_no_batch_of_several_records_is_larger_than_batch_size(given_rows: list[Row], pieces: int, batch_size: int):
     made = batches(ENGINES[0], given_rows, pieces=pieces, batch_size=batch_size)

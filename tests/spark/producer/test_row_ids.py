@@ -3,13 +3,11 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trio_broker.spark.producer.row_ids import HEADER, NO_BATCH, Deduplicator, RowId, TaskId, find_row_id
 from trio_broker.topic_partition import TopicPartition
-
-examples = settings(max_examples=40, derandomize=True, deadline=None, database=None)
 
 QUERY = UUID("00112233-4455-6677-8899-aabbccddeeff")
 ORDERS = TopicPartition("orders", 0)
@@ -23,7 +21,6 @@ def test_a_row_id_is_laid_out_as_the_documentation_says():
     )
 
 
-@examples
 @given(st.uuids(), st.integers(NO_BATCH, 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1))
 def test_a_row_id_comes_back_as_it_was(query_id: UUID, batch_id: int, task: int, row: int):
     row_id = RowId(TaskId(query_id, batch_id, task), row)
@@ -75,7 +72,6 @@ def test_in_a_compacted_topic_the_rule_would_drop_rows():
     assert 0 not in kept
 
 
-@examples
 @given(st.data())
 def test_attempts_that_write_at_once_leave_each_row_once_and_in_order(data: st.DataObject):
     """Each attempt writes its rows in their order, dies anywhere, and may be passed by others; one ends."""
