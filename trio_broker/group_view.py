@@ -143,6 +143,7 @@ def group_summary(outline: GroupOutline) -> view.GroupSummary:
         generation=outline.generation,
         member_count=outline.member_count,
         partition_count=outline.partition_count,
+        partitions_without_lag=outline.partitions_without_lag,
         lag_records=outline.lag_records,
         lag_seconds=outline.lag_seconds,
         last_rebalance_at_ms=outline.last_rebalance_at_ms,
@@ -183,6 +184,7 @@ def group_offsets(group_id: str, lags: Sequence[ConsumerLag]) -> view.GroupOffse
         lag_records=sum(records) if records else None,
         lag_seconds=max((lag.lag_seconds for lag in lags if lag.lag_seconds is not None), default=None),
         partition_count=len(lags),
+        partitions_without_lag=sum(lag.lag_records is None for lag in lags),
         partitions=tuple(
             view.PartitionOffsets(
                 topic=lag.topic,

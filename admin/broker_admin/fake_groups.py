@@ -38,6 +38,7 @@ class FakeGroup:
             lag_records=sum_known(each.lag_records for each in self.partitions),
             lag_seconds=max_known(each.lag_seconds for each in self.partitions),
             partition_count=len(self.partitions),
+            partitions_without_lag=sum(each.lag_records is None for each in self.partitions),
             partitions=tuple(self.partitions),
         )
 
@@ -52,6 +53,7 @@ class FakeGroup:
             generation=self.info.generation,
             member_count=self.info.member_count,
             partition_count=offsets.partition_count,
+            partitions_without_lag=offsets.partitions_without_lag,
             lag_records=offsets.lag_records,
             lag_seconds=offsets.lag_seconds,
             last_rebalance_at_ms=last.started_at_ms if last else None,
@@ -174,10 +176,14 @@ def clicks_to_warehouse(now_ms: int) -> FakeGroup:
 
 
 def fraud_scores(now_ms: int) -> FakeGroup:
-    """In the middle of a rebalance that one member made happen by being fenced."""
+    """In the middle of a rebalance, caused by a fenced member; two partitions have no committed offset yet."""
     members = [fake_member(f"fraud-{letter}", 31 + index, {}) for index, letter in enumerate("abcdef")]
     group = fake_group("fraud-scores", members, state="PreparingRebalance", generation=31)
-    group.partitions = [fake_partition("orders", index, None, 52_000, 140 * index, 9.5 * index) for index in range(3)]
+    group.partitions = [
+        fake_partition("orders", 0, None, 52_000, 420, 19.0),
+        PartitionOffsets("orders", 1, members[0].member_id, None, 52_097, None, None),
+        PartitionOffsets("orders", 2, members[1].member_id, None, 52_194, None, None),
+    ]
     group.rebalances = [
         fake_rebalance(
             now_ms - 2_000, None, 31, 6,

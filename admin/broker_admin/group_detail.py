@@ -49,12 +49,13 @@ class PartitionRow:
 
 @attrs.frozen
 class GroupDetail:
-    """Everything the page of one group shows."""
+    """Everything the page of one group shows; ``unknown`` names partitions without a known lag, by topic."""
 
     group: GroupInfo
     offsets: GroupOffsets
     members: tuple[MemberRow, ...]
     partitions: tuple[PartitionRow, ...]
+    unknown: tuple[tuple[str, tuple[int, ...]], ...]
     entries: tuple[RebalanceEntry, ...]
     picture: TimelinePicture | None
 
@@ -72,6 +73,7 @@ def group_detail(
         offsets=offsets,
         members=tuple(member_row(member, owned.get(member.member_id, ())) for member in group.members[:SHOWN_MEMBERS]),
         partitions=partition_rows(offsets.partitions, {member.member_id: member for member in group.members}),
+        unknown=partitions_without_lag(offsets.partitions),
         entries=tuple(reversed(entries)),
         picture=timeline_picture(entries, now_ms),
     )
@@ -97,6 +99,15 @@ def partition_rows(
         shown = sorted(partitions, key=lambda each: (descending(each.lag_seconds), descending(each.lag_records)))
         shown = sorted(shown[:SHOWN_PARTITIONS], key=lambda each: (each.topic, each.partition))
     return tuple(PartitionRow(each, members.get(each.member_id or "")) for each in shown)
+
+
+def partitions_without_lag(partitions: Iterable[PartitionOffsets]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The partitions whose lag is not known, of the first topics that have any."""
+    unknown: dict[str, list[int]] = {}
+    for each in partitions:
+        if each.lag_records is None:
+            unknown.setdefault(each.topic, []).append(each.partition)
+    return tuple((topic, tuple(unknown[topic])) for topic in sorted(unknown)[:SHOWN_TOPICS])
 
 
 def sum_known(values: Iterable[int | None]) -> int | None:

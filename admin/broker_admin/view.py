@@ -232,8 +232,10 @@ class HistorySample:
 class GroupSummary:
     """One group as a list shows it.
 
-    ``generation`` is a classic group's generation id or a consumer group's epoch. ``lag_records`` is the sum over all
-    partitions that the group has committed an offset of, None where it has committed none. ``lag_seconds`` is how long
+    ``generation`` is a classic group's generation id or a consumer group's epoch. ``partition_count`` counts the
+    partitions that the group has committed an offset of or that are assigned to its members; of
+    ``partitions_without_lag`` no lag is known, because nothing is committed there or the partition is gone.
+    ``lag_records`` is the sum over the others, None without any. ``lag_seconds`` is how long
     the oldest record that one of its partitions has yet to get through has been there: the maximum over the partitions,
     as far as it is known from memory, None where it is not. ``protocol`` is the assignor's name, or empty.
     """
@@ -246,6 +248,7 @@ class GroupSummary:
     generation: int
     member_count: int
     partition_count: int
+    partitions_without_lag: int
     lag_records: int | None
     lag_seconds: float | None
     last_rebalance_at_ms: int | None
@@ -317,13 +320,15 @@ class PartitionOffsets:
 class GroupOffsets:
     """A group's committed offsets by topic and partition, the sum of the lag in records, and its maximum in seconds.
 
-    An answer of the HTTP API holds a part of ``partitions``; ``partition_count`` is how many there are.
+    ``partitions_without_lag`` counts those where none is known. An answer of the HTTP API holds a part of
+    ``partitions``; ``partition_count`` is how many there are.
     """
 
     group_id: str
     lag_records: int | None
     lag_seconds: float | None
     partition_count: int
+    partitions_without_lag: int
     partitions: tuple[PartitionOffsets, ...]
 
 

@@ -75,6 +75,17 @@ async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
+async def test_the_pages_say_of_how_many_partitions_the_lag_is_known_and_name_the_others(
+    client: httpx.AsyncClient,
+) -> None:
+    assert (await client.get("/groups")).text.count("1 of 3 known") == 1
+    page = (await client.get("/groups/detail?group_id=fraud-scores")).text
+    assert "1 of 3 known" in page
+    text = " ".join("".join(inspect(page).text).split())
+    assert "Lag is not known where nothing is committed yet, or the partition is gone: orders 1–2" in text
+    assert "Lag is not known" not in (await client.get("/groups/detail?group_id=checkout")).text
+
+
 def hostile_group(text: str) -> FakeGroup:
     """A group in which everything that a client may choose is ``text``."""
     member = attrs.evolve(

@@ -84,10 +84,21 @@ async def test_the_list_tells_state_members_and_lag_of_each_group(client: httpx.
         "generation": 12,
         "member_count": 2,
         "partition_count": 6,
+        "partitions_without_lag": 0,
         "lag_records": 36_169,
         "lag_seconds": 1_260.0,
         "last_rebalance_at_ms": 1_779_998_500_000,
     }
+
+
+async def test_partitions_without_a_known_lag_are_counted_in_the_list_and_named_by_the_offsets(
+    client: httpx.AsyncClient,
+) -> None:
+    [group] = (await client.get("/api/v1/groups?search=fraud")).json()["groups"]
+    assert (group["partition_count"], group["partitions_without_lag"], group["lag_records"]) == (3, 2, 420)
+    offsets = (await client.get("/api/v1/groups/fraud-scores/offsets")).json()
+    assert offsets["partitions_without_lag"] == 2
+    assert [each["partition"] for each in offsets["partitions"] if each["lag_records"] is None] == [1, 2]
 
 
 async def test_a_group_without_offsets_has_no_lag_rather_than_none_at_all(client: httpx.AsyncClient) -> None:

@@ -122,7 +122,7 @@ class GroupCoordinator:
         self._shards: dict[int, GroupShard] = {}
         self._partition_count = 0
         self._timers: CoordinatorTimer[str] = CoordinatorTimer(self._on_timeout)
-        self._lag_collector = LagCollector(replicas, clock)
+        self._lag_collector = LagCollector(replicas, clock, controller.image)
         self._rebalance_listeners: list[Callable[[str], None]] = []
         self._creating = trio.Lock()
         self._throttled_log = LogThrottle(log, clock)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import trio
 
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.compat.group_requests import assignment
 from tests.coordinator.coordinator_harness import running_coordinator
 from tests.replication.real_logs import batch
 from trio_broker.coordinator.reporting import lag_collector
+from trio_broker.coordinator.runtime.result import RequestContext
 
 
 @pytest.fixture
@@ -75,6 +79,39 @@ async def test_a_group_is_told_with_what_it_is(broker):
 async def test_a_group_without_commits_has_no_lag(broker):
     await broker.settle("workers")
     assert await lines(broker) == {"workers": (None, None)}
+
+
+async def test_partitions_of_a_classic_member_without_a_commit_are_counted_as_unknown(broker):
+    joined = await broker.enter("workers")
+    await broker.sync(joined, "workers", **{joined.member_id: assignment(t=[0], wide=[0, 1, 2])})
+    await broker.commit("workers", 0, member=joined)
+    [group] = (await broker.groups.lag_report()).groups
+    assert (group.partition_count, group.partitions_without_lag, group.lag_records) == (4, 3, 0)
+
+
+async def test_partitions_of_a_consumer_group_s_member_without_a_commit_are_counted_as_unknown(broker):
+    await broker.create_topic("wide", 3)
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="workers",
+        member_id="a",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t", "wide"],
+        topic_partitions=[],
+    )
+    joined = await broker.groups.consumer_group_heartbeat(request, RequestContext("c", "/127.0.0.1", 1), lambda: None)
+    assert joined.error_code == 0
+    member = SimpleNamespace(member_id="a", generation_id=joined.member_epoch)
+    await broker.commit("workers", 0, member=member)
+    [group] = (await broker.groups.lag_report()).groups
+    assert (group.partition_count, group.partitions_without_lag, group.lag_records) == (4, 3, 0)
+
+
+async def test_an_assignment_that_is_not_a_consumer_s_counts_nothing(broker):
+    joined = await broker.enter("workers", protocol_type="connect")
+    await broker.sync(joined, "workers", **{joined.member_id: assignment(t=[0])})
+    [group] = (await broker.groups.lag_report()).groups
+    assert (group.partition_count, group.partitions_without_lag) == (0, 0)
 
 
 async def test_commits_in_a_topic_that_is_gone_are_counted_without_lag(broker):

@@ -17,7 +17,10 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, assigned_partitions
+from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
 from trio_broker.coordinator.reporting.description import GroupProtocol
 from trio_broker.coordinator.reporting.lag import ConsumerLag, Unconsumed, batch_timestamps, hosted_partition
@@ -47,8 +50,10 @@ class RecordPosition:
 class GroupOutline:
     """One group as a list shows it.
 
-    ``lag_records`` is the sum over the partitions that the group has committed, None without any; ``lag_seconds`` the
-    maximum, as far as it is known. ``generation`` and ``protocol`` are those of ``GroupSnapshot``.
+    ``partition_count`` counts the partitions that the group has committed or that its members own. No lag is known in
+    ``partitions_without_lag`` of them: nothing is committed there, or the partition is gone. ``lag_records`` is the sum
+    over the others, None without any; ``lag_seconds`` the maximum, as far as it is known. ``generation`` and
+    ``protocol`` are those of ``GroupSnapshot``.
     """
 
     group_id: str
@@ -60,13 +65,16 @@ class GroupOutline:
     member_count: int
     last_rebalance_at_ms: int | None
     partition_count: int = 0
+    partitions_without_lag: int = 0
     lag_records: int | None = None
     lag_seconds: float | None = None
 
     def add(self, lag: ConsumerLag) -> None:
         """Count ``lag``, one of its partitions."""
         self.partition_count += 1
-        if lag.lag_records is not None:
+        if lag.lag_records is None:
+            self.partitions_without_lag += 1
+        else:
             self.lag_records = (self.lag_records or 0) + lag.lag_records
         self.add_seconds(lag.lag_seconds)
 
@@ -107,12 +115,13 @@ class LagCollector:
 
     replicas: ReplicaManager
     clock: Clock
+    image: MetadataImage
     _times_ms: dict[RecordPosition, int | None] = attrs.field(factory=dict, init=False)
 
     async def collect(self, shards: Iterable[GroupShard], *, with_partitions: bool = False) -> GroupLagReport:
         """Look at every group of those ``shards`` that are active."""
         shards = list(shards)
-        collection = _Collection(self.replicas, self.clock.now_ms(), self._times_ms, with_partitions)
+        collection = _Collection(self.replicas, self.image, self.clock.now_ms(), self._times_ms, with_partitions)
         for shard in shards:
             for group in list(shard.groups.values()) if shard.is_active else ():
                 await collection.visit(shard, group)
@@ -132,6 +141,7 @@ class _Collection:
     """One collection. ``known_times_ms`` are those looked up before, ``wanted_times_ms`` those still of use."""
 
     replicas: ReplicaManager
+    image: MetadataImage
     now_ms: int
     known_times_ms: dict[RecordPosition, int | None]
     with_partitions: bool
@@ -155,6 +165,18 @@ class _Collection:
                 outline.add(lag)
                 if self.with_partitions:
                     self.partitions.append(GroupPartitionLag(group.group_id, lag))
+        await self._count_uncommitted(shard, group, outline)
+
+    async def _count_uncommitted(self, shard: GroupShard, group: Group, outline: GroupOutline) -> None:
+        """Add the partitions that are assigned and not committed. Without them, a group that starts would look as if it
+        were hardly behind."""
+        uncommitted: set[TopicPartition] = set()
+        for place in assigned_places(group, self.image):
+            await self.budget.maybe_yield()
+            if shard.offsets.get(group.group_id, place.topic, place.partition) is None:
+                uncommitted.add(place)
+        outline.partition_count += len(uncommitted)
+        outline.partitions_without_lag += len(uncommitted)
 
     def lag_of(self, outline: GroupOutline, place: TopicPartition, committed_offset: int) -> ConsumerLag:
         """The lag in one partition, as far as memory tells."""
@@ -229,3 +251,18 @@ def committed_places(shard: GroupShard, group_id: str) -> Iterator[TopicPartitio
     for topic in shard.offsets.topics_of(group_id):
         for partition in shard.offsets.partitions_of(group_id, topic):
             yield TopicPartition(topic, partition)
+
+
+def assigned_places(group: Group, image: MetadataImage) -> Iterator[TopicPartition]:
+    """The partitions that the members of ``group`` own, as far as their assignments can be read; a partition that moves
+    from one to another may come twice. Members may come and go meanwhile."""
+    if isinstance(group, ConsumerGroup):
+        for consumer in list(group.members.values()):
+            for owned in (consumer.assigned, consumer.pending_revocation):
+                for topic_id, indexes in owned.items():
+                    if topic_id in image.topics_by_id:
+                        yield from (TopicPartition(image.topics_by_id[topic_id].name, index) for index in indexes)
+    elif group.protocol_type == CONSUMER_PROTOCOL_TYPE:
+        for member in list(group.members.values()):
+            for topic, partitions in (assigned_partitions(member.assignment) or {}).items():
+                yield from (TopicPartition(topic, index) for index in partitions)
