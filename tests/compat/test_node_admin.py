@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitionReplica
 from kafka.admin import NewTopic
 
 from tests.java_programs import Java, compiled_java
@@ -61,9 +61,31 @@ def admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
+def home_of(log_dirs: list[Path], partition: int) -> Path:
+    """The log directory that a partition of the topic lies in."""
+    [home] = [directory for directory in log_dirs if (directory / f"{TOPIC}-{partition}").is_dir()]
+    return home
+
+
+def reassignment(file: Path, *log_dirs: Path) -> str:
+    """Write into ``file`` what kafka-reassign-partitions shall do: partition by partition, the directory to be in."""
+    partitions = [
+        {"topic": TOPIC, "partition": index, "replicas": [1], "log_dirs": [str(directory)]}
+        for index, directory in enumerate(log_dirs)
+    ]
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(file)
+
+
 @pytest.fixture(scope="module")
-def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
+def printed(
+    java: Java, broker: BrokerProcess, log_dirs: list[Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
     """What each tool said, by a name for the call."""
+    directory = tmp_path_factory.mktemp("reassignments")
+    stay = reassignment(directory / "stay.json", home_of(log_dirs, 0))
+    [elsewhere] = {*log_dirs} - {home_of(log_dirs, 0)}
+    move = reassignment(directory / "move.json", elsewhere)
     runs = {
         "log dirs of one topic": ("LogDirsCommand", "--describe", "--topic-list", TOPIC),
         "log dirs": ("LogDirsCommand", "--describe"),
@@ -73,12 +95,15 @@ def printed(java: Java, broker: BrokerProcess) -> dict[str, dict[str, Any]]:
         "client metrics": ("ClientMetricsCommand", "--list"),
         "settings of client metrics": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "client-metrics"),
         "settings of groups": ("kafka.admin.ConfigCommand", "--describe", "--entity-type", "groups"),
+        "stay": ("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", stay),
+        "verify": ("reassign.ReassignPartitionsCommand", "--verify", "--reassignment-json-file", stay),
+        "move": ("reassign.ReassignPartitionsCommand", "--execute", "--reassignment-json-file", move),
     }
     told = java.run(
         "RunTools",
         given=[
             {
-                "tool": tool if "." in tool else f"org.apache.kafka.tools.{tool}",
+                "tool": tool if tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}",
                 "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
             }
             for tool, *arguments in runs.values()
@@ -199,3 +224,38 @@ def test_kafka_configs_and_kafka_client_metrics_find_nothing_where_nothing_is_se
 
 def test_kafka_python_lists_what_has_settings(admin: KafkaAdminClient) -> None:
     assert admin.list_config_resources() == {"topic": [TOPIC], "broker": ["1"], "broker_logger": ["1"]}
+
+
+def test_kafka_reassign_partitions_is_content_with_a_replica_that_is_in_its_directory(
+    printed: dict[str, dict[str, Any]],
+) -> None:
+    assert printed["stay"]["code"] == 0, printed["stay"]
+    assert f"Reassignment of replica {TOPIC}-0-1 completed successfully." in printed["verify"]["out"]
+
+
+def test_kafka_reassign_partitions_says_at_once_that_the_broker_does_not_move_logs(
+    printed: dict[str, dict[str, Any]], broker: BrokerProcess
+) -> None:
+    told = printed["move"]
+    assert told["code"] == 1
+    assert f"Failed to alter dir for {TOPIC}-0-1" in told["out"] + told["err"]
+    assert "InvalidRequestException" in told["out"] + told["err"]
+    assert any("this broker does not move logs" in line and f"{TOPIC}-0" in line for line in broker.output)
+
+
+def test_kafka_python_gets_an_answer_of_its_own_for_each_replica(admin: KafkaAdminClient, log_dirs: list[Path]) -> None:
+    [elsewhere] = {*log_dirs} - {home_of(log_dirs, 1)}
+    told = admin.alter_replica_log_dirs(
+        {
+            TopicPartitionReplica(TOPIC, 0, 1): str(home_of(log_dirs, 0)),
+            TopicPartitionReplica(TOPIC, 1, 1): str(elsewhere),
+            TopicPartitionReplica(TOPIC, 2, 1): "/nowhere",
+            TopicPartitionReplica("nothing", 0, 1): str(elsewhere),
+        }
+    )
+    assert {(replica.topic, replica.partition): error.__name__ for replica, error in told.items()} == {
+        (TOPIC, 0): "NoError",
+        (TOPIC, 1): "InvalidRequestError",
+        (TOPIC, 2): "LogDirNotFoundError",
+        ("nothing", 0): "UnknownTopicOrPartitionError",
+    }

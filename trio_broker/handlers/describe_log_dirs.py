@@ -88,7 +88,7 @@ async def describe_directory(
     directory: LogDirectory, topics: TopicPartitions, replicas: ReplicaManager
 ) -> DescribeLogDirsResult:
     """One directory, or KAFKA_STORAGE_ERROR without topics when its disk failed."""
-    path = str(directory.path.absolute())
+    path = directory.absolute_path
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
     try:

@@ -107,6 +107,11 @@ class LogDirectory:
         self._written_cleaner_offsets: dict[TopicPartition, int] = {}
         self._lock = -1
 
+    @property
+    def absolute_path(self) -> str:
+        """The path by which the admin APIs name the directory."""
+        return str(self.path.absolute())
+
     def open(self) -> MetaProperties | None:
         """Make and lock the directory and look at what is in it. Returns its properties, None for a new one.
 

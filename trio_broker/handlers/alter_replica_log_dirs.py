@@ -1,0 +1,97 @@
+"""AlterReplicaLogDirs: whether each replica is in the log directory asked for.
+
+This broker does not move a log once it was created. For a replica that is in the directory there is nothing to do, and
+the answer is no error, as in Kafka. A real move is refused.
+
+Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.registry import handles
+from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.storage.log_directory import LogDirectory
+from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import YieldBudget
+
+log = logging.getLogger(__name__)
+
+MOVE_REFUSED: Final = ErrorCode.INVALID_REQUEST
+"""Clients show it as a request to an incompatible broker, whose log has the details. The errors that Kafka has for
+moves would mislead: KAFKA_STORAGE_ERROR means a failed disk, and after REPLICA_NOT_AVAILABLE tools try again."""
+
+
+def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code) for index in paths
+                ],
+            )
+            for topic, paths in asked_paths(request).items()
+        ]
+    )
+
+
+def asked_paths(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]]:
+    """The path for each partition, by topic. Of several for one partition the last counts, as in Kafka."""
+    paths: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            paths.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions, directory.path))
+    return paths
+
+
+@handles(AlterReplicaLogDirsRequest, error_response=error_response)
+async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+    """Answer whether each replica is in the log directory asked for; none is moved."""
+    replicas = context.services.replicas
+    directories = {directory.absolute_path: directory for directory in replicas.log_manager.directories}
+    results, refused_moves = [], []
+    budget = YieldBudget()
+    for topic, paths in asked_paths(request).items():
+        partitions = []
+        for index, path in paths.items():
+            topic_partition = TopicPartition(topic, index)
+            code = place(topic_partition, directories.get(path), replicas)
+            partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+            if code is MOVE_REFUSED:
+                refused_moves.append(topic_partition)
+            await budget.maybe_yield()
+        results.append(AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions))
+    if refused_moves:
+        log.warning(
+            "%s: %d replicas stay in their log directories, the first of them %s: this broker does not move logs",
+            context.connection,
+            len(refused_moves),
+            refused_moves[0],
+        )
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+def place(topic_partition: TopicPartition, directory: LogDirectory | None, replicas: ReplicaManager) -> ErrorCode:
+    """Whether a replica is in ``directory``, which is None for a path that is not in ``log.dirs``."""
+    if directory is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if directory.failure is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        partition = replicas.topic(topic_partition.topic).partition(topic_partition.partition)
+        partition.require_leader()
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE if partition.log.directory.parent == directory.path else MOVE_REFUSED
