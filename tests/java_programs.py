@@ -28,7 +28,8 @@ class Java:
     """The compiled programs of ``tests/compat/java`` with Kafka's jars."""
 
     def __init__(self, classes: Path) -> None:
-        self.class_path = f"{classes}:{JARS}/*"
+        # The sources' folder has simplelogger.properties, which keeps Kafka's loggers silent.
+        self.class_path = f"{classes}:{SOURCES}:{JARS}/*"
 
     def run(self, program: str, *arguments: str, given: Any = None) -> list[dict[str, Any]]:
         """Run ``program`` and return the objects it printed, one a line."""

@@ -1,0 +1,181 @@
+"""Kafka's tools for what a cluster decides against a real broker process: elections, reassignments, features, ACLs,
+quotas and SCRAM users.
+
+One JVM runs them all, in the order of ``calls``; each test judges what some of them printed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.java_programs import compiled_java
+from trio_broker.testing.process import BrokerProcess
+
+LEADERS = "LeaderElectionCommand"
+REASSIGN = "reassign.ReassignPartitionsCommand"
+FEATURES = "FeatureCommand"
+ACLS = "AclCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+
+THIS_BROKER = 1
+NO_BROKER = 9
+
+
+def calls(directory: Path) -> dict[str, tuple[str, ...]]:
+    """A tool and its arguments, by a name for the call. Plans of reassignments lie in ``directory``."""
+    topics = write_json(directory / "topics.json", {"version": 1, "topics": [{"topic": "moved"}]})
+    here = write_json(directory / "here.json", plan(THIS_BROKER))
+    away = write_json(directory / "away.json", plan(NO_BROKER))
+    partition = ("--topic", "moved", "--partition", "0")
+    return {
+        "create": ("TopicCommand", "--create", "--topic", "moved", "--partitions", "2"),
+        "elect all": (LEADERS, "--election-type", "preferred", "--all-topic-partitions"),
+        "elect preferred": (LEADERS, "--election-type", "preferred", *partition),
+        "elect unclean": (LEADERS, "--election-type", "unclean", *partition),
+        "elect unknown": (LEADERS, "--election-type", "preferred", "--topic", "unknown", "--partition", "0"),
+        "generate": (REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", str(THIS_BROKER)),
+        "execute": (REASSIGN, "--execute", "--reassignment-json-file", here),
+        "verify": (REASSIGN, "--verify", "--reassignment-json-file", here),
+        "list": (REASSIGN, "--list"),
+        "cancel": (REASSIGN, "--cancel", "--reassignment-json-file", here),
+        "execute away": (REASSIGN, "--execute", "--reassignment-json-file", away),
+        "features": (FEATURES, "describe"),
+        "dry run": (FEATURES, "downgrade", "--feature", "group.version=0", "--dry-run"),
+        "still on": (FEATURES, "describe"),
+        "disable": (FEATURES, "disable", "--feature", "group.version"),
+        "off": (FEATURES, "describe"),
+        "upgrade": (FEATURES, "upgrade", "--feature", "group.version=1"),
+        "on": (FEATURES, "describe"),
+        "unknown level": (FEATURES, "upgrade", "--feature", "group.version=7"),
+        "unknown feature": (FEATURES, "upgrade", "--feature", "metadata.version=25"),
+        "list acls": (ACLS, "--list"),
+        "add acl": (ACLS, "--add", "--allow-principal", "User:ann", "--operation", "Read", "--topic", "moved"),
+        "remove acls": (ACLS, "--remove", "--force", "--topic", "moved"),
+        "users": (CONFIGS, "--describe", "--entity-type", "users"),
+        "user": (CONFIGS, "--describe", "--entity-type", "users", "--entity-name", "ann"),
+        "user defaults": (CONFIGS, "--describe", "--entity-type", "users", "--entity-default"),
+        "clients": (CONFIGS, "--describe", "--entity-type", "clients"),
+        "addresses": (CONFIGS, "--describe", "--entity-type", "ips"),
+    }
+
+
+def plan(broker_id: int) -> Any:
+    partitions = [{"topic": "moved", "partition": index, "replicas": [broker_id]} for index in (0, 1)]
+    return {"version": 1, "partitions": partitions}
+
+
+def write_json(path: Path, content: Any) -> str:
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
+    """The exit code of each call and what it printed, by its name."""
+    java = compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+    wanted = calls(tmp_path_factory.mktemp("plans"))
+    given = [
+        {
+            "tool": tool if "." in tool and tool.startswith("kafka.") else f"org.apache.kafka.tools.{tool}",
+            "arguments": ["--bootstrap-server", broker.bootstrap_servers, *arguments],
+        }
+        for tool, *arguments in wanted.values()
+    ]
+    return dict(zip(wanted, java.run("RunTools", given=given), strict=True))
+
+
+def outputs(told: Mapping[str, Any], *names: str, code: int = 0) -> list[str]:
+    """What calls printed that ended with ``code``."""
+    assert [told[name]["code"] for name in names] == [code] * len(names), [told[name] for name in names]
+    return [told[name]["out"] for name in names]
+
+
+# --- kafka-leader-election ---
+
+
+def test_a_partition_has_its_preferred_leader_already(told: Mapping[str, Any]) -> None:
+    assert (
+        outputs(told, "elect preferred", "elect unclean")
+        == ["Valid replica already elected for partitions moved-0\n"] * 2
+    )
+
+
+def test_nothing_is_left_to_elect_of_all_partitions(told: Mapping[str, Any]) -> None:
+    assert outputs(told, "elect all") == [""]
+
+
+def test_an_unknown_topic_has_no_leader_to_elect(told: Mapping[str, Any]) -> None:
+    [printed] = outputs(told, "elect unknown", code=1)
+    assert "UnknownTopicOrPartitionException: No such topic as unknown" in printed
+
+
+# --- kafka-reassign-partitions ---
+
+
+def test_a_reassignment_to_this_broker_is_generated_executed_and_complete(told: Mapping[str, Any]) -> None:
+    generated, executed, verified = outputs(told, "generate", "execute", "verify")
+    proposed = json.loads(generated.rstrip().rpartition("\n")[2])
+    assert [(item["partition"], item["replicas"]) for item in proposed["partitions"]] == [(0, [1]), (1, [1])]
+    assert "Successfully started partition reassignments for moved-0,moved-1" in executed
+    assert "Reassignment of partition moved-0 is completed." in verified
+    assert "Reassignment of partition moved-1 is completed." in verified
+
+
+def test_no_reassignment_is_listed_or_can_be_cancelled(told: Mapping[str, Any]) -> None:
+    listed, cancelled = outputs(told, "list", "cancel")
+    assert listed == "No partition reassignments found.\n"
+    assert "None of the specified partition reassignments are active." in cancelled
+
+
+def test_there_is_no_other_broker_to_move_to(told: Mapping[str, Any]) -> None:
+    [printed] = outputs(told, "execute away", code=1)
+    assert f"Unknown broker id {NO_BROKER}" in printed
+
+
+# --- kafka-features ---
+
+
+def level(described: str) -> int:
+    """The finalized level of the only feature described."""
+    [line] = described.splitlines()
+    words = line.split()
+    assert words[:2] == ["Feature:", "group.version"]
+    return int(words[words.index("FinalizedVersionLevel:") + 1])
+
+
+def test_the_consumer_protocol_is_switched_off_and_on_again(told: Mapping[str, Any]) -> None:
+    disabled, upgraded = outputs(told, "disable", "upgrade")
+    assert (disabled, upgraded) == ("group.version was disabled.\n", "group.version was upgraded to 1.\n")
+    assert [level(described) for described in outputs(told, "features", "off", "on")] == [1, 0, 1]
+
+
+def test_a_dry_run_says_what_could_be_done_and_does_nothing(told: Mapping[str, Any]) -> None:
+    dry_run, described = outputs(told, "dry run", "still on")
+    assert dry_run == "group.version can be downgraded to 0.\n"
+    assert level(described) == 1
+
+
+def test_levels_and_features_that_are_not_known_are_refused(told: Mapping[str, Any]) -> None:
+    unknown_level, unknown_feature = outputs(told, "unknown level", "unknown feature", code=1)
+    assert "Local controller 1 only supports versions 0-1" in unknown_level
+    assert "Local controller 1 does not support this feature." in unknown_feature
+
+
+# --- kafka-acls and kafka-configs ---
+
+
+def test_without_an_authorizer_there_are_no_acls(told: Mapping[str, Any]) -> None:
+    for printed in outputs(told, "list acls", "add acl", "remove acls", code=1):
+        assert "SecurityDisabledException: No Authorizer is configured" in printed
+
+
+def test_no_user_client_or_address_has_settings_of_its_own(told: Mapping[str, Any]) -> None:
+    """The first two ask for quotas and for SCRAM credentials."""
+    names = ("users", "user", "user defaults", "clients", "addresses")
+    assert outputs(told, *names) == [""] * len(names)
+    assert [told[name]["err"] for name in names] == [""] * len(names)
