@@ -11,7 +11,7 @@ ANY = 1
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_clients_are_told_that_there_is_no_authorizer(wire, version):
+async def test_the_answer_says_that_there_is_no_authorizer(wire, version):
     request = DescribeAclsRequest(
         resource_type_filter=ANY,
         resource_name_filter=None,
