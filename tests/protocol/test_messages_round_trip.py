@@ -104,7 +104,7 @@ def test_null_is_refused_where_the_version_has_none(kind: type[Any]) -> None:
 
 
 @every_message
-def test_trap_16_a_tag_from_the_future_is_skipped(kind: type[Any]) -> None:
+def test_a_tag_from_the_future_is_skipped(kind: type[Any]) -> None:
     def skipped(version: int, message: Any) -> None:
         if kind.FLEXIBLE_FROM is None or version < kind.FLEXIBLE_FROM:
             return
