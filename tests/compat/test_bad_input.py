@@ -200,11 +200,11 @@ def test_an_unsupported_version_closes_the_connection(witness: Witness, version:
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(witness: Witness) -> None:
     with RawConnection.open(witness.broker.port) as connection:
-        frame = connection.replace_segments(raw_header(18, 99) + b"\xff" * 50)
+        frame = connection.exchange(raw_header(18, 99) + b"\xff" * 50)
         assert frame is not None
         response = response_of(ApiVersionsRequest(client_software_name="", client_software_version=""), 0, frame)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert connection.replace_segments(metadata()) is not None, "the connection is still good"
+        assert connection.exchange(metadata()) is not None, "the connection is still good"
 
 
 @pytest.mark.parametrize(

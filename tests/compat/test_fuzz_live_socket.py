@@ -80,4 +80,4 @@ def test_a_broker_that_ended_is_found(start_broker: Callable[..., BrokerProcess]
 
 def test_a_closed_connection_is_no_answer(broker: BrokerProcess) -> None:
     with RawConnection.open(broker.port) as connection:
-        assert connection.replace_segments(b"short") is None
+        assert connection.exchange(b"short") is None
