@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from trio.lowlevel import checkpoint
 
 from kafka_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,6 +17,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitR
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse
 from kafka_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponseGroup, OffsetFetchResponseTopics
 from tests.handlers.admin_client import make_admin_client
+from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
 from tests.handlers.wire_client import ADVERTISED
 from trio_broker import yield_budget
@@ -74,22 +74,11 @@ def nothing_deleted(request):
         pytest.param(offset_fetch, FETCH, 7, much_committed, id="OffsetFetch"),
     ],
 )
-async def test_others_have_the_loop_now_and_then(nursery, monkeypatch, handler, request_, version, answer):
+async def test_others_have_the_loop_now_and_then(monkeypatch, handler, request_, version, answer):
     monkeypatch.setattr(yield_budget, "YIELD_BUDGET_SECONDS", -1.0)  # else the machine decides how much a turn is
     client = await make_admin_client()
     client.node = NodeInfo(1, "cluster", None, ADVERTISED)
     client.groups = ScriptedGroups(answer)
-    turns = 0
-
-    async def count_turns():
-        nonlocal turns
-        while True:
-            await checkpoint()
-            turns += 1
-
-    nursery.start_soon(count_turns)
-    await checkpoint()
-    before = turns
-    await client.ask(handler, request_, version)
-    nursery.cancel_scope.cancel()
-    assert turns - before >= COUNT // ITEMS_PER_TURN // 2
+    async with counted_rounds() as rounds:
+        await client.ask(handler, request_, version)
+    assert rounds.count >= COUNT // ITEMS_PER_TURN // 2
