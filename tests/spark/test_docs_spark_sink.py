@@ -11,8 +11,9 @@ from uuid import UUID
 import attrs
 import pytest
 
+from trio_broker.spark.options.kafka_options import REFUSED_IN_WRITING, WRITE_OPTIONS
 from trio_broker.spark.options.option import Option
-from trio_broker.spark.options.write_options import OWN, REFUSED, SERVED
+from trio_broker.spark.options.write_options import OWN_OPTIONS
 from trio_broker.spark.producer.row_columns import ROW_ID_HEADER_BYTES
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
 
@@ -25,26 +26,18 @@ LIMIT = re.compile(r"^\| `(?P<module>[\w.]+)\.(?P<name>[A-Z_]+)` \| (?P<value>[\
 
 def row(option: Option[Any]) -> str:
     """The line of the table of options."""
-    match option.default_text, option.default:
-        case str(text), _:
-            default = text
-        case _, None:
-            default = "not set"
-        case _, bool(value):
-            default = f"`{str(value).lower()}`"
-        case _, value:
-            default = f"`{getattr(value, 'name', str(value)).lower() if not isinstance(value, str) else value}`"
-    return f"| `{option.name}` | {option.form} | {default} | {option.meaning} | {option.difference} |"
+    texts = (option.form, option.documented_default(), option.meaning, option.difference)
+    return f"| `{option.name}` | {' | '.join(texts)} |"
 
 
-@pytest.mark.parametrize("option", [*OWN, *SERVED], ids=lambda option: option.name)
+@pytest.mark.parametrize("option", [*OWN_OPTIONS, *WRITE_OPTIONS], ids=lambda option: option.name)
 def test_the_page_has_every_option_as_it_is(option: Option[Any]):
     assert row(option) in PAGE.splitlines()
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(REFUSED_IN_WRITING))
 def test_the_page_has_what_is_refused_and_why(name: str):
-    assert f"| `{name}` | {REFUSED[name]} |" in PAGE.splitlines()
+    assert f"| `{name}` | {REFUSED_IN_WRITING[name]} |" in PAGE.splitlines()
 
 
 def test_the_header_has_the_fields_of_the_page():

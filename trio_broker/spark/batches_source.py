@@ -42,7 +42,7 @@ import attrs
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.planner_errors import shown_in_one_line
 from trio_broker.spark.tasks import ReadTask
@@ -165,9 +165,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
     Raises:
         OptionError: an option is wrong.
     """
-    given = {name.lower() for name in options}
-    ours = {name: value for name, value in DEFAULTS.items() if name.lower() not in given}
-    return read_options({**ours, **options}, Mode.BATCH)
+    return read_options(with_defaults(options, DEFAULTS), Mode.BATCH)
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import pytest
 from trio_broker.client.address import Address
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.documentation import render
-from trio_broker.spark.options.kafka_settings import REFUSED, SERVED, WITHOUT_EFFECT, KafkaSettings, read_kafka_settings
+from trio_broker.spark.options.kafka_options import READ_OPTIONS, REFUSED_IN_READING, UNUSED_IN_READING
+from trio_broker.spark.options.kafka_settings import KafkaSettings, read_kafka_settings
 from trio_broker.spark.options.offset_specs import (
     Earliest,
     GlobalTimestamp,
@@ -21,7 +22,7 @@ from trio_broker.spark.options.offset_specs import (
     SpecificOffsets,
     TimestampsByPartition,
 )
-from trio_broker.spark.options.option import GivenOptions, Mode, parse_duration_ms
+from trio_broker.spark.options.option import DURATION_MS, GivenOptions, Mode
 from trio_broker.spark.options.read_option_table import OPTIONS
 from trio_broker.spark.options.read_options import (
     Assign,
@@ -32,7 +33,7 @@ from trio_broker.spark.options.read_options import (
     read_columns,
     read_options,
 )
-from trio_broker.spark.options.write_options import OWN as OPTIONS_OF_THE_SINK
+from trio_broker.spark.options.write_options import OWN_OPTIONS as OPTIONS_OF_THE_SINK
 from trio_broker.spark.schema import COLUMNS
 from trio_broker.topic_partition import TopicPartition
 
@@ -66,11 +67,11 @@ def test_the_page_is_up_to_date():
 
 def test_every_option_is_on_the_page():
     page = render()
-    assert all(f"| `{option.name}` |" in page for option in (*OPTIONS, *SERVED))
+    assert all(f"| `{option.name}` |" in page for option in (*OPTIONS, *READ_OPTIONS))
 
 
 def test_no_two_options_have_one_name():
-    names = [option.name.lower() for option in (*OPTIONS, *SERVED)] + [*REFUSED, *WITHOUT_EFFECT]
+    names = [option.name.lower() for option in (*OPTIONS, *READ_OPTIONS)] + [*REFUSED_IN_READING, *UNUSED_IN_READING]
     assert len(names) == len(set(names))
 
 
@@ -395,13 +396,13 @@ def test_values_that_mean_nothing(option, value, text):
     ],
 )
 def test_durations_are_written_as_everywhere_in_spark(text, duration_ms):
-    assert parse_duration_ms(text) == duration_ms
+    assert DURATION_MS.parse(text) == duration_ms
 
 
 @pytest.mark.parametrize("text", ["", "m", "-1s", "1.5h", "1w", "PT15M", "1m30s", "99999999999999999999d"])
 def test_durations_that_mean_nothing(text):
     with pytest.raises(ValueError, match=r"duration|too long"):
-        parse_duration_ms(text)
+        DURATION_MS.parse(text)
 
 
 def test_triggers_contradict_each_other_when_the_least_is_above_the_most():
@@ -510,7 +511,7 @@ def test_settings_of_the_consumer_are_read():
     assert (settings.fetch_min_bytes, settings.max_partition_fetch_bytes) == (0, 1000)
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(REFUSED_IN_READING))
 def test_what_sparks_own_source_refuses_is_refused(name):
     error = refusal(NEEDED | {name: "anything"})
     assert error.option == name

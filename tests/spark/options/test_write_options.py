@@ -10,8 +10,9 @@ from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
+from trio_broker.spark.options.kafka_options import REFUSED_IN_WRITING, UNUSED_IN_WRITING, WRITE_OPTIONS
 from trio_broker.spark.options.option import Mode
-from trio_broker.spark.options.write_options import REFUSED, WITHOUT_EFFECT, WriteOptions, write_options
+from trio_broker.spark.options.write_options import WriteOptions, write_options
 
 SERVERS = {"kafka.bootstrap.servers": "a:1,b:2"}
 ADDRESSES = (Address("a", 1), Address("b", 2))
@@ -156,7 +157,7 @@ def test_brokers_must_be_named():
         write_options({"topic": "t"}, Mode.BATCH)
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize("name", sorted(REFUSED_IN_WRITING))
 def test_what_would_change_the_records_is_refused(name: str):
     with pytest.raises(OptionError, match=rf"option '{re.escape(name)}': is not supported: "):
         write_options({**SERVERS, name: "x"}, Mode.STREAM)
@@ -168,7 +169,7 @@ def test_what_would_change_the_records_is_refused(name: str):
         ("kafka.acks", "2", "'2' is none of all, -1, 0, 1"),
         ("kafka.compression.type", "brotli", "'brotli' is none of none, gzip, snappy, lz4, zstd"),
         ("kafka.compression.zstd.level", "23", "23 is too large; the most is 22"),
-        ("kafka.security.protocol", "SASL_SSL", "SASL_SSL is not served yet; only PLAINTEXT listeners can be written"),
+        ("kafka.security.protocol", "SASL_SSL", "SASL_SSL is not served yet; only PLAINTEXT listeners can be used"),
         ("kafka.batch.size", "many", "'many' is not a whole number"),
         ("kafka.batch.size", "100000000", "100000000 is too large"),
         ("kafka.delivery.timeout.ms", "0", "0 is too small; the least is 1"),
@@ -207,8 +208,6 @@ KAFKAS_PRODUCER_CONFIGS = """
 
 @pytest.mark.parametrize("name", KAFKAS_PRODUCER_CONFIGS.split())
 def test_every_config_of_kafkas_producer_is_known(name: str):
-    from trio_broker.spark.options.write_options import SERVED
-
-    places: list[Any] = [{option.name for option in SERVED}, set(REFUSED), WITHOUT_EFFECT]
+    places: list[Any] = [{option.name for option in WRITE_OPTIONS}, set(REFUSED_IN_WRITING), UNUSED_IN_WRITING]
 
     assert [f"kafka.{name}" in place for place in places].count(True) == 1

@@ -9,7 +9,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from trio_broker.spark.options.kafka_settings import PREFIX, REFUSED, SECURITY_PREFIXES, SERVED, WITHOUT_EFFECT
+from trio_broker.spark.options.kafka_options import (
+    PREFIX,
+    READ_OPTIONS,
+    REFUSED_IN_READING,
+    UNUSED_IN_READING,
+    UNUSED_PREFIXES,
+)
 from trio_broker.spark.options.option import Mode, Option
 from trio_broker.spark.options.read_option_table import OPTION_GROUPS
 from trio_broker.spark.schema import COLUMNS, SPARK_TYPES
@@ -61,7 +67,7 @@ def render() -> str:
     """Return the whole page."""
     sections = [INTRODUCTION, COLUMNS_INTRODUCTION + "\n" + _columns()]
     sections += [f"## {title}\n\n{_options(options)}" for title, options in OPTION_GROUPS.items()]
-    sections += [KAFKA_INTRODUCTION + "\n" + _options(SERVED)]
+    sections += [KAFKA_INTRODUCTION + "\n" + _options(READ_OPTIONS)]
     sections += [REFUSED_INTRODUCTION + "\n" + _refused(), _without_effect()]
     return "\n".join(sections)
 
@@ -72,19 +78,26 @@ def _columns() -> str:
 
 def _options(options: Iterable[Option[Any]]) -> str:
     rows = [
-        (f"`{option.name}`", option.form, _modes(option), _default(option), option.meaning, option.difference)
+        (
+            f"`{option.name}`",
+            option.form,
+            _modes(option),
+            option.documented_default(),
+            option.meaning,
+            option.difference,
+        )
         for option in options
     ]
     return _table(("option", "value", "queries", "default", "meaning", "different from Spark's Kafka source"), rows)
 
 
 def _refused() -> str:
-    return _table(("option", "reason"), [(f"`{name}`", reason) for name, reason in sorted(REFUSED.items())])
+    return _table(("option", "reason"), [(f"`{name}`", reason) for name, reason in sorted(REFUSED_IN_READING.items())])
 
 
 def _without_effect() -> str:
-    prefixes = " and ".join(f"`{prefix}*`" for prefix in SECURITY_PREFIXES)
-    names = ", ".join(f"`{name.removeprefix(PREFIX)}`" for name in sorted(WITHOUT_EFFECT))
+    prefixes = " and ".join(f"`{prefix}*`" for prefix in UNUSED_PREFIXES)
+    names = ", ".join(f"`{name.removeprefix(PREFIX)}`" for name in sorted(UNUSED_IN_READING))
     return (
         "### Without effect\n\nThese are taken with one warning in the log. Other names that begin with"
         f" `{PREFIX}` are errors.\n\n{prefixes}, and with `{PREFIX}` before them: {names}.\n"
@@ -93,18 +106,6 @@ def _without_effect() -> str:
 
 def _modes(option: Option[Any]) -> str:
     return ", ".join(mode.value for mode in Mode if mode in option.modes)
-
-
-def _default(option: Option[Any]) -> str:
-    match option.default_text, option.default:
-        case str(text), _:
-            return text
-        case _, None | "":
-            return "not set"
-        case _, bool(value):
-            return f"`{str(value).lower()}`"
-        case _, value:
-            return f"`{value}`"
 
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

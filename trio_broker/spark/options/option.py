@@ -1,11 +1,11 @@
 """What one option of a job is, and how options are read from what a user wrote.
 
-Options are declared once, as data (``read_option_table``, ``kafka_settings``): reading, hints for misspelt names and
-``docs/spark-options.md`` come from the same declaration. Names are compared without regard to case, as Spark does; it
-hands them over in lower case.
+Options are declared once, as data (``kafka_options``, ``read_option_table``, ``write_options``). Parsing, the settings
+that a job runs with, hints for misspelt names and the pages of the documentation come from these declarations. Names
+are compared without regard to case, as Spark does; it hands them over in lower case.
 
-Values follow Scala's rules where Spark's Kafka source uses them (``toBoolean``, ``toInt``) and Spark's for durations,
-with spaces around a value allowed everywhere.
+Values follow Scala's rules where Spark's Kafka source uses them (``toBoolean``, ``toInt``) and Spark's for durations.
+Spaces around a value are allowed everywhere.
 
 Source: JavaUtils.timeStringAs for durations.
 """
@@ -38,10 +38,10 @@ MILLISECONDS: Final = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-"""How long the units are that Spark knows; a number without one is milliseconds."""
+"""The units that Spark knows; a number without one is milliseconds."""
 
 CLOSE: Final = 0.75
-"""How alike a wrong name and a right one are, out of 1, for one to be taken for the other."""
+"""How alike a wrong name and a right one must be, out of 1, for a hint to name the right one."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DURATION = re.compile(r"([0-9]+)\s*([a-z]*)", re.ASCII)
@@ -57,22 +57,142 @@ class Mode(Enum):
 BOTH: Final = frozenset(Mode)
 
 
+# --- Values ---
+
+
+@attrs.frozen
+class ValueType(Generic[T_co]):
+    """How the values of an option are written. ``parse`` raises ``ValueError`` with the reason."""
+
+    form: str
+    parse: Callable[[str], T_co]
+
+
+def _parse_text(text: str) -> str:
+    if not text:
+        raise ValueError("is empty")
+    return text
+
+
+def _parse_boolean(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def _parse_duration_ms(text: str) -> int:
+    match = _DURATION.fullmatch(text.lower())
+    if match is None or (unit := match[2] or "ms") not in MILLISECONDS:
+        raise ValueError(f"{text!r} is not a duration; one is a whole number and one of {', '.join(MILLISECONDS)}")
+    if (duration_ms := int(int(match[1]) * MILLISECONDS[unit])) > LONG_MAX:
+        raise ValueError(f"{text} is too long")
+    return duration_ms
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    """Split at commas; empty words are left out, but one must be left."""
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        raise ValueError("is empty")
+    return words
+
+
+TEXT: Final = ValueType("text", _parse_text)
+BOOLEAN: Final = ValueType("true, false", _parse_boolean)
+DURATION_MS: Final = ValueType("duration: `500ms`, `30s`, `15m`, `2h`, `1d`", _parse_duration_ms)
+NAMES: Final = ValueType("name,name…", _parse_list)
+
+
+def parse_long(text: str) -> int:
+    """Read a whole number of 64 bits."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a whole number")
+    if not -LONG_MAX - 1 <= (number := int(text)) <= LONG_MAX:
+        raise ValueError(f"{text} needs more than 64 bits")
+    return number
+
+
+def integer(minimum: int, maximum: int = LONG_MAX) -> ValueType[int]:
+    """Return the type of a whole number between the two, inclusive."""
+
+    def parse(text: str) -> int:
+        number = parse_long(text)
+        if number < minimum:
+            raise ValueError(f"{text} is too small; the least is {minimum}")
+        if number > maximum:
+            raise ValueError(f"{text} is too large; the most is {maximum}")
+        return number
+
+    return ValueType("integer", parse)
+
+
+def one_of(choices: type[E]) -> ValueType[E]:
+    """Return the type of an enum, whose values are written by their ``text_of``, in any case."""
+    by_text = {text_of(choice): choice for choice in choices}
+
+    def parse(text: str) -> E:
+        if (choice := by_text.get(text.lower())) is None:
+            raise ValueError(f"{text!r} is none of {', '.join(by_text)}")
+        return choice
+
+    return ValueType(", ".join(by_text), parse)
+
+
+def text_of(choice: Enum) -> str:
+    """Return how a value of an enum is written: its value, or its name where the value is a number."""
+    return choice.value if isinstance(choice.value, str) else choice.name.lower()
+
+
+# --- Options ---
+
+
 @attrs.frozen(eq=False)
 class Option(Generic[T_co]):
     """One option. Compared by identity, since each is declared once.
 
-    ``parse`` raises ``ValueError`` with the reason. ``default_text`` is what the documentation says where the default
-    is no plain value, and ``difference`` how the option differs from the one in Spark's Kafka source.
+    ``attribute`` is the field that its value becomes in the settings of a job. ``form`` and ``default_text`` are what
+    the documentation says where the type and the default do not say it, and ``difference`` how the option differs from
+    the one in Spark's Kafka source.
     """
 
     name: str
-    parse: Callable[[str], T_co]
+    type: ValueType[T_co]
     default: T_co | None
     meaning: str
-    form: str = "text"
+    form: str = attrs.field(default=attrs.Factory(lambda self: self.type.form, takes_self=True))
     modes: frozenset[Mode] = BOTH
     default_text: str | None = None
     difference: str = ""
+    attribute: str = attrs.field(default=attrs.Factory(lambda self: attribute_of(self.name), takes_self=True))
+
+    @property
+    def required_default(self) -> T_co:
+        """The default of an option that has one."""
+        assert self.default is not None, f"{self.name} has no default"
+        return self.default
+
+    def documented_default(self) -> str:
+        """Return the default as the documentation writes it."""
+        match self.default_text, self.default:
+            case str(text), _:
+                return text
+            case _, None | "":
+                return "not set"
+            case _, Enum() as choice:
+                return f"`{text_of(choice)}`"
+            case _, bool(value):
+                return f"`{str(value).lower()}`"
+            case _, value:
+                return f"`{value}`"
+
+
+def attribute_of(name: str) -> str:
+    """Return an option's usual field: ``batch_size`` for ``kafka.batch.size``, ``batch_rows`` for ``batchRows``."""
+    bare = name.removeprefix("kafka.").replace(".", "_")
+    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), bare)
 
 
 class GivenOptions:
@@ -103,12 +223,12 @@ class GivenOptions:
         """Return the value of ``option``, or its default.
 
         Raises:
-            OptionError: what was written means nothing.
+            OptionError: the text is no value of the option's type.
         """
         if option not in self:
             return option.default
         try:
-            return option.parse(self.text(option).strip())
+            return option.type.parse(self.text(option).strip())
         except ValueError as error:
             raise OptionError(self.spelling(option.name), str(error)) from None
 
@@ -118,12 +238,21 @@ class GivenOptions:
         assert value is not None, f"{option.name} has no default"
         return value
 
+    def read_fields(self, settings: type[attrs.AttrsInstance], options: Iterable[Option[Any]]) -> dict[str, Any]:
+        """Return the values of those of ``options`` that are fields of ``settings``, by field.
+
+        Raises:
+            OptionError: a text is no value of its option's type.
+        """
+        fields = attrs.fields_dict(settings)
+        return {option.attribute: self.read(option) for option in options if option.attribute in fields}
+
     def spelling(self, name: str) -> str:
         """Return how the user wrote ``name``; what is all lower case may be Spark's doing, so the usual form wins."""
         given = self._spellings.get(name.lower(), name)
         return name if given.islower() else given
 
-    def refuse(self, option: Option[Any], reason: str) -> OptionError:
+    def error(self, option: Option[Any], reason: str) -> OptionError:
         """Return the error that says why ``option`` is refused."""
         return OptionError(self.spelling(option.name), reason)
 
@@ -135,71 +264,7 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {spellings[close[0]]!r}?" if close else ""
 
 
-def parse_text(text: str) -> str:
-    """Return ``text``, which must not be empty."""
-    if not text:
-        raise ValueError("is empty")
-    return text
-
-
-def parse_boolean(text: str) -> bool:
-    """Read true or false, in any case."""
-    match text.lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise ValueError(f"{text!r} is neither true nor false")
-
-
-def parse_long(text: str) -> int:
-    """Read a whole number of 64 bits."""
-    if not _INTEGER.fullmatch(text):
-        raise ValueError(f"{text!r} is not a whole number")
-    if not -LONG_MAX - 1 <= (number := int(text)) <= LONG_MAX:
-        raise ValueError(f"{text} needs more than 64 bits")
-    return number
-
-
-def whole_number(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
-    """Return the reader of a whole number between the two, inclusive."""
-
-    def parse(text: str) -> int:
-        number = parse_long(text)
-        if number < minimum:
-            raise ValueError(f"{text} is too small; the least is {minimum}")
-        if number > maximum:
-            raise ValueError(f"{text} is too large; the most is {maximum}")
-        return number
-
-    return parse
-
-
-def parse_duration_ms(text: str) -> int:
-    """Read a duration such as ``500ms``, ``30s``, ``15m``, ``2h`` or ``1d``; a number alone is milliseconds."""
-    match = _DURATION.fullmatch(text.lower())
-    if match is None or (unit := match[2] or "ms") not in MILLISECONDS:
-        raise ValueError(f"{text!r} is not a duration; one is a whole number and one of {', '.join(MILLISECONDS)}")
-    if (duration_ms := int(int(match[1]) * MILLISECONDS[unit])) > LONG_MAX:
-        raise ValueError(f"{text} is too long")
-    return duration_ms
-
-
-def one_of(choices: type[E]) -> Callable[[str], E]:
-    """Return the reader of one of the values of an enum, in any case."""
-
-    def parse(text: str) -> E:
-        for choice in choices:
-            if choice.value == text.lower():
-                return choice
-        raise ValueError(f"{text!r} is none of {', '.join(choice.value for choice in choices)}")
-
-    return parse
-
-
-def parse_list(text: str) -> tuple[str, ...]:
-    """Read words separated by commas; empty ones are left out, but one must be left."""
-    words = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not words:
-        raise ValueError("is empty")
-    return words
+def with_defaults(options: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """Return ``options``, and those of ``defaults`` that they do not have under any spelling."""
+    given = {name.lower() for name in options}
+    return {**{name: value for name, value in defaults.items() if name.lower() not in given}, **options}

@@ -1,8 +1,8 @@
 """The options of a reading job, except those that begin with ``kafka.``.
 
-One declaration each; ``options`` reads them, ``docs/spark-options.md`` lists them.
+``read_options`` reads them, ``docs/spark-options.md`` is generated from them.
 
-Source: Spark's Kafka integration guide and its KafkaSourceProvider; differences are told where they are.
+Source: Spark's Kafka integration guide and its KafkaSourceProvider.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from trio_broker.spark.options.offset_specs import (
     parse_timestamps_json,
 )
 from trio_broker.spark.options.option import (
+    BOOLEAN,
+    DURATION_MS,
     INT_MAX,
+    NAMES,
+    TEXT,
     Mode,
     Option,
+    ValueType,
+    integer,
     one_of,
-    parse_boolean,
-    parse_duration_ms,
-    parse_list,
-    parse_text,
-    whole_number,
 )
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 
@@ -53,17 +54,9 @@ class TransportKind(Enum):
     FILES = "files"
 
 
-def _parse_assign(text: str) -> Assign:
-    return Assign(parse_partitions_json(text))
-
-
-def _parse_subscribe(text: str) -> Subscribe:
-    return Subscribe(tuple(sorted(set(parse_list(text)))))
-
-
 def _parse_pattern(text: str) -> SubscribePattern:
     try:
-        re.compile(parse_text(text))
+        re.compile(TEXT.parse(text))
     except re.error as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from None
     return SubscribePattern(text)
@@ -71,7 +64,7 @@ def _parse_pattern(text: str) -> SubscribePattern:
 
 def _parse_paths(text: str) -> tuple[str, ...]:
     """Read directories; a ``file:`` address is one, any other address is not."""
-    return tuple(_parse_path(path) for path in parse_list(text))
+    return tuple(_parse_path(path) for path in NAMES.parse(text))
 
 
 def _parse_json_paths(text: str) -> tuple[str, ...]:
@@ -93,50 +86,52 @@ def _parse_path(text: str) -> str:
     return "/" + rest.lstrip("/")
 
 
+OFFSETS: Final = ValueType("earliest, latest, JSON", parse_offsets)
+TIMESTAMP_MS: Final = ValueType("integer", parse_timestamp)
+TIMESTAMPS: Final = ValueType("JSON", parse_timestamps_json)
+
 ASSIGN: Final = Option(
     "assign",
-    _parse_assign,
+    ValueType("JSON", lambda text: Assign(parse_partitions_json(text))),
     None,
     'These partitions: `{"topicA": [0, 1], "topicB": [2]}`. Exactly one of `assign`, `subscribe` and `subscribePattern`'
     " is given.",
-    form="JSON",
 )
 SUBSCRIBE: Final = Option(
-    "subscribe", _parse_subscribe, None, "These topics, with all their partitions.", form="name,name…"
+    "subscribe",
+    ValueType(NAMES.form, lambda text: Subscribe(tuple(sorted(set(NAMES.parse(text)))))),
+    None,
+    "These topics, with all their partitions.",
 )
 SUBSCRIBE_PATTERN: Final = Option(
     "subscribePattern",
-    _parse_pattern,
+    ValueType("regular expression", _parse_pattern),
     None,
     "The topics in whose names the expression is found, with all their partitions; internal topics never. `^…$` is for"
     " whole names.",
-    form="regular expression",
     difference="A regular expression of Python, not of Java.",
 )
 STARTING_TIMESTAMP: Final = Option(
     "startingTimestamp",
-    parse_timestamp,
+    TIMESTAMP_MS,
     None,
     "Begin in every partition at the first record as young as this or younger, in milliseconds since 1970. Stronger"
     " than the two below. A stream's checkpoint is stronger than all three.",
-    form="integer",
 )
 STARTING_OFFSETS_BY_TIMESTAMP: Final = Option(
     "startingOffsetsByTimestamp",
-    parse_timestamps_json,
+    TIMESTAMPS,
     None,
     'The same with a time for each partition, all of them: `{"topicA": {"0": 1700000000000}}`. Stronger than'
     " `startingOffsets`.",
-    form="JSON",
 )
 STARTING_OFFSETS: Final = Option(
     "startingOffsets",
-    parse_offsets,
+    OFFSETS,
     None,
     'Where to begin: `earliest`, `latest` (streams only), or an offset for each partition, all of them: `{"topicA":'
     ' {"0": 23, "1": -2}}`, where -2 is earliest and -1 latest. Partitions that a stream finds later begin at'
     " earliest.",
-    form="earliest, latest, JSON",
     default_text="`earliest`; in streams `latest`",
     difference="Numbers in quotes, fractions and names given twice are errors.",
 )
@@ -145,30 +140,26 @@ STARTING_OFFSETS_BY_TIMESTAMP_STRATEGY: Final = Option(
     one_of(NoMatch),
     NoMatch.ERROR,
     "What to do in a partition without a record that young: fail, or begin at its end.",
-    form="error, latest",
-    default_text="`error`",
 )
 ENDING_TIMESTAMP: Final = Option(
     "endingTimestamp",
-    parse_timestamp,
+    TIMESTAMP_MS,
     None,
     "End in every partition before the first record as young as this or younger; where there is none, at the end of the"
     " partition. Stronger than the two below.",
-    form="integer",
     modes=BATCH_ONLY,
     difference="An error in streams, and when it is before `startingTimestamp`.",
 )
 ENDING_OFFSETS_BY_TIMESTAMP: Final = Option(
     "endingOffsetsByTimestamp",
-    parse_timestamps_json,
+    TIMESTAMPS,
     None,
     "The same with a time for each partition. Stronger than `endingOffsets`.",
-    form="JSON",
     modes=BATCH_ONLY,
 )
 ENDING_OFFSETS: Final = Option(
     "endingOffsets",
-    parse_offsets,
+    OFFSETS,
     None,
     "Where to end: `latest`, or for each partition the offset after the last one that is read, or -1 for the latest.",
     form="latest, JSON",
@@ -177,89 +168,83 @@ ENDING_OFFSETS: Final = Option(
 )
 FAIL_ON_DATA_LOSS: Final = Option(
     "failOnDataLoss",
-    parse_boolean,
+    BOOLEAN,
     True,
     "Fail when records that were to be read are gone, by retention, truncation or with their topic; otherwise warn, and"
     " read what is there.",
-    form="true, false",
 )
 MIN_PARTITIONS: Final = Option(
     "minPartitions",
-    whole_number(1, INT_MAX),
+    integer(1, INT_MAX),
     None,
     "About how many tasks there are to be at least: large partitions are cut. Otherwise there is one for each"
     " partition.",
-    form="integer",
 )
 MAX_RECORDS_PER_PARTITION: Final = Option(
     "maxRecordsPerPartition",
-    whole_number(1),
+    integer(1),
     None,
     "The most offsets that one task is given.",
-    form="integer",
     difference="There a batch heeds it only beside `minPartitions` that asks for more tasks than there are partitions.",
 )
 MAX_OFFSETS_PER_TRIGGER: Final = Option(
     "maxOffsetsPerTrigger",
-    whole_number(1),
+    integer(1),
     None,
     "The most offsets of one micro-batch, shared out among the partitions in proportion to what each has to give; at"
     " least one of each.",
-    form="integer",
     modes=STREAM_ONLY,
 )
 MIN_OFFSETS_PER_TRIGGER: Final = Option(
     "minOffsetsPerTrigger",
-    whole_number(1),
+    integer(1),
     None,
     "Wait with a micro-batch until there are so many offsets, or `maxTriggerDelay` has passed since the last one.",
-    form="integer",
     modes=STREAM_ONLY,
     difference="Not heeded by `availableNow`, which would otherwise leave the rest behind.",
 )
 MAX_TRIGGER_DELAY: Final = Option(
     "maxTriggerDelay",
-    parse_duration_ms,
+    DURATION_MS,
     15 * 60_000,
     "The longest that `minOffsetsPerTrigger` makes a micro-batch wait.",
-    form="duration: `500ms`, `30s`, `15m`, `2h`, `1d`",
     modes=STREAM_ONLY,
     default_text="`15m`",
+    attribute="max_trigger_delay_ms",
 )
 INCLUDE_HEADERS: Final = Option(
     "includeHeaders",
-    parse_boolean,
+    BOOLEAN,
     False,
     "Rows have a column `headers`, null for a record that has none.",
-    form="true, false",
 )
 POLL_TIMEOUT_MS: Final = Option(
     "kafkaConsumer.pollTimeoutMs",
-    whole_number(1),
+    integer(1),
     120_000,
     "How long a task waits for records that must be there, through changes of leaders and restarts of brokers, in"
     " milliseconds.",
-    form="integer",
     difference="There the default follows `spark.network.timeout`.",
+    attribute="poll_timeout_ms",
 )
 FETCH_OFFSET_RETRIES: Final = Option(
     "fetchOffset.numRetries",
-    whole_number(1, INT_MAX),
+    integer(1, INT_MAX),
     3,
     "How often the brokers are asked for offsets before the query fails.",
-    form="integer",
+    attribute="fetch_offset_retries",
 )
 FETCH_OFFSET_RETRY_INTERVAL_MS: Final = Option(
     "fetchOffset.retryIntervalMs",
-    whole_number(0),
+    integer(0),
     1000,
     "The pause in between, in milliseconds.",
-    form="integer",
     difference="The guide there says 10; 1000 is what it does.",
+    attribute="fetch_offset_retry_interval_ms",
 )
 GROUP_ID_PREFIX: Final = Option(
     "groupIdPrefix",
-    parse_text,
+    TEXT,
     None,
     "The beginning of a group's name.",
     difference="Has no effect: there is no group.",
@@ -270,32 +255,28 @@ TRANSPORT: Final = Option(
     TransportKind.AUTO,
     "`wire` reads over Kafka's protocol; `files` reads the log files of a trio-broker that the readers can see. `auto`"
     " is `files` if `path` is given, else `wire`.",
-    form="auto, wire, files",
-    default_text="`auto`",
     difference=OURS,
 )
 PATH: Final[Option[tuple[str, ...]]] = Option(
     "path",
-    _parse_paths,
+    ValueType("directory,directory…", _parse_paths),
     (),
     "Where the readers see the broker's log directories. Without `kafka.bootstrap.servers` they are read as they are:"
     " a backup, or a broker that does not run.",
-    form="directory,directory…",
     default_text="where the broker sees them",
     difference=OURS,
 )
 PATHS: Final[Option[tuple[str, ...]]] = Option(
     "paths",
-    _parse_json_paths,
+    ValueType("JSON", _parse_json_paths),
     (),
     "The same as a list, added to `path`: what Spark makes of `load([…])`.",
-    form="JSON",
     default_text="none",
     difference=OURS,
 )
 ADMIN_URL: Final = Option(
     "adminUrl",
-    parse_text,
+    TEXT,
     None,
     "The address of the broker's admin page, which tells which files there are: `http://127.0.0.1:8080`.",
     form="URL",
@@ -304,37 +285,33 @@ ADMIN_URL: Final = Option(
 )
 COLUMNS: Final = Option(
     "columns",
-    parse_list,
+    NAMES,
     None,
     "The columns of a row, in this order. What is not named is not decoded. A schema given to the reader does the"
     " same.",
-    form="name,name…",
     default_text="all but `headers`",
     difference=OURS + " Spark does not tell Python sources what a query uses.",
 )
 BATCH_ROWS: Final = Option(
     "batchRows",
-    whole_number(1, MOST_BATCH_ROWS),
+    integer(1, MOST_BATCH_ROWS),
     DEFAULT_BATCH_ROWS,
     "Rows that go to Spark at once.",
-    form="integer",
     difference=OURS,
 )
 VERIFY_CRC: Final = Option(
     "verifyCrc",
-    parse_boolean,
+    BOOLEAN,
     None,
     "Compare the checksum of every record batch.",
-    form="true, false",
     default_text="`kafka.check.crcs`",
     difference=OURS,
 )
 MAX_INFLATED_BYTES: Final = Option(
     "maxInflatedBytes",
-    whole_number(LEAST_INFLATED_BYTES, MAX_DECOMPRESSED_BYTES),
+    integer(LEAST_INFLATED_BYTES, MAX_DECOMPRESSED_BYTES),
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     "What one compressed record batch may grow to, in bytes; a larger one is an error.",
-    form="integer",
     difference=OURS,
 )
 

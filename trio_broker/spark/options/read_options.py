@@ -1,7 +1,7 @@
-"""What a reading job is to do, made from the options that a user gave.
+"""The settings of a reading job, made from the options that a user gave.
 
 The names, the defaults and the rules are those of Spark's own Kafka source, so that a job moves by changing ``format``
-alone; what differs is told in ``docs/spark-options.md``. Pure: nobody is asked anything yet.
+alone; ``docs/spark-options.md`` has the differences. Pure: no broker is asked anything yet.
 
 Source: KafkaSourceProvider of Spark's connector.
 """
@@ -14,20 +14,18 @@ from typing import Any, Final
 
 import attrs
 
-from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES
-from trio_broker.spark.chunk import DEFAULT_BATCH_ROWS, Decoding
+from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options import read_option_table as table
-from trio_broker.spark.options.kafka_settings import (
+from trio_broker.spark.options.kafka_options import (
     BOOTSTRAP_SERVERS,
     CHECK_CRCS,
     ISOLATION_LEVEL,
     PREFIX,
-    KafkaSettings,
     ReadIsolation,
     kafka_hint,
-    read_kafka_settings,
 )
+from trio_broker.spark.options.kafka_settings import KafkaSettings, read_kafka_settings
 from trio_broker.spark.options.offset_specs import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -68,7 +66,7 @@ OF_OTHERS: Final = frozenset({"topic", "deduplicationheader", "serialization.for
 
 @attrs.frozen
 class ReadOptions:
-    """A reading job. Names are those of the options; durations in milliseconds.
+    """A reading job. Fields that are named after an option have its value; durations are in milliseconds.
 
     ``ending`` is None in a stream. ``transport`` is never AUTO: it has been decided. ``starting_option`` and
     ``ending_option`` are the names of the options that ``starting`` and ``ending`` came from, for errors.
@@ -84,20 +82,20 @@ class ReadOptions:
     max_records_per_partition: int | None = None
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
-    max_trigger_delay_ms: int = 15 * 60_000
-    fail_on_data_loss: bool = True
-    include_headers: bool = False
+    max_trigger_delay_ms: int = table.MAX_TRIGGER_DELAY.required_default
+    fail_on_data_loss: bool = table.FAIL_ON_DATA_LOSS.required_default
+    include_headers: bool = table.INCLUDE_HEADERS.required_default
     read_committed: bool = True
     transport: TransportKind = TransportKind.WIRE
     path: tuple[str, ...] = ()
     admin_url: str | None = None
     columns: tuple[str, ...] = default_columns(include_headers=False)
-    batch_rows: int = DEFAULT_BATCH_ROWS
-    verify_crc: bool = True
-    max_inflated_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-    poll_timeout_ms: int = 120_000
-    fetch_offset_retries: int = 3
-    fetch_offset_retry_interval_ms: int = 1000
+    batch_rows: int = table.BATCH_ROWS.required_default
+    verify_crc: bool = CHECK_CRCS.required_default
+    max_inflated_bytes: int = table.MAX_INFLATED_BYTES.required_default
+    poll_timeout_ms: int = table.POLL_TIMEOUT_MS.required_default
+    fetch_offset_retries: int = table.FETCH_OFFSET_RETRIES.required_default
+    fetch_offset_retry_interval_ms: int = table.FETCH_OFFSET_RETRY_INTERVAL_MS.required_default
 
     @property
     def is_offline(self) -> bool:
@@ -105,7 +103,7 @@ class ReadOptions:
         return not self.kafka.bootstrap_servers
 
     def decoding(self, columns: tuple[str, ...] | None = None) -> Decoding:
-        """Return what to make of the batches, for ``columns`` or those of the options."""
+        """Return how batches are decoded, for ``columns`` or those of the options."""
         return Decoding(
             columns=self.columns if columns is None else columns,
             read_committed=self.read_committed,
@@ -130,6 +128,13 @@ def read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
     _check_order(starting, ending, given.spelling(ending_option.name))
     _check_triggers(given)
     verify_crc = given.read(table.VERIFY_CRC)
+    derived = {
+        "transport": _transport(given),
+        "path": given.read_required(table.PATH) + given.read_required(table.PATHS),
+        "admin_url": _admin_url(given),
+        "columns": _columns(given),
+        "verify_crc": given.read_required(CHECK_CRCS) if verify_crc is None else verify_crc,
+    }
     return ReadOptions(
         kafka=kafka,
         selection=_selection(given),
@@ -137,29 +142,13 @@ def read_options(options: Mapping[str, str], mode: Mode) -> ReadOptions:
         ending=ending,
         starting_option=given.spelling(starting_option.name),
         ending_option=given.spelling(ending_option.name),
-        min_partitions=given.read(table.MIN_PARTITIONS),
-        max_records_per_partition=given.read(table.MAX_RECORDS_PER_PARTITION),
-        max_offsets_per_trigger=given.read(table.MAX_OFFSETS_PER_TRIGGER),
-        min_offsets_per_trigger=given.read(table.MIN_OFFSETS_PER_TRIGGER),
-        max_trigger_delay_ms=given.read_required(table.MAX_TRIGGER_DELAY),
-        fail_on_data_loss=given.read_required(table.FAIL_ON_DATA_LOSS),
-        include_headers=given.read_required(table.INCLUDE_HEADERS),
         read_committed=given.read(ISOLATION_LEVEL) is ReadIsolation.READ_COMMITTED,
-        transport=_transport(given),
-        path=given.read_required(table.PATH) + given.read_required(table.PATHS),
-        admin_url=_admin_url(given),
-        columns=_columns(given),
-        batch_rows=given.read_required(table.BATCH_ROWS),
-        verify_crc=given.read_required(CHECK_CRCS) if verify_crc is None else verify_crc,
-        max_inflated_bytes=given.read_required(table.MAX_INFLATED_BYTES),
-        poll_timeout_ms=given.read_required(table.POLL_TIMEOUT_MS),
-        fetch_offset_retries=given.read_required(table.FETCH_OFFSET_RETRIES),
-        fetch_offset_retry_interval_ms=given.read_required(table.FETCH_OFFSET_RETRY_INTERVAL_MS),
+        **{**given.read_fields(ReadOptions, table.OPTIONS), **derived},
     )
 
 
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that ``options`` ask for. Spark wants to know them before it says what the query will be.
+    """Return the columns that ``options`` name. Spark needs them before it says whether the query is a stream.
 
     Raises:
         OptionError: a column does not exist.
@@ -168,7 +157,7 @@ def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _check_names(given: GivenOptions) -> None:
-    """Refuse what nobody knows; the names under ``kafka.`` are checked with their values."""
+    """Refuse unknown names; those under ``kafka.`` are checked with their values."""
     known = {option.name.lower() for option in table.OPTIONS} | OF_OTHERS
     for name in given.names():
         if name not in known and not name.startswith(PREFIX):
@@ -177,12 +166,12 @@ def _check_names(given: GivenOptions) -> None:
 
 
 def _check_mode(given: GivenOptions, mode: Mode) -> None:
-    """Refuse an end of a stream, and tell of triggers of a batch."""
+    """Refuse an end of a stream, and warn of triggers of a batch."""
     foreign = [option for option in table.OPTIONS if option in given and mode not in option.modes]
     if not foreign:
         return
     if mode is Mode.STREAM:
-        raise given.refuse(foreign[0], "a streaming query has no end")
+        raise given.error(foreign[0], "a streaming query has no end")
     log.warning("these options have no effect in a batch query: %s", ", ".join(option.name for option in foreign))
 
 
@@ -192,7 +181,7 @@ def _selection(given: GivenOptions) -> Selection:
     if not chosen:
         raise OptionError(table.SUBSCRIBE.name, f"nothing says what to read; give one of {names}")
     if len(chosen) > 1:
-        raise given.refuse(chosen[1], f"{given.spelling(chosen[0].name)!r} is given, too; give only one of {names}")
+        raise given.error(chosen[1], f"{given.spelling(chosen[0].name)!r} is given, too; give only one of {names}")
     selection: Selection = given.read_required(chosen[0])
     return selection
 
@@ -205,7 +194,7 @@ def _starting(given: GivenOptions, mode: Mode) -> tuple[OffsetSpec, Option[Any]]
     )
     if mode is Mode.BATCH:
         if isinstance(spec, Latest):
-            raise given.refuse(option, "a batch query cannot begin at the latest offset: it would read nothing")
+            raise given.error(option, "a batch query cannot begin at the latest offset: it would read nothing")
         _refuse_sentinel(given, option, spec, LATEST_OFFSET, "a batch query cannot begin at the latest offset")
     return spec, option
 
@@ -216,7 +205,7 @@ def _ending(given: GivenOptions) -> tuple[OffsetSpec, Option[Any]]:
         given, table.ENDING_TIMESTAMP, table.ENDING_OFFSETS_BY_TIMESTAMP, table.ENDING_OFFSETS, Latest()
     )
     if isinstance(spec, Earliest):
-        raise given.refuse(option, "a query cannot end at the earliest offset: it would read nothing")
+        raise given.error(option, "a query cannot end at the earliest offset: it would read nothing")
     _refuse_sentinel(given, option, spec, EARLIEST_OFFSET, "a query cannot end at the earliest offset")
     return spec, option
 
@@ -228,7 +217,7 @@ def _strongest(
     offsets: Option[Earliest | Latest | SpecificOffsets],
     default: OffsetSpec,
 ) -> tuple[OffsetSpec, Option[Any]]:
-    """Return what the strongest of the three options says, and which it is; the others are not even read."""
+    """Return the value of the strongest of the three options, and which it is; the others are not even parsed."""
     ranked: tuple[Option[Any], ...] = (timestamp, timestamps, offsets)
     chosen = [option for option in ranked if option in given]
     if len(chosen) > 1:
@@ -245,11 +234,11 @@ def _refuse_sentinel(given: GivenOptions, option: Option[Any], spec: OffsetSpec,
     if isinstance(spec, SpecificOffsets):
         found = [partition for partition, offset in spec.offsets.items() if offset == sentinel]
         if found:
-            raise given.refuse(option, f"{listed(found)}: {reason} ({sentinel})")
+            raise given.error(option, f"{listed(found)}: {reason} ({sentinel})")
 
 
 def _check_order(starting: OffsetSpec, ending: OffsetSpec | None, option: str) -> None:
-    """Refuse an end before its beginning, as far as that can be told without asking anybody."""
+    """Refuse an end before its beginning, as far as that shows without asking the brokers."""
     match starting, ending:
         case GlobalTimestamp(start_ms), GlobalTimestamp(end_ms) if end_ms < start_ms:
             raise OptionError(option, f"{end_ms} is before the start, {start_ms}")
@@ -267,13 +256,13 @@ def _check_order(starting: OffsetSpec, ending: OffsetSpec | None, option: str) -
 def _check_triggers(given: GivenOptions) -> None:
     least, most = given.read(table.MIN_OFFSETS_PER_TRIGGER), given.read(table.MAX_OFFSETS_PER_TRIGGER)
     if least is not None and most is not None and least > most:
-        raise given.refuse(
+        raise given.error(
             table.MIN_OFFSETS_PER_TRIGGER, f"{least} is more than {table.MAX_OFFSETS_PER_TRIGGER.name}, {most}"
         )
 
 
 def _transport(given: GivenOptions) -> TransportKind:
-    """Return how the bytes are to come; without a broker to ask there must be files."""
+    """Return the transport; without a broker to ask there must be files."""
     transport = given.read_required(table.TRANSPORT)
     has_path = table.PATH in given or table.PATHS in given
     if transport is TransportKind.AUTO:
@@ -293,9 +282,9 @@ def _admin_url(given: GivenOptions) -> str | None:
     url = given.read(table.ADMIN_URL)
     if url is not None:
         if not url.startswith(("http://", "https://")):
-            raise given.refuse(table.ADMIN_URL, f"{url!r} is no address of a web page; one begins with http://")
+            raise given.error(table.ADMIN_URL, f"{url!r} is no address of a web page; one begins with http://")
         if BOOTSTRAP_SERVERS not in given:
-            raise given.refuse(table.ADMIN_URL, f"goes with a broker that runs; give {BOOTSTRAP_SERVERS.name}, too")
+            raise given.error(table.ADMIN_URL, f"goes with a broker that runs; give {BOOTSTRAP_SERVERS.name}, too")
     return url
 
 

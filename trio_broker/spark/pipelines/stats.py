@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from trio_broker.spark.options.option import Mode
+from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
 from trio_broker.spark.pipelines.batch_statistics import PartitionStatistics
 from trio_broker.spark.pipelines.batch_statistics import joined as joined_statistics
@@ -87,13 +87,8 @@ def plan(source_options: Mapping[str, str], parallelism: int) -> list[ReadTask]:
     Raises:
         SparkJobError: an option is wrong, or nobody answers.
     """
-    return plan_batch_tasks(with_slices(read_options(with_defaults(source_options), Mode.BATCH), parallelism), COLUMNS)
-
-
-def with_defaults(source_options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with our own defaults for those that are not given."""
-    given = {name.lower() for name in source_options}
-    return {**{name: value for name, value in DEFAULTS.items() if name not in given}, **source_options}
+    options = read_options(with_defaults(source_options, DEFAULTS), Mode.BATCH)
+    return plan_batch_tasks(with_slices(options, parallelism), COLUMNS)
 
 
 def with_slices(options: ReadOptions, parallelism: int) -> ReadOptions:
