@@ -16,6 +16,12 @@ from trio_broker.handlers.support.dispatch import Dispatcher
 
 
 @pytest.fixture
+def tmp_path(memory_path):
+    """Handlers answer without a socket, so their logs may lie in memory."""
+    return memory_path
+
+
+@pytest.fixture
 async def replicas(tmp_path, nursery):
     """A replica manager in page-cache mode, alive."""
     made = make_replicas(tmp_path / "data", log_durability="page-cache")
@@ -59,8 +65,8 @@ async def open_wire_client(tmp_path):
 
 @pytest.fixture
 async def wire(open_wire_client):
-    """A client of a fresh broker with its defaults, which speaks in bytes."""
-    return await open_wire_client()
+    """A client of a fresh broker with its defaults but for one offsets partition, which speaks in bytes."""
+    return await open_wire_client(offsets_topic_num_partitions="1")
 
 
 @pytest.fixture
