@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -134,10 +136,18 @@ async def test_a_feature_that_was_switched_off_stays_off_over_restarts_and_snaps
         assert restarted.image.features == {GROUP_VERSION: 0}
 
 
-async def test_validation_alone_changes_nothing(controller, metadata_log):
+async def test_validation_alone_changes_nothing(controller, metadata_log, caplog):
+    caplog.set_level(logging.INFO)
     batches = len(metadata_log.batches)
     await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=True)
     assert (controller.image.features, len(metadata_log.batches)) == ({GROUP_VERSION: 1}, batches)
+    assert caplog.messages == []
+
+
+async def test_a_change_for_the_whole_cluster_is_logged(controller, caplog):
+    caplog.set_level(logging.INFO)
+    await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=False)
+    assert caplog.messages == ["feature group.version: finalized at level 0"]
 
 
 @pytest.mark.parametrize("image", [MetadataImage(), image_at(0)])

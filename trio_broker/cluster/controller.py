@@ -220,6 +220,9 @@ class Controller:
         async with self._lock:
             decision = decide_feature_updates(self.image, self.node_id, updates)
             await self._carry_out([decision], validate_only)
+            if not validate_only:
+                for record in decision.records:
+                    log.info("feature %s: finalized at level %d", record.name, record.feature_level)
 
     async def register_node(self, node: NodeRegistration) -> int:
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
