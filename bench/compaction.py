@@ -21,10 +21,10 @@ from bench.wire import BenchError, connect, create_topic, produce_frame, produce
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.cleaner import Cleaning
 from trio_broker.storage.compaction_plan import compaction_range
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.offset_map import OffsetMap
 from trio_broker.storage.recovery import open_log
 from trio_broker.storage.segment_swap import SegmentSwap

@@ -27,8 +27,9 @@ import trio
 
 from bench.machine import process_cpu_seconds
 from kafka_wire.headers import RequestHeader, request_header, response_header
+from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, Request
-from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.socket_server import SocketServer
 
 HANDLERS = 8

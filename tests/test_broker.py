@@ -26,7 +26,6 @@ from tests.running_broker import (
     until,
 )
 from trio_broker.broker import StartupError, announcement, serve_until_signalled, single_startup_error
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
 from trio_broker.handlers.support.registry import served_apis
@@ -126,7 +125,7 @@ async def test_a_browser_that_dials_a_kafka_port_is_sent_to_the_admin_page(tmp_p
 
 
 async def test_without_a_word_about_it_only_this_machine_is_served():
-    [endpoint] = listener_endpoints(BrokerConfig({}).get)
+    [endpoint] = listener_endpoints(BrokerConfig({}).socket_server)
     assert str(endpoint) == "PLAINTEXT://127.0.0.1:9092"
 
 
@@ -216,8 +215,8 @@ async def test_a_changed_pool_is_that_large_after_a_restart_too(tmp_path):
         await client.alter_broker_config(node, num_io_threads="8", queued_max_requests="9", num_network_threads="2")
     async with running(tmp_path, num_io_threads="4") as broker:
         statistics = broker.server.statistics()
-        assert broker.config.get(keys.NUM_IO_THREADS) == len(statistics.handlers.slots) == 8
-        assert broker.config.get(keys.NUM_NETWORK_THREADS) == len(statistics.processors) == 2
+        assert broker.config.socket_server.num_io_threads == len(statistics.handlers.slots) == 8
+        assert broker.config.socket_server.num_network_threads == len(statistics.processors) == 2
         assert statistics.channel.capacity == 9
         assert broker.services.replicas.io_limiter.total_tokens == 8
 

@@ -28,17 +28,15 @@ from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.producer_ids import ProducerIds
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-from trio_broker.config.topic_config import TopicConfig, resolve
+from trio_broker.config.log_config import LogConfig
+from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptCheckpoint
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -57,9 +55,9 @@ async def open_services(
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
         OSError: the disk failed.
     """
-    directories = [Path(directory) for directory in config.get(keys.LOG_DIRS)]
+    directories = [Path(directory) for directory in config.node.log_dirs]
     log_manager = LogManager(
-        directories, node_id=config.get(keys.NODE_ID), clock=clock, allow_new=config.get(keys.LOG_DIRS_ALLOW_NEW)
+        directories, node_id=config.node.node_id, clock=clock, allow_new=config.node.log_dirs_allow_new
     )
     await trio.to_thread.run_sync(log_manager.open)
     ended_well = False
@@ -73,9 +71,9 @@ async def open_services(
             await trio.to_thread.run_sync(load_logs, log_manager, controller.image, config)
             replicas = make_replica_manager(log_manager, config, clock)
             node = NodeInfo(
-                node_id=config.get(keys.NODE_ID),
+                node_id=config.node.node_id,
                 cluster_id=log_manager.cluster_id,
-                rack=config.get(keys.BROKER_RACK),
+                rack=config.node.broker_rack,
                 advertised=advertised,
             )
             broker_epoch = await controller.register_node(registration(node))
@@ -110,7 +108,7 @@ def open_metadata(log_manager: LogManager, clock: Clock, config: BrokerConfig) -
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
     metadata_log = MetadataLog.open(
-        directory.path, clock, node_id=config.get(keys.NODE_ID), directory_id=directory.properties.directory_uuid
+        directory.path, clock, node_id=config.node.node_id, directory_id=directory.properties.directory_uuid
     )
     return metadata_log, list(metadata_log.replay())
 
@@ -122,7 +120,7 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
         topic = image.topics_by_id.get(topic_id)
         if topic is None or topic.name != topic_partition.topic or topic_partition.partition not in topic.partitions:
             return None
-        return log_config(resolve(topic.configs, config))
+        return topic_config(topic.configs, config)
 
     report = log_manager.load(config_for)
     for stray in report.strays:
@@ -131,12 +129,12 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
 
 def make_replica_manager(log_manager: LogManager, config: BrokerConfig, clock: Clock) -> ReplicaManager:
     """The ReplicaManager, its worker threads as many as ``num.io.threads`` says from time to time."""
-    io_limiter = trio.CapacityLimiter(config.get(keys.NUM_IO_THREADS))
+    io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
 
     def resize(count: int) -> None:
         io_limiter.total_tokens = count
 
-    config.subscribe(keys.NUM_IO_THREADS, resize)
+    config.subscribe("num.io.threads", resize)
     return ReplicaManager(log_manager, config, clock, io_limiter=io_limiter)
 
 
@@ -158,11 +156,11 @@ async def follow(controller: Controller, replicas: ReplicaManager, node_id: int,
     await apply_topics(replicas, changed, node_id, config)
     for resource in delta.changed_configs:
         if resource.type is ConfigResourceType.TOPIC and (topic := image.topics.get(resource.name)):
-            replicas.update_config(topic.name, resolve(topic.configs, config))
+            replicas.update_config(topic.name, topic_config(topic.configs, config))
         elif resource.type is ConfigResourceType.BROKER:
             # A broker setting may be the default of any topic that does not set its own.
             for topic in image.topics.values():
-                replicas.update_config(topic.name, resolve(topic.configs, config))
+                replicas.update_config(topic.name, topic_config(topic.configs, config))
 
 
 async def apply_topics(
@@ -171,12 +169,12 @@ async def apply_topics(
     """Hold the partitions of ``topics`` that this node leads. One that cannot be opened does not end the others."""
     for topic in topics:
         try:
-            await replicas.apply_topic(assignment(topic, node_id, resolve(topic.configs, config)))
+            await replicas.apply_topic(assignment(topic, node_id, topic_config(topic.configs, config)))
         except (OSError, CorruptCheckpoint) as error:
             log.error("topic %s cannot be held: %s", topic.name, error)
 
 
-def assignment(topic: TopicImage, node_id: int, config: TopicConfig) -> TopicAssignment:
+def assignment(topic: TopicImage, node_id: int, config: LogConfig) -> TopicAssignment:
     """What this node holds of ``topic``."""
     return TopicAssignment(
         name=topic.name,

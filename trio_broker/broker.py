@@ -28,7 +28,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -38,14 +38,14 @@ from trio_broker.bootstrap import open_services
 from trio_broker.clock import Clock, SystemClock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.config_key import ConfigKey
+from trio_broker.config.config_key import UpdateMode
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, Request
-from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.storage.errors import DataDirectoryError
 
@@ -75,10 +75,10 @@ class Broker:
         self.clock = clock or SystemClock()
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
-            [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.get)],
+            [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.socket_server)],
             handle=self._answer,
             is_served=is_served,
-            config=socket_server_config(config),
+            config=config.socket_server,
             clock=self.clock,
         )
         self.admin_url: str | None = None
@@ -100,12 +100,12 @@ class Broker:
     @property
     def bound_endpoints(self) -> list[Endpoint]:
         """Where the broker listens, with the ports that the system chose where 0 was asked for."""
-        return [self._with_port(each) for each in listener_endpoints(self.config.get)]
+        return [self._with_port(each) for each in listener_endpoints(self.config.socket_server)]
 
     @property
     def advertised(self) -> dict[str, Endpoint]:
         """What each listener, by name, tells its clients; where no port was given, the one that was bound."""
-        return {each.listener_name: self._with_port(each) for each in advertised_endpoints(self.config.get)}
+        return {each.listener_name: self._with_port(each) for each in advertised_endpoints(self.config.socket_server)}
 
     def _with_port(self, endpoint: Endpoint) -> Endpoint:
         return attrs.evolve(endpoint, port=endpoint.port or self.server.bound_addresses[endpoint.listener_name][1])
@@ -142,7 +142,7 @@ class Broker:
         try:
             self.server.bind()
         except OSError as error:
-            listeners = ", ".join(map(str, listener_endpoints(self.config.get)))
+            listeners = ", ".join(map(str, listener_endpoints(self.config.socket_server)))
             hint = PORT_TAKEN.format("--port or listeners") if error.errno == errno.EADDRINUSE else ""
             raise StartupError(f"cannot listen on {listeners}: {error.strerror or error}{hint}") from error
         for endpoint in self.bound_endpoints:
@@ -174,7 +174,7 @@ class Broker:
     async def _start_admin(self, nursery: trio.Nursery, admin_nursery: trio.Nursery) -> str:
         """Start the admin server in ``admin_nursery``, and in ``nursery`` what it tells of; returns why that cannot be,
         or the empty string."""
-        if not (listener := self.config.get(keys.ADMIN_LISTENER)):
+        if not (listener := self.config.node.admin_listener):
             return ""
         # Imported here, because a broker without an admin page should not pay for one.
         from broker_admin.server import AdminListenerError, serve_admin
@@ -183,8 +183,8 @@ class Broker:
         view = LiveBrokerView(self)
         nursery.start_soon(view.run)
         host, port = parse_host_port(listener)
-        allowed_hosts = self.config.get(keys.ADMIN_ALLOWED_HOSTS)
-        allow_remote = self.config.get(keys.ADMIN_ALLOW_REMOTE)
+        allowed_hosts = self.config.node.admin_allowed_hosts
+        allow_remote = self.config.node.admin_allow_remote
         serve = partial(
             serve_admin, view, host, port,
             allowed_hosts=allowed_hosts, allow_remote=allow_remote, stopping=self._drained,
@@ -201,7 +201,7 @@ class Broker:
 
     async def _stop_serving(self, services: BrokerServices) -> None:
         """Finish what is in flight, within the grace."""
-        grace_seconds = self.config.get(keys.SHUTDOWN_GRACE_MS) / 1000
+        grace_seconds = self.config.node.shutdown_grace_ms / 1000
         log.info("stopping; requests in flight have %.1f s", grace_seconds)
         self.server.stop_accepting()
         services.replicas.stop_waiting()
@@ -213,56 +213,11 @@ class Broker:
 
     def _follow_config(self) -> None:
         """Let the socket server follow the settings that may change while it runs."""
-        server, config = self.server, self.config
-        config.subscribe(keys.NUM_NETWORK_THREADS, server.resize_network_threads)
-        config.subscribe(keys.NUM_IO_THREADS, server.resize_io_threads)
-        config.subscribe(keys.QUEUED_MAX_REQUESTS, server.resize_queue)
-        for key in LIVE_LIMITS:
-            config.subscribe(key, limit_setter(server.config, key.name))
+        for key in keys.KEY_GROUPS["Listeners and connections"]:
+            if key.update_mode is not UpdateMode.READ_ONLY:
+                self.config.subscribe(key.name, lambda _: self.server.reconfigure(self.config.socket_server))
         # What was changed before this start is in effect already, except in the server that was made without it.
-        server.resize_network_threads(config.get(keys.NUM_NETWORK_THREADS))
-        server.resize_io_threads(config.get(keys.NUM_IO_THREADS))
-        server.resize_queue(config.get(keys.QUEUED_MAX_REQUESTS))
-        for key in LIVE_LIMITS:
-            limit_setter(server.config, key.name)(config.get(key))
-
-
-LIVE_LIMITS: tuple[ConfigKey[Any], ...] = (
-    keys.MAX_CONNECTIONS,
-    keys.MAX_CONNECTIONS_PER_IP,
-    keys.MAX_CONNECTIONS_PER_IP_OVERRIDES,
-    keys.MAX_CONNECTION_CREATION_RATE,
-)
-"""Settings that the socket server reads wherever it needs them."""
-
-
-def limit_setter(limits: SocketServerConfig, name: str) -> Callable[[Any], None]:
-    """What writes the value of the key ``name`` into ``limits``."""
-    attribute = name.replace(".", "_")
-
-    def set_limit(value: Any) -> None:
-        setattr(limits, attribute, value)
-
-    return set_limit
-
-
-def socket_server_config(config: BrokerConfig) -> SocketServerConfig:
-    """The socket server's settings, out of the broker's."""
-    return SocketServerConfig(
-        num_network_threads=config.get(keys.NUM_NETWORK_THREADS),
-        num_io_threads=config.get(keys.NUM_IO_THREADS),
-        queued_max_requests=config.get(keys.QUEUED_MAX_REQUESTS),
-        queued_max_request_bytes=config.get(keys.QUEUED_MAX_REQUEST_BYTES),
-        socket_request_max_bytes=config.get(keys.SOCKET_REQUEST_MAX_BYTES),
-        socket_send_buffer_bytes=config.get(keys.SOCKET_SEND_BUFFER_BYTES),
-        socket_receive_buffer_bytes=config.get(keys.SOCKET_RECEIVE_BUFFER_BYTES),
-        socket_listen_backlog_size=config.get(keys.SOCKET_LISTEN_BACKLOG_SIZE),
-        max_connections=config.get(keys.MAX_CONNECTIONS),
-        max_connections_per_ip=config.get(keys.MAX_CONNECTIONS_PER_IP),
-        max_connections_per_ip_overrides=config.get(keys.MAX_CONNECTIONS_PER_IP_OVERRIDES),
-        max_connection_creation_rate=config.get(keys.MAX_CONNECTION_CREATION_RATE),
-        connections_max_idle_ms=config.get(keys.CONNECTIONS_MAX_IDLE_MS),
-    )
+        self.server.reconfigure(self.config.socket_server)
 
 
 def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:
@@ -318,10 +273,10 @@ async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: tri
 def announcement(broker: Broker) -> list[str]:
     """Where the broker can be reached, where its data lies, and what an acknowledgement is worth."""
     config, node = broker.config, broker.services.node
-    durability = config.get(keys.LOG_DURABILITY)
+    durability = config.node.log_durability
     return [
         f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",
-        *(f"data       {Path(directory).absolute()}" for directory in config.get(keys.LOG_DIRS)),
+        *(f"data       {Path(directory).absolute()}" for directory in config.node.log_dirs),
         f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
         *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
         f"admin      {broker.admin_url or 'off'}",

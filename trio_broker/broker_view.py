@@ -76,7 +76,7 @@ class LiveBrokerView:
             node_id=node.node_id,
             cluster_id=node.cluster_id,
             version=__version__,
-            durability=self.broker.config.get(keys.LOG_DURABILITY),
+            durability=self.broker.config.node.log_durability,
             listeners=tuple(
                 view.Listener(each.listener_name, each.security_protocol.name, each.host, each.port)
                 for each in node.advertised.values()
@@ -129,13 +129,13 @@ class LiveBrokerView:
         key = keys.BROKER_KEYS[name]
         if not key.thread_pool:
             return None
-        return view.AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.broker.config.get(key)))
+        return view.AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.broker.config.value(key)))
 
     def threads(self) -> view.ThreadStatistics:
         sample, config = self.samples.latest_sample, self.broker.config
         return view.ThreadStatistics(
-            network=pool(config.get(keys.NUM_NETWORK_THREADS), sample.network_idle_ratio, sample.network_workers),
-            io=pool(config.get(keys.NUM_IO_THREADS), sample.io_idle_ratio, sample.io_workers),
+            network=pool(config.socket_server.num_network_threads, sample.network_idle_ratio, sample.network_workers),
+            io=pool(config.socket_server.num_io_threads, sample.io_idle_ratio, sample.io_workers),
             queue=view.QueueStatistics(sample.queue_depth, sample.queue_capacity),
             parked_requests=sample.parked_requests,
             event_loop_busy_ratio=sample.event_loop_busy_ratio,
@@ -195,7 +195,7 @@ class LiveBrokerView:
         # Imported here: prometheus_client is for those who are scraped.
         from trio_broker.metrics.prometheus import MetricsSnapshot, render
 
-        per_partition = self.broker.config.get(keys.METRICS_PER_PARTITION)
+        per_partition = self.broker.config.node.metrics_per_partition
         groups = await self.groups_view.reading(with_partitions=per_partition)
         node = self.node()
         partitions = list(self.broker.services.replicas.partitions())

@@ -12,7 +12,6 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.broker_config import BrokerConfig, ValueChange
-from trio_broker.config.keys import NUM_IO_THREADS
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
 
@@ -123,9 +122,9 @@ async def test_settings_of_this_broker_take_effect_with_the_name_of_who_changed_
     heard = []
     config.subscribe_all(lambda changes, changed_by: heard.append((changes[0].name, changed_by)))
     await controller.change_configs([setting(BROKER, "num.io.threads", "9")], changed_by="the page")
-    assert config.get(NUM_IO_THREADS) == 9
+    assert config.socket_server.num_io_threads == 9
     await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
-    assert config.get(NUM_IO_THREADS) == 9
+    assert config.socket_server.num_io_threads == 9
     assert heard == [("num.io.threads", "the page")]
 
 
@@ -142,10 +141,10 @@ async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(contr
     def fail(value):
         raise RuntimeError("no")
 
-    config.subscribe(NUM_IO_THREADS, fail)
+    config.subscribe("num.io.threads", fail)
     outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
     assert outcome.results == [BROKER]
-    assert "failed on new settings" in caplog.text
+    assert "could not follow the change of num.io.threads" in caplog.text
 
 
 async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller, metadata_log):
@@ -159,4 +158,4 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
     assert again.image.brokers == controller.image.brokers
     assert again.image.next_producer_id == 1000
     assert again.image.partition_count == 3
-    assert config.get(NUM_IO_THREADS) == 9
+    assert config.socket_server.num_io_threads == 9

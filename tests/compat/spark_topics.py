@@ -152,7 +152,9 @@ def fill(cluster: Cluster) -> None:
 
 def compact(cluster: Cluster, broker: BrokerProcess) -> None:
     """Make ``COMPACTED`` and wait until there are gaps in it, also at its beginning."""
-    cluster.create(COMPACTED, 1, cleanup_policy="compact", segment_bytes="1024", min_cleanable_dirty_ratio="0.01")
+    cluster.create(
+        COMPACTED, 1, cleanup_policy="compact", internal_segment_bytes="1024", min_cleanable_dirty_ratio="0.01"
+    )
     for number in range(12):
         cluster.send(COMPACTED, 0, [Record(b"%d" % number, b"key-%d" % (key % (number + 2))) for key in range(9)])
     deadline = time.monotonic() + SECONDS

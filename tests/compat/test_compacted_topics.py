@@ -38,7 +38,7 @@ def broker(start_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
 def create(broker: BrokerProcess, **config: str) -> None:
     settings = {
         "cleanup.policy": "compact",
-        "segment.bytes": "20000",
+        "internal.segment.bytes": "20000",
         "min.cleanable.dirty.ratio": "0.01",
         **{key.replace("_", "."): value for key, value in config.items()},
     }
@@ -191,7 +191,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic_and_a_kill(
         log_durability="page-cache",
         log_cleaner_backoff_ms="20",
         log_cleaner_min_cleanable_ratio="0.01",
-        offsets_topic_segment_bytes="2000",
+        internal_segment_bytes="2000",
         offsets_topic_num_partitions="1",
     )
     create(broker, cleanup_policy="delete")

@@ -9,17 +9,11 @@ from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimi
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import (
-    LOG_DIRS,
-    LOG_FLUSH_INTERVAL_MS,
-    LOG_RETENTION_MS,
-    LOG_ROLL_MS,
-    MESSAGE_MAX_BYTES,
-    NODE_ID,
-    NUM_IO_THREADS,
-    NUM_NETWORK_THREADS,
-    QUEUED_MAX_REQUESTS,
-)
+from trio_broker.config.keys import BROKER_KEYS
+
+NUM_IO_THREADS = BROKER_KEYS["num.io.threads"]
+NUM_NETWORK_THREADS = BROKER_KEYS["num.network.threads"]
+QUEUED_MAX_REQUESTS = BROKER_KEYS["queued.max.requests"]
 
 
 def entry(config, name):
@@ -28,15 +22,15 @@ def entry(config, name):
 
 def test_per_broker_wins_over_cluster_default_over_static_over_built_in():
     config = BrokerConfig()
-    assert config.get(NUM_IO_THREADS) == 8
+    assert config.socket_server.num_io_threads == 8
     config = BrokerConfig({"num.io.threads": "4"})
-    assert config.get(NUM_IO_THREADS) == 4
+    assert config.socket_server.num_io_threads == 4
     config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
-    assert config.get(NUM_IO_THREADS) == 5
+    assert config.socket_server.num_io_threads == 5
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
-    assert config.get(NUM_IO_THREADS) == 6
+    assert config.socket_server.num_io_threads == 6
     config.set_dynamic(ConfigScope.BROKER, {})
-    assert config.get(NUM_IO_THREADS) == 5
+    assert config.socket_server.num_io_threads == 5
 
 
 @pytest.mark.parametrize(
@@ -51,23 +45,23 @@ def test_per_broker_wins_over_cluster_default_over_static_over_built_in():
     ],
 )
 def test_the_smaller_unit_wins(static, retention_ms):
-    assert BrokerConfig(static).get(LOG_RETENTION_MS) == retention_ms
+    assert BrokerConfig(static).log.retention_ms == retention_ms
 
 
 def test_roll_hours_and_scheduler_interval_stand_in_for_their_finer_keys():
     config = BrokerConfig({"log.roll.hours": "1", "log.flush.scheduler.interval.ms": "9"})
-    assert config.get(LOG_ROLL_MS) == 3_600_000
-    assert config.get(LOG_FLUSH_INTERVAL_MS) == 9
+    assert config.log.segment_ms == 3_600_000
+    assert config.log.flush_ms == 9
 
 
 def test_log_dirs_wins_over_log_dir():
-    assert BrokerConfig({"log.dir": "/a"}).get(LOG_DIRS) == ("/a",)
-    assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b,/c"}).get(LOG_DIRS) == ("/b", "/c")
+    assert BrokerConfig({"log.dir": "/a"}).node.log_dirs == ("/a",)
+    assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b,/c"}).node.log_dirs == ("/b", "/c")
 
 
 def test_broker_id_stands_in_for_node_id_and_may_not_contradict_it():
-    assert BrokerConfig({"broker.id": "7"}).get(NODE_ID) == 7
-    assert BrokerConfig({"broker.id": "7", "node.id": "7"}).get(NODE_ID) == 7
+    assert BrokerConfig({"broker.id": "7"}).node.node_id == 7
+    assert BrokerConfig({"broker.id": "7", "node.id": "7"}).node.node_id == 7
     with pytest.raises(ConfigError, match=r"node.id is 8 and broker.id is 7"):
         BrokerConfig({"broker.id": "7", "node.id": "8"})
 
@@ -108,7 +102,7 @@ def test_a_caller_may_lift_the_rule_of_half_and_double():
 
 def test_half_of_an_odd_size_is_rounded_down():
     config = BrokerConfig()
-    assert config.get(NUM_NETWORK_THREADS) == 3
+    assert config.socket_server.num_network_threads == 3
     config.check_change(ConfigScope.CLUSTER, {"num.network.threads": "1"})
 
 
@@ -169,7 +163,7 @@ def test_values_that_contradict_each_other_are_refused():
 def test_checking_changes_nothing():
     config = BrokerConfig()
     config.check_change(ConfigScope.BROKER, {"num.io.threads": "16"})
-    assert config.get(NUM_IO_THREADS) == 8
+    assert config.socket_server.num_io_threads == 8
 
 
 # --- applying a change ---
@@ -178,7 +172,7 @@ def test_checking_changes_nothing():
 def test_subscribers_hear_of_effective_changes_only():
     config = BrokerConfig()
     heard = []
-    config.subscribe(NUM_IO_THREADS, heard.append)
+    config.subscribe("num.io.threads", heard.append)
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "8"})
     config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "9"})
     assert heard == []
@@ -190,7 +184,7 @@ def test_subscribers_hear_of_effective_changes_only():
 def test_a_subscription_ends_when_asked():
     config = BrokerConfig()
     heard = []
-    end = config.subscribe(QUEUED_MAX_REQUESTS, heard.append)
+    end = config.subscribe("queued.max.requests", heard.append)
     end()
     config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10"})
     assert heard == []
@@ -209,8 +203,8 @@ def test_an_observer_hears_all_changed_keys_at_once():
 def test_a_persisted_value_that_is_not_valid_any_more_is_left_out_with_a_warning(caplog):
     config = BrokerConfig()
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "-3", "gone.key": "1", "message.max.bytes": "77"})
-    assert config.get(NUM_IO_THREADS) == 8
-    assert config.get(MESSAGE_MAX_BYTES) == 77
+    assert config.socket_server.num_io_threads == 8
+    assert config.log.max_message_bytes == 77
     assert "gone.key is not a key" in caplog.text
 
 

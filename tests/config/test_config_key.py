@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_wire.records.compression import Codec
 from trio_broker.config.config_key import ConfigKey, ConfigType
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import (
-    AUTO_CREATE_TOPICS_ENABLE,
-    BROKER_KEYS,
-    COMPRESSION_TYPE,
-    LOG_CLEANER_MIN_CLEANABLE_RATIO,
-    LOG_CLEANUP_POLICY,
-    LOG_RETENTION_BYTES,
-    LOG_RETENTION_MS,
-    MAX_CONNECTIONS_PER_IP_OVERRIDES,
-    NUM_IO_THREADS,
-)
-from trio_broker.config.topic_keys import TOPIC_KEYS
+from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from trio_broker.config.log_config import CleanupPolicy
+
+AUTO_CREATE_TOPICS_ENABLE = BROKER_KEYS["auto.create.topics.enable"]
+COMPRESSION_TYPE = BROKER_KEYS["compression.type"]
+LOG_CLEANER_MIN_CLEANABLE_RATIO = BROKER_KEYS["log.cleaner.min.cleanable.ratio"]
+LOG_CLEANUP_POLICY = BROKER_KEYS["log.cleanup.policy"]
+LOG_RETENTION_BYTES = BROKER_KEYS["log.retention.bytes"]
+LOG_RETENTION_MS = BROKER_KEYS["log.retention.ms"]
+MAX_CONNECTIONS_PER_IP_OVERRIDES = BROKER_KEYS["max.connections.per.ip.overrides"]
+NUM_IO_THREADS = BROKER_KEYS["num.io.threads"]
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from trio_broker.config.topic_keys import TOPIC_KEYS
         (AUTO_CREATE_TOPICS_ENABLE, "TRUE", True),
         (AUTO_CREATE_TOPICS_ENABLE, "false", False),
         (LOG_CLEANER_MIN_CLEANABLE_RATIO, "0.25", 0.25),
-        (LOG_CLEANUP_POLICY, "compact , delete", ("compact", "delete")),
-        (LOG_CLEANUP_POLICY, "", ()),
-        (COMPRESSION_TYPE, "zstd", "zstd"),
+        (LOG_CLEANUP_POLICY, "compact , delete", CleanupPolicy(delete=True, compact=True)),
+        (LOG_CLEANUP_POLICY, "", CleanupPolicy(delete=False)),
+        (COMPRESSION_TYPE, "zstd", Codec.ZSTD),
         (MAX_CONNECTIONS_PER_IP_OVERRIDES, "10.0.0.1:5, ::1:7", {"10.0.0.1": 5, "::1": 7}),
         (MAX_CONNECTIONS_PER_IP_OVERRIDES, "[::1]:7", {"::1": 7}),
         (MAX_CONNECTIONS_PER_IP_OVERRIDES, "", {}),

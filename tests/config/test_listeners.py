@@ -14,7 +14,7 @@ def plaintext(name, host, port):
 
 
 def listeners(text, **others):
-    return listener_endpoints(BrokerConfig({"listeners": text, **others}).get)
+    return listener_endpoints(BrokerConfig({"listeners": text, **others}).socket_server)
 
 
 def test_name_host_and_port_are_read():
@@ -46,8 +46,8 @@ def test_controller_listeners_of_kafkas_sample_file_are_left_out():
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         }
     )
-    assert listener_endpoints(config.get) == (plaintext("PLAINTEXT", "", 9092),)
-    assert advertised_endpoints(config.get) == (plaintext("PLAINTEXT", "localhost", 9092),)
+    assert listener_endpoints(config.socket_server) == (plaintext("PLAINTEXT", "", 9092),)
+    assert advertised_endpoints(config.socket_server) == (plaintext("PLAINTEXT", "localhost", 9092),)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_broker_of_controller_listeners_alone_is_refused():
 def test_a_listener_without_an_advertised_address_advertises_what_was_dialled():
     protocols = {"listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
     config = BrokerConfig({"listeners": "A://0.0.0.0:1,B://inner:2", **protocols})
-    assert advertised_endpoints(config.get) == (plaintext("A", "", 1), plaintext("B", "inner", 2))
+    assert advertised_endpoints(config.socket_server) == (plaintext("A", "", 1), plaintext("B", "inner", 2))
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_a_listener_without_an_advertised_address_advertises_what_was_dialled():
 )
 def test_an_advertised_address_that_helps_nobody_is_refused(advertised, reason):
     with pytest.raises(ConfigError, match=reason):
-        advertised_endpoints(BrokerConfig({"advertised.listeners": advertised}).get)
+        advertised_endpoints(BrokerConfig({"advertised.listeners": advertised}).socket_server)

@@ -6,7 +6,7 @@ import pytest
 
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import BROKER_KEYS, NUM_IO_THREADS, NUM_NETWORK_THREADS, NUM_PARTITIONS
+from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import environment_name
 
 
@@ -27,9 +27,9 @@ def test_the_command_line_wins_over_the_environment_over_the_file(properties):
         {"num.io.threads": "4"},
         {"TRIO_BROKER_NUM_IO_THREADS": "3", "TRIO_BROKER_NUM_NETWORK_THREADS": "3", "HOME": "/"},
     )
-    assert config.get(NUM_IO_THREADS) == 4
-    assert config.get(NUM_NETWORK_THREADS) == 3
-    assert config.get(NUM_PARTITIONS) == 2
+    assert config.socket_server.num_io_threads == 4
+    assert config.socket_server.num_network_threads == 3
+    assert config.request.num_partitions == 2
     assert config.warnings == []
 
 
@@ -76,7 +76,7 @@ def test_a_missing_file_is_one_clear_line(tmp_path):
 def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path):
     path = tmp_path / "server.properties"
     path.write_bytes("# Größe\nbroker.rack=Kühlraum\n".encode("latin-1"))
-    assert load_broker_config(path).get(BROKER_KEYS["broker.rack"]) == "Kühlraum"
+    assert load_broker_config(path).node.broker_rack == "Kühlraum"
 
 
 def test_listeners_are_checked_at_once():

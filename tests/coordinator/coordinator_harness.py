@@ -140,7 +140,7 @@ async def running_coordinator(directory: Path, *, clock: ManualClock | None = No
     }
     config = load_broker_config(None, overrides, {})
     clock = clock or ManualClock()
-    advertised = {endpoint.listener_name: endpoint for endpoint in advertised_endpoints(config.get)}
+    advertised = {endpoint.listener_name: endpoint for endpoint in advertised_endpoints(config.socket_server)}
     async with open_services(config, clock, advertised) as services, trio.open_nursery() as nursery:
         await nursery.start(services.replicas.run)
         await nursery.start(services.groups.run)

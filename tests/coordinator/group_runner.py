@@ -20,13 +20,13 @@ from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator import migration
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
@@ -38,8 +38,8 @@ MAX_TICKS = 100
 class GroupRunner:
     """The group ``g``, whatever it is at the moment, and topics for it."""
 
-    def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings or GroupSettings()
+    def __init__(self, settings: GroupCoordinatorConfig | None = None) -> None:
+        self.settings = settings or GroupCoordinatorConfig()
         self.image = MetadataImage()
         self.seconds = 0.0
         self.group: ConsumerGroup | ClassicGroup | None = None

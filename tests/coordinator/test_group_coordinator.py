@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from functools import partial
 
+import attrs
 import pytest
 import trio
 
@@ -203,7 +204,9 @@ async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatc
     await broker.commit("g", 1)
     shard = broker.groups._shard("g")
     monkeypatch.setattr(shard.log.partition, "high_watermark", shard.log.partition.high_watermark - 1)
-    monkeypatch.setattr(broker.groups.config, "get", lambda key: 1)
+    config = broker.groups.config
+    hasty = attrs.evolve(config.group_coordinator, offsets_commit_timeout_ms=1)
+    monkeypatch.setattr(config, "group_coordinator", hasty)
     with pytest.raises(KafkaError) as membership_error:
         await broker.committed("g")
     assert membership_error.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE

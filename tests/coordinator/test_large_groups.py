@@ -20,6 +20,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker import yield_budget
 from trio_broker.cluster.replication_control import TopicTarget
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
@@ -29,7 +30,6 @@ from trio_broker.coordinator.group_coordinator import PARTITIONS_AT_ONCE
 from trio_broker.coordinator.runtime import log as group_log
 from trio_broker.coordinator.runtime import shard as group_shard
 from trio_broker.coordinator.runtime.result import Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 WEEK_SECONDS = 7 * 86_400
 GROUPS = 40
@@ -177,7 +177,7 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
         for number in range(count)
     ]
     group = ClassicGroup.of_members(
-        "g", GroupSettings(), Now(0, 0), generation_id=1, protocol_type="consumer", members=members
+        "g", GroupCoordinatorConfig(), Now(0, 0), generation_id=1, protocol_type="consumer", members=members
     )
     left = []
     while not group.is_empty:
@@ -195,7 +195,7 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
 async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_put_out(
     tmp_path, group_id, member_id, count
 ):
-    settings = {"group_consumer_session_timeout_ms": "1"}
+    settings = {"group_consumer_session_timeout_ms": "1", "group_consumer_min_session_timeout_ms": "1"}
     async with running_coordinator(tmp_path, log_durability="page-cache", **settings) as broker:
         await broker.groups.find(group_id)
         for number in range(count):

@@ -9,7 +9,6 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.config.keys import NUM_IO_THREADS
 from trio_broker.handlers.alter_configs import alter_configs, error_response
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -48,9 +47,9 @@ async def test_an_empty_list_takes_everything_away(admin):
 
 async def test_a_brokers_own_settings_are_replaced(admin):
     assert await codes(admin, resource(BROKER, "1", ("num.io.threads", "9"))) == [0]
-    assert admin.config.get(NUM_IO_THREADS) == 9
+    assert admin.config.socket_server.num_io_threads == 9
     assert await codes(admin, resource(BROKER, "1", ("queued.max.requests", "9"))) == [0]
-    assert admin.config.get(NUM_IO_THREADS) == 8
+    assert admin.config.socket_server.num_io_threads == 8
 
 
 async def test_each_resource_fares_by_itself(admin):

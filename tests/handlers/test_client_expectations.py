@@ -8,9 +8,8 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.schema import default_instance
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.topic_config import resolve
+from trio_broker.config.resource_config import topic_config
 from trio_broker.handlers.support.registry import served_apis
 
 ADVERTISED_BY_KAFKA_4_3 = {
@@ -130,11 +129,11 @@ async def test_a_refused_fetch_names_no_other_leader_because_there_is_none(wire)
 
 def test_the_defaults_that_people_rely_on():
     config = BrokerConfig()
-    topic = resolve({}, config)
-    assert config.get(keys.NUM_PARTITIONS) == 1
-    assert config.get(keys.AUTO_CREATE_TOPICS_ENABLE) is True
+    topic = topic_config({}, config)
+    assert config.request.num_partitions == 1
+    assert config.request.auto_create_topics_enable is True
     assert topic.retention_ms == 7 * 24 * 3600 * 1000
     assert topic.file_delete_delay_ms == 60_000
-    assert config.get(keys.SOCKET_REQUEST_MAX_BYTES) == 100 * 1024 * 1024
-    assert config.get(keys.FETCH_MAX_BYTES) == 55 * 1024 * 1024
-    assert config.get(keys.CONNECTIONS_MAX_IDLE_MS) == 10 * 60 * 1000
+    assert config.socket_server.socket_request_max_bytes == 100 * 1024 * 1024
+    assert config.request.fetch_max_bytes == 55 * 1024 * 1024
+    assert config.socket_server.connections_max_idle_ms == 10 * 60 * 1000

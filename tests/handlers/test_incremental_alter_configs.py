@@ -15,7 +15,6 @@ from kafka_wire.messages.incremental_alter_configs import (
 )
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.config.keys import NUM_IO_THREADS, QUEUED_MAX_REQUESTS
 from trio_broker.handlers.incremental_alter_configs import error_response, incremental_alter_configs
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -72,23 +71,23 @@ async def test_a_pool_and_the_queue_are_tuned_live_and_who_did_it_is_told(admin)
     admin.config.subscribe_all(lambda changes, changed_by: told.append(changed_by))
     changes = resource(BROKER, "1", ("num.io.threads", SET, "16"), ("queued.max.requests", SET, "10"))
     assert await codes(admin, changes) == [0]
-    assert (admin.config.get(NUM_IO_THREADS), admin.config.get(QUEUED_MAX_REQUESTS)) == (16, 10)
+    assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (16, 10)
     assert told == ["kafka client test from 127.0.0.1"]
 
 
 async def test_a_pool_beyond_double_is_refused_with_everything_beside_it(admin):
     changes = resource(BROKER, "1", ("queued.max.requests", SET, "10"), ("num.io.threads", SET, "17"))
     assert await codes(admin, changes) == [ErrorCode.INVALID_CONFIG]
-    assert (admin.config.get(NUM_IO_THREADS), admin.config.get(QUEUED_MAX_REQUESTS)) == (8, 500)
+    assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (8, 500)
 
 
 async def test_the_cluster_default_counts_until_the_broker_has_its_own(admin):
     assert await codes(admin, resource(BROKER, "", ("num.io.threads", SET, "10"))) == [0]
-    assert admin.config.get(NUM_IO_THREADS) == 10
+    assert admin.config.socket_server.num_io_threads == 10
     assert await codes(admin, resource(BROKER, "1", ("num.io.threads", SET, "12"))) == [0]
-    assert admin.config.get(NUM_IO_THREADS) == 12
+    assert admin.config.socket_server.num_io_threads == 12
     assert await codes(admin, resource(BROKER, "1", ("num.io.threads", DELETE, None))) == [0]
-    assert admin.config.get(NUM_IO_THREADS) == 10
+    assert admin.config.socket_server.num_io_threads == 10
 
 
 async def test_each_resource_fares_by_itself(admin):

@@ -14,8 +14,9 @@ import trio
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
 from trio_broker.clock import ManualClock
+from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, Request
-from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.socket_server import SocketServer
 
 PATIENCE_SECONDS = 20

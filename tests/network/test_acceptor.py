@@ -13,9 +13,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_broker.clock import ManualClock
-from trio_broker.network.acceptor import Acceptor, listen
+from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
-from trio_broker.network.server_config import Listener, SocketServerConfig
 
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 

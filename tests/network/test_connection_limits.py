@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_wire.connection import ServerConnection
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.connection import (
     FRAME_GRACE_SECONDS,
     MIN_FRAME_BYTES_PER_SECOND,
@@ -19,7 +20,6 @@ from trio_broker.network.connection import (
 )
 from trio_broker.network.errors import CloseCause
 from trio_broker.network.request_channel import ConnectionInfo
-from trio_broker.network.server_config import SocketServerConfig
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 CONFIG = SocketServerConfig(connections_max_idle_ms=60_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trio.testing import wait_all_tasks_blocked
 
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.request_memory_pool import RequestMemoryPool
-from trio_broker.network.server_config import SocketServerConfig
 
 
 async def test_without_a_limit_nobody_waits():

@@ -15,9 +15,10 @@ import pytest
 import trio
 import trio.lowlevel
 
+from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.acceptor import Listener
 from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS
 from trio_broker.network.request_channel import Answer, Request
-from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.socket_server import SocketServer, Transfer, balanced_transfers
 
 
@@ -70,7 +71,7 @@ async def test_a_longer_queue_takes_effect_live(serving):
         await harness.until(lambda: harness.server.channel.statistics().senders_waiting == 10)
         harness.server.resize_queue(6)
         assert harness.server.channel.statistics().depth == 6
-        assert harness.config.queued_max_requests == 6
+        assert harness.server.config.queued_max_requests == 6
         gate.opened.set()
         for number, client in enumerate(clients):
             assert await client.receive() == (number, b"wait")

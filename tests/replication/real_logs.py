@@ -10,13 +10,12 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.clock import ManualClock
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.topic_config import resolve
+from trio_broker.config.log_config import LogConfig
+from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -52,7 +51,7 @@ def make_replicas(directory: Path, **settings: str) -> ReplicaManager:
     clock = ManualClock(NOW_MS)
     log_manager = LogManager([directory], node_id=1, clock=clock)
     log_manager.open()
-    log_manager.load(lambda partition, topic_id: log_config(resolve({}, config)))
+    log_manager.load(lambda partition, topic_id: topic_config({}, config))
     return ReplicaManager(log_manager, config, clock, io_limiter=trio.CapacityLimiter(4))
 
 
@@ -66,7 +65,7 @@ async def add_topic(
     configs: dict[str, str] | None = None,
 ) -> list[Partition]:
     """Assign a topic to the replica manager; returns its partitions."""
-    config = resolve(configs or {}, replicas.config)
+    config = topic_config(configs or {}, replicas.config)
     epochs = dict.fromkeys(range(partitions), leader_epoch)
     await replicas.apply_topic(TopicAssignment(name, topic_id, epochs, config))
     hosted = replicas.topic(name)

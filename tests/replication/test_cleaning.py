@@ -12,9 +12,9 @@ import trio.testing
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import NewRecord, build_batch, read_batches
 from tests.replication.real_logs import add_topic, make_replicas
-from trio_broker.config import keys
 from trio_broker.config.broker_config import ConfigScope
-from trio_broker.config.topic_config import resolve
+from trio_broker.config.log_manager_config import LogManagerConfig
+from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage import checkpoints
@@ -23,7 +23,7 @@ from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.segment_swap import SegmentSwap
 from trio_broker.topic_partition import TopicPartition
 
-COMPACT = {"cleanup.policy": "compact", "segment.bytes": "2000"}
+COMPACT = {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}
 
 
 @pytest.fixture
@@ -128,10 +128,10 @@ async def test_the_cleaner_compacts_what_is_due_and_looks_again_when_its_time_ha
 
 
 async def test_topics_that_are_not_compacted_are_left_alone(replicas, cleaner):
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     assert await cleaner.choose() is None
-    replicas.update_config("orders", resolve(COMPACT, replicas.config))
+    replicas.update_config("orders", topic_config(COMPACT, replicas.config))
     assert (await cleaner.choose())[0] is partition
 
 
@@ -372,7 +372,7 @@ async def test_as_many_rounds_run_at_a_time_as_there_are_threads_and_that_may_ch
     monkeypatch.setattr(BytesPerSecond, "pay", pause)
     nursery.start_soon(cleaner.run)
     await under_way(1)
-    replicas.config.set_dynamic(ConfigScope.BROKER, {keys.LOG_CLEANER_THREADS.name: "2"})
+    replicas.config.set_dynamic(ConfigScope.BROKER, {"log.cleaner.threads": "2"})
     await under_way(2)
     go_on.set()
     for _ in iter(lambda: cleaner.statistics().rounds, len(partitions)):
@@ -394,7 +394,7 @@ async def test_a_rate_is_kept_by_all_together(autojump_clock):
 
 
 async def test_no_rate_is_no_wait(autojump_clock):
-    pace = BytesPerSecond(lambda: keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND.default)
+    pace = BytesPerSecond(lambda: LogManagerConfig().log_cleaner_io_max_bytes_per_second)
     began = trio.current_time()
     for _ in range(10):
         await pace.pay(10**12)

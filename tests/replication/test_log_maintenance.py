@@ -18,7 +18,7 @@ WEEK_SECONDS = 7 * 86_400
 
 @pytest.fixture
 def replicas(tmp_path):
-    made = make_replicas(tmp_path / "data", log_durability="page-cache", log_segment_bytes="2000")
+    made = make_replicas(tmp_path / "data", log_durability="page-cache", internal_segment_bytes="2000")
     yield made
     made.log_manager.close(clean=False)
 
@@ -29,7 +29,7 @@ async def fill(replicas, partition, batches=10):
 
 
 async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas):
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     assert len(partition.log.segments) > 2
     await replicas.log_maintenance.apply_retention()
@@ -45,7 +45,7 @@ async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas)
 
 
 async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas, caplog):
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     replicas.clock.time_ms += 365 * 86_400_000
     await replicas.log_maintenance.apply_retention()
@@ -58,7 +58,7 @@ async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas
 
 
 async def test_a_clock_that_was_set_back_in_time_costs_no_records(replicas):
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     for step_ms in (365 * 86_400_000, -365 * 86_400_000):
         replicas.clock.time_ms += step_ms
@@ -69,7 +69,7 @@ async def test_a_clock_that_was_set_back_in_time_costs_no_records(replicas):
 
 
 async def test_a_clock_that_is_slewed_does_not_stop_retention(replicas):
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     replicas.clock.advance(WEEK_SECONDS)
     replicas.clock.time_ms += MAX_CLOCK_STEP_MS
@@ -112,7 +112,7 @@ async def test_silent_producers_are_forgotten(replicas):
 
 async def test_a_sealed_segment_moves_the_recovery_point_behind_the_back_of_clients(replicas, nursery):
     await nursery.start(replicas.run)
-    [partition] = await add_topic(replicas, configs={"segment.bytes": "2000"})
+    [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
     await replicas.flusher.wait_idle(partition)
     assert partition.log.recovery_point > 0

@@ -8,10 +8,10 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.replication.real_logs import NOW_MS, batch, make_log
+from trio_broker.config.log_config import LogConfig
 from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.replication.partition import Durability, IsolationLevel, Partition
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.log_config import LogConfig
 
 
 class Requests(list):

@@ -13,7 +13,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import NewRecord, build_batch
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from trio_broker.config.topic_config import resolve
+from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.replica_manager import RequiredOffset
 from trio_broker.storage import checkpoints, validation
@@ -214,41 +214,43 @@ async def test_the_level_that_goes_with_the_codec_reaches_the_log(cached, settin
     assert partition.log.config.compression_level == level
 
 
-async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, park):
+async def test_acks_all_waits_for_the_disk_in_fsync_mode(synced, release_handler):
     [partition] = await add_topic(synced)
     info = await produce(synced, partition, b"a")
     assert partition.high_watermark == 0
-    codes = await synced.wait_until_replicated([RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=park)
+    codes = await synced.wait_until_replicated(
+        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
+    )
     assert codes == [ErrorCode.NONE]
-    assert (info.last_offset, partition.high_watermark, park.calls) == (0, 1, 1)
+    assert (info.last_offset, partition.high_watermark, release_handler.calls) == (0, 1, 1)
 
 
-async def test_acks_all_does_not_wait_for_what_is_already_there(cached, park):
+async def test_acks_all_does_not_wait_for_what_is_already_there(cached, release_handler):
     [partition] = await add_topic(cached)
     await produce(cached, partition, b"a")
     assert await cached.wait_until_replicated(
-        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=park
+        [RequiredOffset(partition, 1)], timeout_seconds=30, release_handler=release_handler
     ) == [ErrorCode.NONE]
-    assert park.calls == 0
+    assert release_handler.calls == 0
 
 
-async def test_acks_all_over_several_partitions_waits_for_the_last(synced, park):
+async def test_acks_all_over_several_partitions_waits_for_the_last(synced, release_handler):
     partitions = await add_topic(synced, partitions=3)
     awaited = []
     for partition in partitions:
         info = await produce(synced, partition, b"a")
         awaited.append(RequiredOffset(partition, info.last_offset + 1))
-    codes = await synced.wait_until_replicated(awaited, timeout_seconds=30, release_handler=park)
+    codes = await synced.wait_until_replicated(awaited, timeout_seconds=30, release_handler=release_handler)
     assert codes == [ErrorCode.NONE] * 3
     assert [partition.high_watermark for partition in partitions] == [1, 1, 1]
 
 
-async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_path, park, autojump_clock):
+async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_path, release_handler, autojump_clock):
     replicas = make_replicas(tmp_path / "data")  # its flusher does not run
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
     codes = await replicas.wait_until_replicated(
-        [RequiredOffset(partition, 1)], timeout_seconds=1.5, release_handler=park
+        [RequiredOffset(partition, 1)], timeout_seconds=1.5, release_handler=release_handler
     )
     assert codes == [ErrorCode.REQUEST_TIMED_OUT]
     assert partition.delayed_produces == 0
@@ -262,13 +264,17 @@ def fail_with(error):
     return fail
 
 
-async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_storage_error(synced, park, monkeypatch):
+async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_storage_error(
+    synced, release_handler, monkeypatch
+):
     first, second = await add_topic(synced, partitions=2)
     await produce(synced, first, b"a")
-    await synced.wait_until_replicated([RequiredOffset(first, 1)], timeout_seconds=30, release_handler=park)
+    await synced.wait_until_replicated([RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler)
     monkeypatch.setattr(Log, "sync", fail_with(StorageFailed(errno.EIO, "the disk is gone")))
     await produce(synced, first, b"b")
-    codes = await synced.wait_until_replicated([RequiredOffset(first, 2)], timeout_seconds=30, release_handler=park)
+    codes = await synced.wait_until_replicated(
+        [RequiredOffset(first, 2)], timeout_seconds=30, release_handler=release_handler
+    )
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert first.high_watermark == 1
     for partition in (first, second):
@@ -346,7 +352,7 @@ async def test_a_log_that_cannot_be_opened_is_the_trouble_of_its_partition_alone
         return open_one(partition, topic_id, config)
 
     monkeypatch.setattr(cached.log_manager, "create_log", create_log)
-    config = resolve({}, cached.config)
+    config = topic_config({}, cached.config)
     await cached.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 0, 1: 0, 2: 0}, config))
     hosted = cached.topic("orders")
     assert sorted(hosted.partitions) == [0, 2]
@@ -362,7 +368,7 @@ async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_
     replicas.log_manager.close(clean=False)
     (first.log.directory / "partition.metadata").write_bytes(b"nonsense")
     restarted = make_replicas(tmp_path / "data")
-    await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, resolve({}, restarted.config)))
+    await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, topic_config({}, restarted.config)))
     hosted = restarted.topic("orders")
     assert sorted(hosted.partitions) == [1]
     with pytest.raises(KafkaError) as refused:
@@ -394,19 +400,19 @@ async def test_applying_a_topic_again_changes_nothing_and_more_partitions_are_ad
 
 async def test_new_settings_reach_the_log_and_the_min_in_sync_replicas(cached):
     [partition] = await add_topic(cached)
-    cached.update_config("orders", resolve({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config))
+    cached.update_config("orders", topic_config({"retention.ms": "1234", "min.insync.replicas": "2"}, cached.config))
     assert partition.log.config.retention_ms == 1234
     assert partition.min_in_sync_replicas == 2
-    cached.update_config("nothing", resolve({}, cached.config))
+    cached.update_config("nothing", topic_config({}, cached.config))
 
 
-async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(synced, park):
+async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(synced, release_handler):
     [partition] = await add_topic(synced)
     directory = partition.log.directory
     await produce(synced, partition, b"a")
     await synced.delete_topic("orders")
     assert await synced.wait_until_replicated(
-        [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=park
+        [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=release_handler
     ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert not directory.exists()
     assert list(directory.parent.glob("*-delete"))

@@ -238,7 +238,7 @@ def test_rows_come_in_batches_of_the_size_asked_for(filled: BrokerThread) -> Non
 
 
 def test_records_deleted_by_retention_are_an_error_unless_it_does_not_matter(kafka_broker: BrokerThread) -> None:
-    kafka_broker.create_topic("short", segment_bytes=4096, retention_bytes=4096)
+    kafka_broker.create_topic("short", internal_segment_bytes=4096, retention_bytes=4096)
     for part in range(5):
         fill(kafka_broker, "short", [bytes(500)] * 3 + [b"%d" % part])
     kafka_broker.advance_clock(600)

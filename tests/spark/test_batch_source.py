@@ -162,7 +162,7 @@ def test_what_is_gone_when_a_task_comes_to_read_it_ends_the_query(spark: SparkSe
     from pyspark.errors import PySparkException
 
     with BrokerThread() as broker:
-        broker.create_topic("short", segment_bytes=4096, retention_bytes=4096)
+        broker.create_topic("short", internal_segment_bytes=4096, retention_bytes=4096)
         for _ in range(5):
             fill(broker, "short", [bytes(500)] * 4)
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "short"}

@@ -159,7 +159,7 @@ def test_records_that_are_gone_end_the_query_or_are_left_out(spark: SparkSession
     from pyspark.errors import StreamingQueryException
 
     with BrokerThread(tmp_path / "data") as broker:
-        broker.create_topic("short", segment_bytes=4096, retention_bytes=4096)
+        broker.create_topic("short", internal_segment_bytes=4096, retention_bytes=4096)
         for part in range(5):
             fill(broker, "short", [b"%d" % part * 500] * 4)
         broker.advance_clock(600)

@@ -176,7 +176,8 @@ def test_batches_are_stored_as_sent_where_the_codec_is_the_topics_or_the_produce
 def test_the_level_of_the_codec_is_the_topics(batch: Batch, now_ms: int):
     original = batch(400, value=b"the quick brown fox jumps over the lazy dog")
     sizes = [
-        len(taken(original, now_ms, compression_type=Codec.GZIP, compression_level=level).buffer) for level in (1, 9)
+        len(taken(original, now_ms, compression_type=Codec.GZIP, compression_gzip_level=level).buffer)
+        for level in (1, 9)
     ]
     assert sizes[0] > sizes[1]
 

@@ -15,7 +15,6 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from kafka_wire.errors import KafkaError
 from trio_broker.broker import StartupError
-from trio_broker.config import keys
 from trio_broker.config.errors import ConfigError
 from trio_broker.testing import BrokerThread, broker_in_thread
 from trio_broker.testing.broker_thread import BrokerDoesNotRun
@@ -71,7 +70,7 @@ def test_brokers_side_by_side_share_nothing():
 def test_settings_are_kafkas_keys_with_underscores():
     with broker_in_thread(num_partitions=3, auto_create_topics_enable=False) as broker:
         config = broker.broker.config
-        assert (config.get(keys.NUM_PARTITIONS), config.get(keys.AUTO_CREATE_TOPICS_ENABLE)) == (3, False)
+        assert (config.request.num_partitions, config.request.auto_create_topics_enable) == (3, False)
 
 
 def test_a_misspelt_setting_is_refused():

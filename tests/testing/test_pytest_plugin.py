@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from trio_broker.config import keys
-
 seen_directories = set()
 
 
@@ -22,17 +20,17 @@ def test_each_test_gets_a_fresh_broker(kafka_broker, _round):
 @pytest.mark.kafka_broker(num_partitions=3)
 class TestMarked:
     def test_a_marker_gives_the_settings(self, kafka_broker):
-        assert kafka_broker.broker.config.get(keys.NUM_PARTITIONS) == 3
+        assert kafka_broker.broker.config.request.num_partitions == 3
 
     @pytest.mark.kafka_broker(num_partitions=5)
     def test_the_nearest_marker_wins(self, kafka_broker):
-        assert kafka_broker.broker.config.get(keys.NUM_PARTITIONS) == 5
+        assert kafka_broker.broker.config.request.num_partitions == 5
 
 
 def test_the_factory_starts_as_many_as_wanted(kafka_broker_factory):
     first, second = kafka_broker_factory(), kafka_broker_factory(num_partitions=2)
     assert first.bootstrap_servers != second.bootstrap_servers
-    assert second.broker.config.get(keys.NUM_PARTITIONS) == 2
+    assert second.broker.config.request.num_partitions == 2
 
 
 def test_the_session_broker_creates_a_topic(kafka_broker_session):

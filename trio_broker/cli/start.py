@@ -97,15 +97,14 @@ def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | N
             machine, which must not silently take the place of a listener that was asked for with TLS.
     """
     from trio_broker.config.errors import ConfigError
-    from trio_broker.config.keys import LISTENERS
     from trio_broker.config.static_settings import COMMAND_LINE
 
-    if port is not None and (origin := settings.origins.get(LISTENERS.name)) is not None:
+    if port is not None and (origin := settings.origins.get("listeners")) is not None:
         where = "--override" if origin == COMMAND_LINE else origin
         raise ConfigError(f"--port and listeners ({where}) exclude each other: name the port in listeners")
     if data_dir is not None:
         settings.set("log.dirs", str(data_dir), COMMAND_LINE)
     if port is not None:
-        settings.set(LISTENERS.name, f"PLAINTEXT://127.0.0.1:{port}", COMMAND_LINE)
+        settings.set("listeners", f"PLAINTEXT://127.0.0.1:{port}", COMMAND_LINE)
     if admin_port is not None:
         settings.set("admin.listener", f"127.0.0.1:{admin_port}", COMMAND_LINE)

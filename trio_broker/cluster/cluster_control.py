@@ -20,7 +20,7 @@ from trio_broker.cluster.features import decide_features
 from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
-from trio_broker.config.topic_config import resolve
+from trio_broker.config.resource_config import topic_config
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +59,7 @@ def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRe
 
 
 def _elections(topic: TopicImage, config: BrokerConfig, node_id: int) -> list[PartitionChangeRecord]:
-    unclean = resolve(topic.configs, config).unclean_leader_election_enable
+    unclean = topic_config(topic.configs, config).unclean_leader_election_enable
     return [
         PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, **election)
         for index, partition in topic.partitions.items()

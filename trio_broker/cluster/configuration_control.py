@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 
@@ -25,9 +24,8 @@ from trio_broker.cluster.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig, ConfigScope
 from trio_broker.config.config_key import ConfigKey, ConfigType, split_list
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import BROKER_KEYS, NODE_ID
-from trio_broker.config.topic_config import check_topic_configs
-from trio_broker.config.topic_keys import TOPIC_KEYS
+from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
+from trio_broker.config.resource_config import check_topic_configs
 
 
 class ConfigOperation(enum.IntEnum):
@@ -117,7 +115,7 @@ def require_configurable(image: MetadataImage, config: BrokerConfig, resource: C
             if resource.name not in image.topics:
                 raise KafkaError(f"no topic {resource.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
-            node_id = config.get(NODE_ID)
+            node_id = config.node.node_id
             stands_for_all = resource.type is ConfigResourceType.BROKER and resource.name == ""
             if not stands_for_all and resource.name != str(node_id):
                 raise KafkaError(
@@ -171,17 +169,19 @@ def _altered(
     return ",".join(item for item in items if item not in operands)
 
 
-def _key(resource: ConfigResource, name: str) -> ConfigKey[Any]:
+def _key(resource: ConfigResource, name: str) -> ConfigKey:
     key = (TOPIC_KEYS if resource.type is ConfigResourceType.TOPIC else BROKER_KEYS).get(name)
     if key is None:
         raise ConfigError(f"{name} is not a key of a {resource.type.name.lower()}", key=name)
     return key
 
 
-def _effective_items(key: ConfigKey[Any], config: BrokerConfig) -> Sequence[str]:
+def _effective_items(key: ConfigKey, config: BrokerConfig) -> Sequence[str]:
     """Return the list that counts while the resource has none of its own."""
-    topic_key = TOPIC_KEYS.get(key.name)
-    return tuple(config.get(topic_key.broker_key if topic_key is key else key) or ())
+    inherited = config.value(key) if key is BROKER_KEYS.get(key.name) else key.default
+    if key.broker_key is not None:
+        inherited = config.value(key.broker_key)
+    return split_list(key.text_of(inherited)) if inherited is not None else ()
 
 
 def _require_value(name: str, value: str | None) -> str:

@@ -50,7 +50,6 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.config.broker_config import BrokerConfig, ValueChange
-from trio_broker.config.keys import NODE_ID
 from trio_broker.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -100,7 +99,7 @@ class Controller:
         """Take over with the image that ``records``, the replay of the log, fold into."""
         self.image = MetadataImage()
         self.config = config
-        self.node_id = config.get(NODE_ID)
+        self.node_id = config.node.node_id
         self._metadata_log = metadata_log
         self._lock = trio.Lock()
         self._listeners: list[MetadataListener] = []
@@ -279,8 +278,4 @@ class Controller:
     def _apply_broker_configs(self, resource: ConfigResource, changed_by: str) -> Sequence[ValueChange]:
         if resource not in (CLUSTER_DEFAULT, self.broker_resource):
             return ()
-        try:
-            return self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)
-        except Exception:
-            log.exception("a part of the broker failed on new settings of %s", resource)
-            return ()
+        return self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)

@@ -36,10 +36,10 @@ from trio_broker.clock import Clock
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.checkpoints import write_atomically
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 

@@ -30,8 +30,7 @@ from trio_broker.cluster.topic_names import (
     require_valid_topic_name,
 )
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.keys import DEFAULT_REPLICATION_FACTOR, DELETE_TOPIC_ENABLE, NUM_PARTITIONS
-from trio_broker.config.topic_config import check_topic_configs
+from trio_broker.config.resource_config import check_topic_configs
 
 __all__ = [
     "CreatedTopic",
@@ -166,7 +165,7 @@ class _TopicPlanner:
 def _wanted_partitions(topic: NewTopic, config: BrokerConfig) -> int:
     if topic.assignments:
         return len(topic.assignments)
-    return config.get(NUM_PARTITIONS) if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
+    return config.request.num_partitions if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0)
 
 
 def _assignment_of(topic: NewTopic, image: MetadataImage, config: BrokerConfig) -> list[tuple[int, ...]]:
@@ -185,7 +184,7 @@ def _assignment_of(topic: NewTopic, image: MetadataImage, config: BrokerConfig) 
         )
     factor = topic.replication_factor
     if factor == BROKER_DEFAULT:
-        factor = config.get(DEFAULT_REPLICATION_FACTOR)
+        factor = config.request.default_replication_factor
     return place_replicas(image, 0, _wanted_partitions(topic, config), factor)
 
 
@@ -372,7 +371,7 @@ def decide_topic_deletions(
     Raises:
         KafkaError: TOPIC_DELETION_DISABLED, for the whole request.
     """
-    if not config.get(DELETE_TOPIC_ENABLE):
+    if not config.request.delete_topic_enable:
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
     found = Counter(topic.topic_id for target in targets if (topic := _lookup(image, target)) is not None)
     return [attempt(partial(_plan_deletion, image, target, found)) for target in targets]

@@ -1,6 +1,7 @@
-"""Everything that can be set: one table of keys, read by whatever shows, checks or changes a setting.
+"""Everything that can be set: one declaration per key, from which all that shows, checks or changes it is made.
 
-``keys`` and ``topic_keys`` are the table; ``properties`` reads Kafka's file format; ``broker_config`` lays file,
-environment, command line and dynamic changes over each other in Kafka's order; ``topic_config`` gives one topic its
-effective values; ``listeners`` reads the listener settings; ``documentation`` renders the table as ``docs/config.md``.
+The settings classes (``LogConfig``, ``SocketServerConfig``, ``GroupCoordinatorConfig`` …) declare the keys as their
+fields, ``keys`` lists them by name. ``properties`` reads Kafka's file format; ``broker_config`` lays file, environment,
+command line and dynamic changes over each other in Kafka's order; ``resource_config`` gives one topic or group its
+effective values; ``listeners`` reads the listener settings; ``documentation`` renders ``docs/config.md``.
 """

@@ -1,13 +1,13 @@
-"""The broker's settings: layers laid over each other, checked before they change, told to whoever listens.
+"""The broker's settings: layers laid over each other, checked before they change; subscribers are notified.
 
 Four layers, the later one wins: built-in defaults, static (file, environment, command line), the dynamic default of the
 cluster, dynamic values of this broker. Names are merged first and fallbacks looked at afterwards, as in Kafka: a
 ``log.retention.ms`` from any layer wins over a ``log.retention.hours`` from any other.
 
-``get`` is a dictionary lookup, so that it may stand in the path of a request. A dynamic layer is replaced as a whole,
-by the fold over the metadata log; ``check_change`` is asked before anything is written there, so what is persisted was
-valid when it was written. A persisted value that is no longer valid is left out with a warning: a broker that does not
-start cannot be given a better value.
+The settings objects are plain attributes, so that they may stand in the path of a request. A dynamic layer is replaced
+as a whole, by the fold over the metadata log; ``check_change`` comes before anything is written there, so what is
+persisted was valid when it was written. A persisted value that is no longer valid is left out with a warning: a
+broker that does not start cannot be given a better value.
 
 Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool (the rule of half and double).
 """
@@ -18,7 +18,7 @@ import enum
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import attrs
 
@@ -26,18 +26,24 @@ from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, SETTINGS
 from trio_broker.config.listeners import advertised_endpoints
+from trio_broker.config.log_config import LogConfig
+from trio_broker.config.log_manager_config import LogManagerConfig
+from trio_broker.config.node_config import NodeConfig, RequestConfig
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.static_settings import StaticSettings, gather_settings
 from trio_broker.suggestion import did_you_mean
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 
+THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
+
+
 class ConfigScope(enum.Enum):
-    """Whom a dynamic value is meant for."""
+    """Which brokers a dynamic value is meant for."""
 
     CLUSTER = "cluster"
     """Every broker that has no value of its own; the broker resource with an empty name."""
@@ -71,11 +77,22 @@ class ValueChange:
 
 
 ChangeObserver = Callable[[tuple[ValueChange, ...], str], None]
-"""Told which effective values changed, and by whom."""
+"""Receives the effective values that changed, and the client that changed them."""
 
 
 class BrokerConfig:
-    """The effective settings of one broker."""
+    """The effective settings of one broker, as one settings object for each part of it.
+
+    The objects are replaced when a value in them changes, so a reader takes them from here each time or subscribes.
+    """
+
+    node: NodeConfig
+    socket_server: SocketServerConfig
+    request: RequestConfig
+    log_manager: LogManagerConfig
+    log: LogConfig
+    """The defaults of topics; ``resource_config.topic_config`` lays a topic's own settings over them."""
+    group_coordinator: GroupCoordinatorConfig
 
     def __init__(self, static: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None) -> None:
         """Take the static layer; ``origins`` says for error lines where each of its keys was found.
@@ -103,12 +120,12 @@ class BrokerConfig:
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
         self._observers: list[ChangeObserver] = []
-        self._values = self._effective(self._dynamic)
-        check_broker_consistency(self.get)
+        self._checked: _Checked | None = None
+        self._take(self._check_layers(self._dynamic))
 
-    def get(self, key: ConfigKey[T]) -> T:
-        """Return the effective value of ``key``."""
-        return cast(T, self._values[key.name])
+    def value(self, key: ConfigKey) -> Any:
+        """Return the effective value of ``key``, for readers that walk the table; others read the settings objects."""
+        return self._values[key.name]
 
     def dynamic(self, scope: ConfigScope) -> Mapping[str, str]:
         """Return the texts that are set dynamically in ``scope``."""
@@ -121,25 +138,25 @@ class BrokerConfig:
     ) -> None:
         """Check that ``changes`` could be applied to ``scope``; None takes a value away.
 
+        What was computed for the check is kept: applying the same change takes it from there.
+
         Raises:
             ConfigError: a key is unknown or may not be changed there, a value is not valid, a pool would more than
                 double or halve without ``any_pool_size``, or values contradict each other.
         """
-        for name, text in changes.items():
-            key = _changeable_key(name, scope)
-            if text is not None:
-                key.parse(text)
+        for name in changes:
+            _changeable_key(name, scope)
         layer = {**self._dynamic[scope], **changes}
         dynamic = {**self._dynamic, scope: {name: text for name, text in layer.items() if text is not None}}
-        values = self._effective(dynamic)
-        for key in BROKER_KEYS.values():
-            if key.thread_pool and not any_pool_size:
-                _check_pool_size(key, self.pool_limits(key), values[key.name])
-        check_broker_consistency(lambda key: values[key.name])
+        checked = self._check_layers(dynamic)
+        if not any_pool_size:
+            for key in THREAD_POOLS:
+                _check_pool_size(key, self.pool_limits(key), checked.values[key.name])
+        self._checked = checked
 
-    def pool_limits(self, key: ConfigKey[int]) -> PoolLimits:
+    def pool_limits(self, key: ConfigKey) -> PoolLimits:
         """Return what the size of a pool may be changed to now; half of an odd size is rounded down."""
-        current = self.get(key)
+        current = self.value(key)
         return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
 
     def set_dynamic(
@@ -147,10 +164,16 @@ class BrokerConfig:
     ) -> tuple[ValueChange, ...]:
         """Replace what is set dynamically in ``scope`` and notify the subscribers of each value that changed.
 
-        ``changed_by`` says in words who asked for it and from where. Returns the effective values that changed.
+        ``changed_by`` names the client that asked for it, for the journal. A subscriber that raises is logged; the
+        others and the observers are notified all the same, since the value counts already. Returns the effective
+        values that changed.
         """
         self._dynamic[scope] = _valid_texts(scope, values)
-        before, self._values = self._values, self._effective(self._dynamic)
+        checked = self._checked
+        if checked is None or checked.dynamic != self._dynamic:
+            checked = self._check_layers(self._dynamic, strict=False)
+        before = self._values
+        self._take(checked)
         changes = tuple(
             ValueChange(name, _shown(key, before[name]), _shown(key, self._values[name]))
             for name, key in BROKER_KEYS.items()
@@ -159,18 +182,19 @@ class BrokerConfig:
         for change in changes:
             log.info("%s changed from %s to %s", change.name, change.old, change.new)
             for callback in tuple(self._subscribers.get(change.name, ())):
-                callback(self._values[change.name])
+                _notify(change.name, callback, self._values[change.name])
         if changes:
             for observer in tuple(self._observers):
-                observer(changes, changed_by)
+                _notify("the settings", observer, changes, changed_by)
         return changes
 
-    def subscribe(self, key: ConfigKey[T], callback: Callable[[T], None]) -> Callable[[], None]:
-        """Call ``callback`` with the new value whenever the effective value of ``key`` changes.
+    def subscribe(self, name: str, callback: Callable[[Any], None]) -> Callable[[], None]:
+        """Call ``callback`` with the new value whenever the effective value of the key ``name`` changes.
 
         Returns a function that ends this.
         """
-        callbacks = self._subscribers.setdefault(key.name, [])
+        assert name in BROKER_KEYS, name
+        callbacks = self._subscribers.setdefault(name, [])
         callbacks.append(callback)
         return lambda: callbacks.remove(callback)
 
@@ -186,7 +210,7 @@ class BrokerConfig:
 
     def entries(self) -> list[ConfigEntry]:
         """Describe every key as it stands for this broker."""
-        return [self._entry(key) for key in BROKER_KEYS.values()]
+        return [self._entry(key) for key in BROKER_KEYS.values() if not key.internal]
 
     def default_entries(self) -> list[ConfigEntry]:
         """Describe the dynamic defaults of the cluster: only what is set, as Kafka does for the unnamed broker."""
@@ -198,7 +222,7 @@ class BrokerConfig:
             entries.append(_describe(key, synonym.value, (synonym,)))
         return entries
 
-    def synonyms(self, key: ConfigKey[Any]) -> tuple[ConfigSynonym, ...]:
+    def synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
         """Return every place that a value of ``key`` could come from, the one that counts first."""
         layers: list[tuple[ConfigSource, Mapping[str, str | None]]] = [
             (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic[ConfigScope.BROKER]),
@@ -213,7 +237,7 @@ class BrokerConfig:
             if (text := layer.get(name)) is not None
         )
 
-    def _entry(self, key: ConfigKey[Any]) -> ConfigEntry:
+    def _entry(self, key: ConfigKey) -> ConfigEntry:
         text = self._merged(self._dynamic).get(key.name, key.default_text)
         return _describe(key, None if key.sensitive else text, self.synonyms(key))
 
@@ -222,22 +246,52 @@ class BrokerConfig:
     def _merged(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, str]:
         return {**self._static, **dynamic[ConfigScope.CLUSTER], **dynamic[ConfigScope.BROKER]}
 
-    def _effective(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, Any]:
+    def _check_layers(self, dynamic: Mapping[ConfigScope, Mapping[str, str]], *, strict: bool = True) -> _Checked:
+        """Return what the layers come to.
+
+        Raises:
+            ConfigError: a value is not valid, or values contradict each other; the latter only if ``strict``, since
+                what was persisted before a rule existed must not keep a broker from its other settings.
+        """
         merged = self._merged(dynamic)
-        return {name: _value(key, merged) for name, key in BROKER_KEYS.items()}
+        values = {name: key.value_in(merged) for name, key in BROKER_KEYS.items()}
+        sections = {
+            subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
+            for subject, section in SETTINGS.items()
+        }
+        if strict:
+            check_broker_consistency(values, sections["Logs"], sections["Groups"])
+        return _Checked({scope: dict(layer) for scope, layer in dynamic.items()}, values, sections)
+
+    def _take(self, checked: _Checked) -> None:
+        self._values = checked.values
+        self._checked = None
+        self.node = checked.sections["Node"]
+        self.socket_server = checked.sections["Listeners and connections"]
+        self.request = checked.sections["Topics and requests"]
+        self.log_manager = checked.sections["Background work of the logs"]
+        self.log = checked.sections["Logs"]
+        self.group_coordinator = checked.sections["Groups"]
 
 
-def _value(key: ConfigKey[T], texts: Mapping[str, str]) -> T:
-    """Return the value of ``key``: its own text, else that of the first fallback that is set, else the default."""
-    if (text := texts.get(key.name)) is not None:
-        return key.parse(text)
-    for fallback in key.fallbacks:
-        if (text := texts.get(fallback.key.name)) is not None:
-            return fallback.convert(fallback.key.parse(text))
-    return key.default
+@attrs.frozen
+class _Checked:
+    """Dynamic layers and what all layers come to: values by name, and the settings objects by subject."""
+
+    dynamic: Mapping[ConfigScope, Mapping[str, str]]
+    values: Mapping[str, Any]
+    sections: Mapping[str, Any]
 
 
-def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey[Any]:
+def _notify(subject: str, callback: Callable[..., None], *arguments: Any) -> None:
+    """Call one subscriber, behind a barrier."""
+    try:
+        callback(*arguments)
+    except Exception:
+        log.exception("a part of the broker could not follow the change of %s", subject)
+
+
+def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey:
     if (key := BROKER_KEYS.get(name)) is None:
         raise ConfigError(f"{name} is not a key of this broker", key=name)
     if key.update_mode is UpdateMode.READ_ONLY:
@@ -247,7 +301,7 @@ def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey[Any]:
     return key
 
 
-def _check_pool_size(key: ConfigKey[int], limits: PoolLimits, wanted: int) -> None:
+def _check_pool_size(key: ConfigKey, limits: PoolLimits, wanted: int) -> None:
     """Refuse to resize a pool by more than a factor of two at once.
 
     Raises:
@@ -272,7 +326,7 @@ def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str
     return valid
 
 
-def _describe(key: ConfigKey[Any], value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
         value=value,
@@ -287,7 +341,7 @@ def _describe(key: ConfigKey[Any], value: str | None, synonyms: tuple[ConfigSyno
     )
 
 
-def _shown(key: ConfigKey[Any], value: Any) -> str | None:
+def _shown(key: ConfigKey, value: Any) -> str | None:
     """Return what may be told of a value: its text, None where it has none or is a secret."""
     return None if key.sensitive or value is None else key.text_of(value)
 
@@ -313,5 +367,5 @@ def broker_config_of(settings: StaticSettings) -> BrokerConfig:
     """
     config = BrokerConfig(settings.values, settings.origins)
     config.warnings[:0] = settings.warnings
-    advertised_endpoints(config.get)
+    advertised_endpoints(config.socket_server)
     return config

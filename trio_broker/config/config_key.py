@@ -1,8 +1,11 @@
 """What one setting is: its name, its type, what it may be, when it may change, and one line of help.
 
+A setting is declared once, as a field of one of the settings classes (``LogConfig``, ``SocketServerConfig`` …): ``key``
+makes an attrs field that carries everything else about it, and ``keys_of`` reads the fields back as ``ConfigKey``s.
+The name is the field's with dots: ``num_io_threads`` is ``num.io.threads``.
+
 A key turns text into a value (``parse``) and a value into text (``text_of``) by Kafka's rules for its type, so that a
-value reads the same in ``server.properties``, in DescribeConfigs and on the admin page. Keys are compared by identity:
-each exists once, in ``keys`` or ``topic_keys``.
+value reads the same in ``server.properties``, in DescribeConfigs and on the admin page.
 
 Source: Kafka's ConfigDef (types, parseType, convertToString) and its documentation of update modes (KIP-226).
 """
@@ -13,7 +16,7 @@ import enum
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -60,7 +63,7 @@ class UpdateMode(enum.Enum):
 
 @attrs.frozen
 class Validator(Generic[T]):
-    """A limit on a key's values: what to tell people, and the test itself."""
+    """A limit on a key's values: the words that explain it, and the test itself."""
 
     valid_values: str
     """Completes the sentence "the value must be …"."""
@@ -68,43 +71,51 @@ class Validator(Generic[T]):
 
 
 @attrs.frozen
-class Fallback(Generic[T]):
+class Fallback:
     """Another key that is read when a key is not set, as ``log.retention.hours`` is for ``log.retention.ms``."""
 
-    key: ConfigKey[Any]
-    convert: Callable[[Any], T]
+    key: ConfigKey
+    convert: Callable[[Any], Any]
     """Turns the other key's value into this key's unit."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
-class ConfigKey(Generic[T]):
+class ConfigKey:
     """One setting, with Kafka's name unless its documentation says that it is ours."""
 
     name: str
     type: ConfigType
-    default: T
+    default: Any
     """The value when neither the key nor one of its fallbacks is set."""
     documentation: str
     """One line, in our own words."""
     update_mode: UpdateMode = UpdateMode.READ_ONLY
-    parser: Callable[[str], T] | None = None
+    parser: Callable[[str], Any] | None = None
     """Reads the text where the type alone does not say how; raises ValueError with the reason."""
-    validator: Validator[T] | None = None
+    formatter: Callable[[Any], str] | None = None
+    """Writes what ``parser`` read."""
+    validator: Validator[Any] | None = None
     sensitive: bool = False
     """A secret: never shown, DescribeConfigs answers null."""
-    fallbacks: tuple[Fallback[T], ...] = ()
+    internal: bool = False
+    """For tests: taken as any other key, but neither documented nor described."""
+    fallbacks: tuple[Fallback, ...] = ()
     """In order of precedence, after the key itself."""
     thread_pool: bool = False
     """The size of a pool: one change may at most double or halve it (Kafka's DynamicThreadPool)."""
+    field: str = ""
+    """The field of the settings class; empty for a key that is only a fallback of another."""
+    broker_key: ConfigKey | None = None
+    """Of a topic's or group's key: the server synonym, which gives the value where the topic or group has none."""
 
-    def parse(self, text: str) -> T:
+    def parse(self, text: str) -> Any:
         """Return the value that ``text`` stands for.
 
         Raises:
             ConfigError: it is not of the key's type, or outside the key's limits.
         """
         try:
-            value: T = (self.parser or _PARSERS[self.type])(text.strip())
+            value = (self.parser or _PARSERS[self.type])(text.strip())
         except ValueError as error:
             raise self.refusal(text, str(error)) from None
         if bits := INTEGER_BITS.get(self.type):
@@ -127,16 +138,20 @@ class ConfigKey(Generic[T]):
 
     @property
     def default_text(self) -> str | None:
-        """The default as text; None when there is none, or a fallback's default speaks."""
-        return None if self.inherits_default or self.default is None else self.text_of(self.default)
+        """The default as text; None when there is none, or a fallback's default stands for it."""
+        # A key with a formatter may have None for a value, as compression.type has for "producer".
+        has_none = self.default is None and self.formatter is None
+        return None if self.inherits_default or has_none else self.text_of(self.default)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The key's own name and those of its fallbacks, in order of precedence."""
         return (self.name, *(fallback.key.name for fallback in self.fallbacks))
 
-    def text_of(self, value: T) -> str:
+    def text_of(self, value: Any) -> str:
         """Return ``value`` as Kafka writes it."""
+        if self.formatter is not None:
+            return self.formatter(value)
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, tuple):
@@ -147,11 +162,111 @@ class ConfigKey(Generic[T]):
             return str(value).upper().replace("E+", "E")  # as Java writes large ones
         return str(value)
 
+    def value_in(self, texts: Mapping[str, str]) -> Any:
+        """Return the value of the key's own text, else of the first fallback that is set, else the default.
 
-class ReadsKeys(Protocol):
-    """Gives the effective value of a key, as ``BrokerConfig.get`` does."""
+        Raises:
+            ConfigError: the text that counts is not valid.
+        """
+        if (text := texts.get(self.name)) is not None:
+            return self.parse(text)
+        for fallback in self.fallbacks:
+            if (text := texts.get(fallback.key.name)) is not None:
+                return fallback.convert(fallback.key.parse(text))
+        return self.default
 
-    def __call__(self, key: ConfigKey[T], /) -> T: ...
+
+@attrs.frozen
+class _Declaration:
+    """What ``key`` was given, kept in the metadata of its field."""
+
+    broker: str | None
+    """The broker's name of the key, where it is not the field's."""
+    topic: bool
+    group: str | None
+    attributes: Mapping[str, Any]
+
+
+def key(
+    default: Any,
+    documentation: str,
+    *,
+    type: ConfigType | None = None,
+    broker: str | None = None,
+    topic: bool = False,
+    group: str | None = None,
+    **attributes: Any,
+) -> Any:
+    """Declare a setting as a field of a settings class; returns the attrs field.
+
+    The type is that of ``default`` unless ``type`` says more (LONG, SHORT, or a default of None). ``broker`` is the
+    broker's name where it is not the field's with dots; empty if only topics have the key. ``topic`` lets topics set
+    it, under the field's name; ``group`` lets groups set it, under this name. ``attributes`` are ``ConfigKey``'s.
+    """
+    attributes |= {"default": default, "documentation": documentation, "type": type or _type_of(default)}
+    return attrs.field(default=default, metadata={_Declaration: _Declaration(broker, topic, group, attributes)})
+
+
+def fallback(name: str, default: Any, convert: Callable[[Any], Any], documentation: str, **attributes: Any) -> Fallback:
+    """Declare a key that is read only where another one is not set."""
+    attributes.setdefault("type", ConfigType.INT)
+    return Fallback(ConfigKey(name=name, default=default, documentation=documentation, **attributes), convert)
+
+
+def unchanged(value: T) -> T:
+    """The conversion between two keys with the same unit."""
+    return value
+
+
+def keys_of(settings: type) -> tuple[ConfigKey, ...]:
+    """Return the broker's keys that ``settings`` declares, each after the keys that are only its fallbacks."""
+    keys: dict[str, ConfigKey] = {}
+    for each in attrs.fields(settings):
+        declared: _Declaration = each.metadata[_Declaration]
+        if declared.broker != "":
+            name = declared.broker or _dotted(each.name)
+            found = ConfigKey(name=name, field=each.name, **declared.attributes)
+            keys |= {other.key.name: other.key for other in found.fallbacks if not other.key.field}
+            keys[name] = found
+    return tuple(keys.values())
+
+
+def topic_keys_of(settings: type, broker_keys: Mapping[str, ConfigKey]) -> tuple[ConfigKey, ...]:
+    """Return the keys that topics may set: the broker's with another name, or keys of topics alone."""
+    keys = []
+    for each in attrs.fields(settings):
+        declared: _Declaration = each.metadata[_Declaration]
+        if declared.topic:
+            name = _dotted(each.name)
+            own = broker_keys.get(name if declared.broker is None else declared.broker)
+            attributes = {**declared.attributes, "fallbacks": (), "update_mode": UpdateMode.CLUSTER_WIDE}
+            keys.append(ConfigKey(name=name, field=each.name, broker_key=own, **attributes))
+    return tuple(keys)
+
+
+def group_keys_of(settings: type, broker_keys: Mapping[str, ConfigKey]) -> tuple[ConfigKey, ...]:
+    """Return the keys that groups may set."""
+    return tuple(
+        attrs.evolve(
+            broker_keys[_dotted(each.name)],
+            name=declared.group,
+            broker_key=broker_keys[_dotted(each.name)],
+            update_mode=UpdateMode.CLUSTER_WIDE,
+        )
+        for each in attrs.fields(settings)
+        if (declared := each.metadata[_Declaration]).group is not None
+    )
+
+
+def _dotted(field: str) -> str:
+    return field.replace("_", ".")
+
+
+def _type_of(default: Any) -> ConfigType:
+    if isinstance(default, bool):
+        return ConfigType.BOOLEAN
+    types = {int: ConfigType.INT, float: ConfigType.DOUBLE, tuple: ConfigType.LIST}
+    return next((config_type for known, config_type in types.items() if isinstance(default, known)), ConfigType.STRING)
 
 
 def _parse_boolean(text: str) -> bool:

@@ -1,37 +1,66 @@
 """Rules that bind several keys to each other, checked wherever one of them is about to be set.
 
-Source: Kafka's KafkaConfig.validateValues and LogConfig.validateValues.
+Source: Kafka's KafkaConfig.validateValues, LogConfig.validateValues, GroupCoordinatorConfig.validate.
 """
 
 from __future__ import annotations
 
-from trio_broker.config.config_key import ConfigKey, ReadsKeys
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import (
-    BROKER_ID,
-    LOG_CLEANER_MAX_COMPACTION_LAG_MS,
-    LOG_CLEANER_MIN_COMPACTION_LAG_MS,
-    NODE_ID,
-)
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.config.log_config import LogConfig
+
+BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms")
+"""Settings of a consumer group that have a least and a most: ``group.consumer.min.session.timeout.ms`` and so on."""
 
 
-def check_broker_consistency(get: ReadsKeys) -> None:
-    """Check the broker keys against each other.
+def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups: GroupCoordinatorConfig) -> None:
+    """Check the broker keys against each other; ``values`` has them by name.
 
     Raises:
         ConfigError: two of them contradict each other; names both.
     """
-    if (broker_id := get(BROKER_ID)) is not None and broker_id != get(NODE_ID):
-        raise ConfigError(f"node.id is {get(NODE_ID)} and broker.id is {broker_id}: they name the same thing")
-    check_compaction_lag(get, LOG_CLEANER_MIN_COMPACTION_LAG_MS, LOG_CLEANER_MAX_COMPACTION_LAG_MS)
+    if (broker_id := values["broker.id"]) is not None and broker_id != values["node.id"]:
+        raise ConfigError(f"node.id is {values['node.id']} and broker.id is {broker_id}: they name the same thing")
+    check_compaction_lag(logs)
+    check_group_intervals(groups)
 
 
-def check_compaction_lag(get: ReadsKeys, minimum_key: ConfigKey[int], maximum_key: ConfigKey[int]) -> None:
+def check_compaction_lag(config: LogConfig, *, of_topic: bool = False) -> None:
     """Check that a record may be compacted before it must be.
 
     Raises:
         ConfigError: the minimum is above the maximum.
     """
-    minimum, maximum = get(minimum_key), get(maximum_key)
+    minimum, maximum = config.min_compaction_lag_ms, config.max_compaction_lag_ms
     if minimum > maximum:
-        raise ConfigError(f"{minimum_key.name} ({minimum}) must not be above {maximum_key.name} ({maximum})")
+        prefix = "" if of_topic else "log.cleaner."
+        raise ConfigError(
+            f"{prefix}min.compaction.lag.ms ({minimum}) must not be above {prefix}max.compaction.lag.ms ({maximum})"
+        )
+
+
+def check_group_intervals(config: GroupCoordinatorConfig, *, clamp: bool = False) -> GroupCoordinatorConfig:
+    """Check that timeouts of consumer groups lie within their bounds; ``clamp`` returns them held within, as Kafka
+    does with a group's value after the broker's bounds have changed.
+
+    Raises:
+        ConfigError: one lies outside, or its bounds contradict each other.
+    """
+    held = {}
+    for name in BOUNDED_INTERVALS:
+        value = getattr(config, f"group_consumer_{name}")
+        least = getattr(config, f"group_consumer_min_{name}")
+        most = getattr(config, f"group_consumer_max_{name}")
+        if not clamp and not least <= value <= most:
+            dotted = name.replace("_", ".")
+            raise ConfigError(
+                f"consumer.{dotted} ({value}) must be between group.consumer.min.{dotted} ({least}) and "
+                f"group.consumer.max.{dotted} ({most})"
+            )
+        held[f"group_consumer_{name}"] = max(least, min(value, most))
+    return attrs.evolve(config, **held)

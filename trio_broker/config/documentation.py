@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from trio_broker.config.config_key import DOUBLE_MAX, INT_MAX, LONG_MAX, ConfigKey
-from trio_broker.config.keys import KEY_GROUPS
-from trio_broker.config.topic_keys import TOPIC_KEYS, TopicKey
+from trio_broker.config.keys import GROUP_KEYS, KEY_GROUPS, TOPIC_KEYS
 
 INTRODUCTION = """\
 # Configuration
@@ -49,41 +47,57 @@ the broker key in the third column counts.
 """
 
 
+GROUP_INTRODUCTION = """\
+## Groups
+
+A group of the consumer protocol may set these for itself (resource type GROUP), before it exists and while it runs,
+within the bounds of the broker's `group.consumer.min.…` and `group.consumer.max.…`. The new values reach a member with
+its next heartbeat.
+"""
+
+
 def render() -> str:
     """Return the whole page."""
     sections = [INTRODUCTION]
     sections += [_broker_section(title, keys) for title, keys in KEY_GROUPS.items()]
-    sections += [TOPIC_INTRODUCTION + "\n" + _topic_table(TOPIC_KEYS.values())]
+    sections += [TOPIC_INTRODUCTION + "\n" + _resource_table(TOPIC_KEYS.values())]
+    sections += [GROUP_INTRODUCTION + "\n" + _resource_table(GROUP_KEYS.values())]
     return "\n".join(sections)
 
 
-def _broker_section(title: str, keys: Iterable[ConfigKey[Any]]) -> str:
+def _broker_section(title: str, keys: Iterable[ConfigKey]) -> str:
     rows = [
         (f"`{key.name}`", key.type.name.lower(), _default(key), _limits(key), key.update_mode.value, key.documentation)
         for key in keys
+        if not key.internal
     ]
     return f"## {title}\n\n" + _table(("key", "type", "default", "valid values", "update mode", "meaning"), rows)
 
 
-def _topic_table(keys: Iterable[TopicKey[Any]]) -> str:
+def _resource_table(keys: Iterable[ConfigKey]) -> str:
     rows = [
-        (f"`{key.name}`", key.type.name.lower(), f"`{key.broker_key.name}`", _limits(key), key.documentation)
+        (f"`{key.name}`", key.type.name.lower(), _inherited(key), _limits(key), key.documentation)
         for key in keys
+        if not key.internal
     ]
     return _table(("key", "type", "default from", "valid values", "meaning"), rows)
 
 
-def _default(key: ConfigKey[Any]) -> str:
+def _inherited(key: ConfigKey) -> str:
+    return _default(key) if key.broker_key is None else f"`{key.broker_key.name}`"
+
+
+def _default(key: ConfigKey) -> str:
     if key.inherits_default:
         return "from " + ", ".join(f"`{fallback.key.name}`" for fallback in key.fallbacks)
-    if key.default is None:
+    if key.default_text is None:
         return "not set"
     if key.default in (INT_MAX, LONG_MAX, DOUBLE_MAX):
         return "no limit"
     return f"`{text}`" if (text := key.text_of(key.default)) else "empty"
 
 
-def _limits(key: ConfigKey[Any]) -> str:
+def _limits(key: ConfigKey) -> str:
     return key.validator.valid_values if key.validator is not None else ""
 
 

@@ -16,7 +16,7 @@ from trio_broker.config.config_key import ConfigType, UpdateMode
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs sends it; the smaller number wins."""
+    """Where a value comes from, numbered as DescribeConfigs sends it; of one setting's the smaller number wins."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -24,6 +24,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 A listener is a name, a host and a port. The name says by way of ``listener.security.protocol.map`` which security
 protocol is spoken there. An empty host listens on every interface; advertised, it stands for "the address you dialled",
-which is right for whoever reached us, where Kafka would put a host name that containers rarely resolve.
+which is right for any client that got here, where Kafka would put a host name that containers rarely resolve.
 
 Only PLAINTEXT listeners are served; another protocol is refused here, in one line, rather than failing in the first
 handshake. Listeners named in ``controller.listener.names`` are left out, so that Kafka's own sample file just works.
@@ -17,14 +17,8 @@ import re
 
 import attrs
 
-from trio_broker.config.config_key import ReadsKeys
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import (
-    ADVERTISED_LISTENERS,
-    CONTROLLER_LISTENER_NAMES,
-    LISTENER_SECURITY_PROTOCOL_MAP,
-    LISTENERS,
-)
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.config.validators import parse_host_port
 
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
@@ -60,28 +54,25 @@ class Endpoint:
         return f"{self.listener_name}://{host}:{self.port}"
 
 
-def listener_endpoints(get: ReadsKeys) -> tuple[Endpoint, ...]:
+def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     """Return the listeners to open, in the order of the setting.
-
-    ``get`` is the ``get`` of a ``BrokerConfig``.
 
     Raises:
         ConfigError: one is malformed or appears twice, its security protocol is unknown or not served, or none is left.
     """
-    endpoints = _endpoints(get, LISTENERS.name, get(LISTENERS))
+    endpoints = _endpoints(config, "listeners", config.listeners)
     if not endpoints:
-        raise ConfigError(f"{LISTENERS.name}: no listener is left for clients after {CONTROLLER_LISTENER_NAMES.name}")
+        raise ConfigError("listeners: no listener is left for clients after controller.listener.names")
     for endpoint in endpoints:
         if endpoint.security_protocol not in SERVED_PROTOCOLS:
             raise ConfigError(
-                f"{LISTENERS.name}: {endpoint} asks for {endpoint.security_protocol.name};"
-                " only PLAINTEXT listeners are served"
+                f"listeners: {endpoint} asks for {endpoint.security_protocol.name}; only PLAINTEXT listeners are served"
             )
     _refuse_taken_ports(endpoints)
     return endpoints
 
 
-def advertised_endpoints(get: ReadsKeys) -> tuple[Endpoint, ...]:
+def advertised_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     """Return what each listener tells its clients, in the order of ``listeners``.
 
     A listener without an advertised address of its own advertises itself; port 0 stands for the port that was bound.
@@ -89,14 +80,14 @@ def advertised_endpoints(get: ReadsKeys) -> tuple[Endpoint, ...]:
     Raises:
         ConfigError: an address is malformed or unroutable, or belongs to no listener.
     """
-    listeners = listener_endpoints(get)
-    given = get(ADVERTISED_LISTENERS) or ()
-    advertised = {item.listener_name: item for item in _endpoints(get, ADVERTISED_LISTENERS.name, given)}
+    listeners = listener_endpoints(config)
+    given = config.advertised_listeners or ()
+    advertised = {item.listener_name: item for item in _endpoints(config, "advertised.listeners", given)}
     if strangers := advertised.keys() - {listener.listener_name for listener in listeners}:
-        raise ConfigError(f"{ADVERTISED_LISTENERS.name}: {', '.join(sorted(strangers))} is not in {LISTENERS.name}")
+        raise ConfigError(f"advertised.listeners: {', '.join(sorted(strangers))} is not in listeners")
     for endpoint in advertised.values():
         if endpoint.host in UNROUTABLE_HOSTS:
-            raise ConfigError(f"{ADVERTISED_LISTENERS.name}: no client can connect to {endpoint}; name a real address")
+            raise ConfigError(f"advertised.listeners: no client can connect to {endpoint}; name a real address")
     return tuple(advertised.get(listener.listener_name) or _dialled(listener) for listener in listeners)
 
 
@@ -104,10 +95,10 @@ def _dialled(listener: Endpoint) -> Endpoint:
     return attrs.evolve(listener, host="") if listener.host in UNROUTABLE_HOSTS else listener
 
 
-def _endpoints(get: ReadsKeys, setting: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
+def _endpoints(config: SocketServerConfig, setting: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
     """Return the endpoints in ``texts`` except the controller's; no name twice."""
-    protocols = _security_protocols(get)
-    controller_names = {name.upper() for name in get(CONTROLLER_LISTENER_NAMES)}
+    protocols = _security_protocols(config)
+    controller_names = {name.upper() for name in config.controller_listener_names}
     endpoints: dict[str, Endpoint] = {}
     for text in texts:
         name, host, port = _split(setting, text)
@@ -116,7 +107,7 @@ def _endpoints(get: ReadsKeys, setting: str, texts: tuple[str, ...]) -> tuple[En
         if name in controller_names:
             continue
         if name not in protocols:
-            raise ConfigError(f"{setting}: {name} has no entry in {LISTENER_SECURITY_PROTOCOL_MAP.name}")
+            raise ConfigError(f"{setting}: {name} has no entry in listener.security.protocol.map")
         endpoints[name] = Endpoint(name, protocols[name], host, port)
     return tuple(endpoints.values())
 
@@ -132,13 +123,13 @@ def _split(setting: str, text: str) -> tuple[str, str, int]:
     return name.upper(), host, port
 
 
-def _security_protocols(get: ReadsKeys) -> dict[str, SecurityProtocol]:
+def _security_protocols(config: SocketServerConfig) -> dict[str, SecurityProtocol]:
     protocols = {}
-    for item in get(LISTENER_SECURITY_PROTOCOL_MAP):
+    for item in config.listener_security_protocol_map:
         name, separator, protocol = item.partition(":")
         if not separator or protocol.strip().upper() not in SecurityProtocol.__members__:
             known = ", ".join(SecurityProtocol.__members__)
-            raise ConfigError(f"{LISTENER_SECURITY_PROTOCOL_MAP.name}: {item!r} is not NAME:PROTOCOL, one of {known}")
+            raise ConfigError(f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL, one of {known}")
         protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
     return protocols
 
@@ -149,5 +140,5 @@ def _refuse_taken_ports(endpoints: tuple[Endpoint, ...]) -> None:
     for endpoint in endpoints:
         address = (endpoint.host, endpoint.port)
         if endpoint.port and address in seen:
-            raise ConfigError(f"{LISTENERS.name}: {seen[address]} and {endpoint} want the same port")
+            raise ConfigError(f"listeners: {seen[address]} and {endpoint} want the same port")
         seen[address] = endpoint

@@ -6,10 +6,13 @@ Source: the validators in Kafka's ConfigDef, and the ones its keys define for th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
+
+import attrs
 
 from trio_broker.config.config_key import Validator, split_list
 
+T = TypeVar("T")
 Number = TypeVar("Number", int, float)
 
 
@@ -44,6 +47,46 @@ def default_or_between(default: int, minimum: int, maximum: int) -> Validator[in
 def one_of(*choices: str) -> Validator[str]:
     """Accept exactly these words."""
     return Validator(f"one of {', '.join(choices)}", lambda value: value in choices)
+
+
+def exactly(value: T, valid_values: str) -> Validator[T]:
+    """Accept one value only."""
+    return Validator(valid_values, lambda given: given == value)
+
+
+@attrs.frozen
+class Choice(Generic[T]):
+    """Words of a configuration file and the values that they stand for."""
+
+    values: Mapping[str, T]
+
+    def parse(self, text: str) -> T:
+        """Return what ``text`` stands for.
+
+        Raises:
+            ValueError: it is none of the words.
+        """
+        if text not in self.values:
+            raise ValueError(f"the value must be one of {', '.join(self.values)}")
+        return self.values[text]
+
+    def text_of(self, value: T) -> str:
+        """Return the word for ``value``."""
+        return next(word for word, known in self.values.items() if known == value)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What a key of these words is declared with."""
+        explained = Validator[T](f"one of {', '.join(self.values)}", lambda value: True)
+        return {"parser": self.parse, "formatter": self.text_of, "validator": explained}
+
+
+def rebalance_protocols(*, served: tuple[str, ...], known: tuple[str, ...]) -> Validator[tuple[str, ...]]:
+    """Accept a list of protocols with ``classic`` in it; those that are only ``known`` to Kafka are not served here."""
+    choices = subset_of(*served, *known)
+    return Validator(
+        f"{choices.valid_values}, with classic", lambda values: "classic" in values and choices.accepts(values)
+    )
 
 
 def subset_of(*choices: str) -> Validator[tuple[str, ...]]:

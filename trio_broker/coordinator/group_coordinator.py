@@ -49,7 +49,6 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.reporting.description import GroupSnapshot
 from trio_broker.coordinator.reporting.lag import ConsumerLag, consumer_lags
@@ -61,7 +60,6 @@ from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 from trio_broker.coordinator.runtime.shard import GroupShard, ShardContext
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
-from trio_broker.coordinator.settings import group_settings
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
@@ -118,7 +116,7 @@ class GroupCoordinator:
         self.controller = controller
         self.config = config
         self.clock = clock
-        self.settings = group_settings(config)
+        self.settings = config.group_coordinator
         self._shards: dict[int, GroupShard] = {}
         self._partition_count = 0
         self._timers: CoordinatorTimer[str] = CoordinatorTimer(self._on_timeout)
@@ -132,8 +130,8 @@ class GroupCoordinator:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Load what there is, ring alarms and let offsets expire, until cancelled."""
-        interval = keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS
-        expiry = ScheduledTask("offset expiry", lambda: self.config.get(interval), self.expire_offsets)
+        interval_ms = self.settings.offsets_retention_check_interval_ms
+        expiry = ScheduledTask("offset expiry", lambda: interval_ms, self.expire_offsets)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._timers.run)
             nursery.start_soon(run_scheduled, expiry)
@@ -223,12 +221,12 @@ class GroupCoordinator:
                 return
             topic = NewTopic(
                 name=CONSUMER_OFFSETS_TOPIC,
-                num_partitions=self.config.get(keys.OFFSETS_TOPIC_NUM_PARTITIONS),
-                replication_factor=self.config.get(keys.OFFSETS_TOPIC_REPLICATION_FACTOR),
+                num_partitions=self.config.group_coordinator.offsets_topic_num_partitions,
+                replication_factor=self.config.group_coordinator.offsets_topic_replication_factor,
                 configs={
                     "cleanup.policy": "compact",
                     "compression.type": "producer",
-                    "segment.bytes": str(self.config.get(keys.OFFSETS_TOPIC_SEGMENT_BYTES)),
+                    "segment.bytes": str(self.config.group_coordinator.offsets_topic_segment_bytes),
                 },
             )
             [outcome] = await self.controller.create_topics([topic])
@@ -435,7 +433,7 @@ class GroupCoordinator:
             return
         [code] = await self.replicas.wait_until_replicated(
             [RequiredOffset(shard.log.partition, required_offset)],
-            timeout_seconds=self.config.get(keys.OFFSETS_COMMIT_TIMEOUT_MS) / 1000,
+            timeout_seconds=self.config.group_coordinator.offsets_commit_timeout_ms / 1000,
             release_handler=release_handler,
         )
         if code:

@@ -23,6 +23,7 @@ from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.errors import WireError
 from kafka_wire.stored.groups import ClassicMemberMetadata, ClassicProtocol, GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, MAX_SUBSCRIBED_TOPICS
@@ -41,7 +42,6 @@ from trio_broker.coordinator.consumer.records import (
 )
 from trio_broker.coordinator.consumer.target_assignment import metadata_hash
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now
-from trio_broker.coordinator.settings import GroupSettings
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
@@ -66,14 +66,14 @@ def may_upgrade(group: ClassicGroup) -> bool:
     if not group.members:
         return True
     return (
-        group.settings.consumer_migration_policy in UPGRADING_POLICIES
+        group.settings.group_consumer_migration_policy in UPGRADING_POLICIES
         and group.protocol_type == CONSUMER_PROTOCOL_TYPE
-        and len(group.members) <= group.settings.consumer_max_size
+        and len(group.members) <= group.settings.group_consumer_max_size
     )
 
 
 def upgraded(
-    group: ClassicGroup, settings: GroupSettings, now: Now, image: MetadataImage
+    group: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, image: MetadataImage
 ) -> tuple[ConsumerGroup, list[GroupRecord]]:
     """Return the consumer group that ``group``, which may be upgraded, becomes, and the records that make it so.
 

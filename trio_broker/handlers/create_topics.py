@@ -23,7 +23,7 @@ from kafka_wire.messages.create_topics import (
 )
 from trio_broker.cluster.replication_control import CreatedTopic, NewTopic
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.topic_config import topic_entries
+from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 

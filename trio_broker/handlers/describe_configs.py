@@ -29,7 +29,7 @@ from trio_broker.cluster.configuration_control import parse_resource, require_co
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.loggers import logger_entries
-from trio_broker.config.topic_config import topic_entries
+from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 

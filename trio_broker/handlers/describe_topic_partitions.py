@@ -24,7 +24,6 @@ from kafka_wire.messages.describe_topic_partitions import (
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import is_internal_topic, is_valid_topic_name
-from trio_broker.config.keys import MAX_REQUEST_PARTITION_SIZE_LIMIT
 from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -55,7 +54,9 @@ async def describe_topic_partitions(
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
     names = sorted({topic.name for topic in request.topics} or image.topics)
-    limit = min(max(request.response_partition_limit, 1), context.services.config.get(MAX_REQUEST_PARTITION_SIZE_LIMIT))
+    limit = min(
+        max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
+    )
     return page(image, (name for name in names if name >= start.topic), start, limit)
 
 

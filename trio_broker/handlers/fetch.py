@@ -23,7 +23,6 @@ from kafka_wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from trio_broker.config.keys import FETCH_MAX_BYTES
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
@@ -137,7 +136,7 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     except ValueError:
         text = f"{request.isolation_level} is no isolation level"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
-    max_bytes = min(request.max_bytes, context.services.config.get(FETCH_MAX_BYTES))
+    max_bytes = min(request.max_bytes, context.services.config.request.fetch_max_bytes)
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
         # More than the answer may hold could never come together, and waiting for it would only cost time.

@@ -24,7 +24,6 @@ from kafka_wire.messages.metadata import (
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic, is_internal_topic, require_valid_topic_name
-from trio_broker.config.keys import AUTO_CREATE_TOPICS_ENABLE
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -79,7 +78,7 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     if wants_all(request, context.version):
         everything = context.services.controller.image.topics.values()
         return [describe_topic(topic, asked=asked) for topic in sorted(everything, key=lambda topic: topic.name)]
-    may_create = request.allow_auto_topic_creation and context.services.config.get(AUTO_CREATE_TOPICS_ENABLE)
+    may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
     named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}

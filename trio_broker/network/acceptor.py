@@ -21,11 +21,11 @@ import attrs
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.connection import Connection
 from trio_broker.network.connection_quotas import ConnectionQuotas, plain_address
 from trio_broker.network.processor import Processor
 from trio_broker.network.request_channel import ConnectionInfo
-from trio_broker.network.server_config import Listener, SocketServerConfig
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,15 @@ one, because a full listen queue makes the kernel drop newcomers, whose next try
 
 Accept: TypeAlias = Callable[[socket.socket], tuple[socket.socket, Any]]
 MakeConnection: TypeAlias = Callable[[socket.socket, ConnectionInfo], Connection]
+
+
+@attrs.frozen
+class Listener:
+    """One address to listen on. Port 0 asks the system for a free one; see ``SocketServer.bound_addresses``."""
+
+    name: str
+    host: str
+    port: int
 
 
 @attrs.define(eq=False)

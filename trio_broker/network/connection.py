@@ -19,9 +19,9 @@ import trio
 
 from kafka_wire.connection import ServerConnection
 from kafka_wire.headers import RequestHeader
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ClientSoftware, ConnectionInfo, ReplySlot
-from trio_broker.network.server_config import SocketServerConfig
 
 if TYPE_CHECKING:
     from trio_broker.network.processor import Processor

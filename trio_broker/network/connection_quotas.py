@@ -20,8 +20,9 @@ from collections.abc import Mapping
 import trio
 
 from trio_broker.clock import Clock
+from trio_broker.config.config_key import INT_MAX
+from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LogThrottle
-from trio_broker.network.server_config import UNLIMITED, SocketServerConfig
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ class ConnectionQuotas:
             self._throttle.warning("max.connections", f"{self.total} connections: accepting pauses until one closes")
         while self.total >= self.config.max_connections:
             await self._room.park()
-        if (per_second := self.config.max_connection_creation_rate) < UNLIMITED:
+        if (per_second := self.config.max_connection_creation_rate) < INT_MAX:
             await trio.sleep(self._rate.delay(trio.current_time(), per_second))
 
     def _forget(self, address: str) -> None:

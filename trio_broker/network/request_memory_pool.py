@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import trio
 
-from trio_broker.network.server_config import SocketServerConfig
+from trio_broker.config.socket_server_config import SocketServerConfig
 
 SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to here are not counted: what one read from a socket brings."""

@@ -30,7 +30,8 @@ import trio
 
 from kafka_wire.connection import ServerConnection
 from trio_broker.clock import Clock, SystemClock
-from trio_broker.network.acceptor import Accept, Acceptor, listen
+from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.acceptor import Accept, Acceptor, Listener, listen
 from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
@@ -40,7 +41,6 @@ from trio_broker.network.loop_monitor import LoopMonitor
 from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
-from trio_broker.network.server_config import Listener, SocketServerConfig
 from trio_broker.network.statistics import SocketServerStatistics
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class SocketServer:
         accept: Accept = socket.socket.accept,
     ) -> None:
         self.listeners = tuple(listeners)
-        self.config = config or SocketServerConfig()
+        self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
         self.clock = clock or SystemClock()
         self.channel = RequestChannel(self.config.queued_max_requests)
         self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
@@ -178,7 +178,16 @@ class SocketServer:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
-    # ---- the three live pools
+    # ---- live settings
+
+    def reconfigure(self, config: SocketServerConfig) -> None:
+        """Take over the live settings of ``config``: resize the pools, and let the limits count from now on."""
+        self.resize_network_threads(config.num_network_threads)
+        self.resize_io_threads(config.num_io_threads)
+        self.resize_queue(config.queued_max_requests)
+        # The acceptors, the quotas and the connections share this object and read their limits where they need them.
+        for field in attrs.fields(SocketServerConfig):
+            setattr(self.config, field.name, getattr(config, field.name))
 
     def resize_network_threads(self, count: int) -> None:
         """Serve with ``count`` Processors from now on, the connections dealt out evenly among them."""

@@ -8,7 +8,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.config.topic_config import TopicConfig
+from trio_broker.config.log_config import LogConfig
 from trio_broker.replication.partition import Partition
 
 
@@ -19,7 +19,7 @@ class TopicAssignment:
     name: str
     topic_id: bytes
     leader_epochs: Mapping[int, int]
-    config: TopicConfig
+    config: LogConfig
 
 
 @attrs.define
@@ -28,7 +28,7 @@ class HostedTopic:
 
     name: str
     topic_id: bytes
-    config: TopicConfig
+    config: LogConfig
     partitions: dict[int, Partition] = attrs.Factory(dict)
     failures: dict[int, KafkaError] = attrs.Factory(dict)
     """Partitions whose log could not be opened, and why."""

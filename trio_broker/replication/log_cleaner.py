@@ -26,7 +26,6 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.replication.partition import Partition
@@ -100,15 +99,15 @@ class LogCleaner:
         self.clock = clock
         self.removal_lock = removal_lock
         self.checkpoint_lock = checkpoint_lock
-        self.limiter = trio.CapacityLimiter(config.get(keys.LOG_CLEANER_THREADS))
-        self._pace = BytesPerSecond(lambda: config.get(keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND))
+        self.limiter = trio.CapacityLimiter(config.log_manager.log_cleaner_threads)
+        self._pace = BytesPerSecond(lambda: config.log_manager.log_cleaner_io_max_bytes_per_second)
         self._rounds: dict[Partition, _Round] = {}
         self._uncleanable: dict[Partition, str] = {}
         self._round_ended = trio.Event()
         self._finished_rounds = 0
         self._totals = CleaningStatistics()
         self._max_dirty_ratio = 0.0
-        config.subscribe(keys.LOG_CLEANER_THREADS, self._resize)
+        config.subscribe("log.cleaner.threads", self._resize)
 
     def _resize(self, threads: int) -> None:
         self.limiter.total_tokens = threads
@@ -118,7 +117,7 @@ class LogCleaner:
 
     async def run(self) -> None:
         """Compact what is due, until cancelled."""
-        if not self.config.get(keys.LOG_CLEANER_ENABLE):
+        if not self.config.log_manager.log_cleaner_enable:
             log.warning("log.cleaner.enable is false: nothing is compacted, __consumer_offsets neither")
             return
         async with trio.open_nursery() as nursery:
@@ -126,7 +125,7 @@ class LogCleaner:
                 self._round_ended = trio.Event()
                 if await self._begin_round(nursery):
                     continue
-                with trio.move_on_after(self.config.get(keys.LOG_CLEANER_BACKOFF_MS) / 1000):
+                with trio.move_on_after(self.config.log_manager.log_cleaner_backoff_ms / 1000):
                     await self._round_ended.wait()
 
     async def _begin_round(self, nursery: trio.Nursery) -> bool:
@@ -224,17 +223,17 @@ class LogCleaner:
             KafkaError: the partition is out of use.
             OSError: the disk refused or failed.
         """
-        threads = self.config.get(keys.LOG_CLEANER_THREADS)
+        threads = self.config.log_manager.log_cleaner_threads
         offset_map = OffsetMap(
-            self.config.get(keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE) // threads,
-            load_factor=self.config.get(keys.LOG_CLEANER_IO_BUFFER_LOAD_FACTOR),
+            self.config.log_manager.log_cleaner_dedupe_buffer_size // threads,
+            load_factor=self.config.log_manager.log_cleaner_io_buffer_load_factor,
             expected_keys=compacted.end_offset - compacted.first_dirty_offset,
         )
         cleaning = Cleaning(
             compacted,
             offset_map,
             now_ms=self.clock.now_ms(),
-            chunk_bytes=self.config.get(keys.LOG_CLEANER_IO_BUFFER_SIZE) // threads // 2,
+            chunk_bytes=self.config.log_manager.log_cleaner_io_buffer_size // threads // 2,
         )
         began = self.clock.monotonic()
         try:

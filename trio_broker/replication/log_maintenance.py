@@ -19,9 +19,7 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.config_key import ConfigKey
 from trio_broker.replication.log_cleaner import LogCleaner
 from trio_broker.replication.partition import Partition
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
@@ -102,28 +100,25 @@ class LogMaintenance:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.log_cleaner.run)
             for task in self.tasks():
-                nursery.start_soon(run_scheduled, task, self.config.get(keys.LOG_INITIAL_TASK_DELAY_MS))
+                nursery.start_soon(run_scheduled, task, self.config.log_manager.log_initial_task_delay_ms)
 
     def tasks(self) -> list[ScheduledTask]:
         """Everything to be done again and again, each at its own interval."""
-        interval = self._interval
+        config = self.config.log_manager
         return [
-            ScheduledTask("retention", interval(keys.LOG_RETENTION_CHECK_INTERVAL_MS), self.apply_retention),
+            ScheduledTask("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention),
             ScheduledTask("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
-            ScheduledTask("flushing", interval(keys.LOG_FLUSH_SCHEDULER_INTERVAL_MS), self.flush_due),
+            ScheduledTask("flushing", lambda: config.log_flush_scheduler_interval_ms, self.flush_due),
             ScheduledTask(
-                "recovery points", interval(keys.LOG_FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS), self.write_checkpoints
+                "recovery points", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints
             ),
             ScheduledTask(
                 "high watermarks",
-                interval(keys.REPLICA_HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+                lambda: config.replica_high_watermark_checkpoint_interval_ms,
                 self.write_high_watermarks,
             ),
             ScheduledTask("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         ]
-
-    def _interval(self, key: ConfigKey[int]) -> Callable[[], int]:
-        return lambda: self.config.get(key)
 
     async def apply_retention(self) -> None:
         """Retire the segments whose time is over, one partition after another.

@@ -27,16 +27,14 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.clock import Clock
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.topic_config import TopicConfig
+from trio_broker.config.log_config import LogConfig
 from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.replication.fetch_sessions import FetchSessionCache
 from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
 from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.replication.log_maintenance import LogMaintenance
-from trio_broker.replication.log_settings import log_config
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
@@ -108,7 +106,7 @@ class ReplicaManager:
         self.io_limiter = io_limiter
         self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
         self.log_maintenance = LogMaintenance(self, log_manager, config, clock)
-        self.durability = Durability(config.get(keys.LOG_DURABILITY))
+        self.durability = Durability(config.node.log_durability)
         self.flusher = Flusher(io_limiter, self._sync_failed)
         self.fetch_sessions = FetchSessionCache(clock)
         self._topics: dict[str, HostedTopic] = {}
@@ -177,16 +175,15 @@ class ReplicaManager:
                     partition.begin_leader_epoch(leader_epoch)
             self._configure(hosted, assignment.config)
 
-    def update_config(self, name: str, config: TopicConfig) -> None:
+    def update_config(self, name: str, config: LogConfig) -> None:
         """Let new settings of a topic count from now on; a topic that is not here has none."""
         if hosted := self._topics.get(name):
             self._configure(hosted, config)
 
-    def _configure(self, hosted: HostedTopic, config: TopicConfig) -> None:
+    def _configure(self, hosted: HostedTopic, config: LogConfig) -> None:
         hosted.config = config
-        settings = log_config(config)
         for partition in hosted.partitions.values():
-            partition.log.config = settings
+            partition.log.config = config
             partition.min_in_sync_replicas = config.min_insync_replicas
 
     async def delete_topic(self, name: str) -> None:
@@ -248,7 +245,7 @@ class ReplicaManager:
             if existing is not None and existing.topic_id != assignment.topic_id:
                 log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
                 self.log_manager.delete_log(topic_partition)
-            opened = self.log_manager.create_log(topic_partition, assignment.topic_id, log_config(assignment.config))
+            opened = self.log_manager.create_log(topic_partition, assignment.topic_id, assignment.config)
             if self.durability is Durability.FSYNC and opened.recovery_point < opened.log_end_offset:
                 # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
                 # the high watermark must not begin before them; hence they are made durable before anybody asks.

@@ -5,10 +5,10 @@ Trio, sockets or the network: the floor above decides what runs in a worker thre
 tests use the same code.
 """
 
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import DataDirectoryError, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.log_manager import LoadReport, LogManager
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log

@@ -119,7 +119,7 @@ def from_leader(log: Log, records: memoryview, now_ms: int) -> AppendInfo:
     _check_order(log, batches)
     _note_epochs(log, batches)
     # One write for all, unless together they are larger than a segment of this log may be.
-    groups = [batches] if len(records) <= log.config.segment_bytes else [[batch] for batch in batches]
+    groups = [batches] if len(records) <= log.config.segment_size else [[batch] for batch in batches]
     position, infos = 0, []
     for group in groups:
         size = sum(batch.header.size_bytes for batch in group)
@@ -165,8 +165,8 @@ def _check_order(log: Log, batches: Sequence[RecordBatch]) -> None:
 
 
 def _check_fits(log: Log, records: memoryview) -> None:
-    if len(records) > log.config.segment_bytes:
-        raise RecordListTooLarge(f"{len(records)} bytes; segment.bytes is {log.config.segment_bytes}")
+    if len(records) > log.config.segment_size:
+        raise RecordListTooLarge(f"{len(records)} bytes; segment.bytes is {log.config.segment_size}")
 
 
 def _stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: int) -> None:

@@ -25,9 +25,10 @@ from pathlib import Path
 
 import attrs
 
+from trio_broker.config.config_key import LONG_MAX
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import file_names
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import MAX_INT64, LogConfig
 from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 MAX_GROUP_SEGMENTS = 100
@@ -95,7 +96,7 @@ def _first_young(log: Log, dirty: Iterable[Segment], youngest_ms: int) -> int:
         log.evict_if_idle(segment)
         if timestamp_ms > youngest_ms:
             return segment.base_offset
-    return MAX_INT64
+    return LONG_MAX
 
 
 def first_dirty_offset(log: Log) -> int:
@@ -121,7 +122,7 @@ def beginning_of(row: Sequence[Segment], offset: int) -> int:
 
 
 def _is_overdue(log: Log, dirty: Iterable[Segment], now_ms: int) -> bool:
-    if log.config.max_compaction_lag_ms >= MAX_INT64:
+    if log.config.max_compaction_lag_ms >= LONG_MAX:
         return False
     oldest_ms = now_ms - log.config.max_compaction_lag_ms
     for segment in dirty:
@@ -165,7 +166,7 @@ class SegmentSizes:
     def fit(self, config: LogConfig) -> bool:
         """Whether they are within what one segment may have."""
         return (
-            self.log_bytes <= config.segment_bytes
+            self.log_bytes <= config.segment_size
             and max(self.offset_index_bytes, self.time_index_bytes) <= config.segment_index_bytes
         )
 

@@ -26,11 +26,11 @@ from pathlib import Path
 import attrs
 
 from kafka_wire.records.batch import BatchHeader, RecordBatch
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, LeaderEpochs
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.retention import ExpiredSegment, SegmentFacts, expired_segments
 from trio_broker.storage.segment import FetchedRecords, Segment

@@ -31,10 +31,10 @@ import attrs
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.clock import Clock
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import DeletedFile, Log
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 from trio_broker.storage.recovery import OpenedLog, RecoveryReport, open_log
 from trio_broker.topic_partition import TopicPartition

@@ -29,6 +29,7 @@ import attrs
 
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch, read_batch_header
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import (
     batch_scan,
     checkpoints,
@@ -43,7 +44,6 @@ from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from trio_broker.storage.transaction_index import AbortedTransaction

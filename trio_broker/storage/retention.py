@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from trio_broker.storage.log_config import LogConfig
+from trio_broker.config.log_config import LogConfig
 
 
 class RetentionReason(enum.Enum):

@@ -32,10 +32,10 @@ import attrs
 
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import batch_scan, file_names, index_file
 from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.log_config import LogConfig
 from trio_broker.storage.log_file import FileRecords, LogFile
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -153,7 +153,7 @@ class Segment:
         # A file left over under this name belongs to an offset that was never acknowledged.
         segment.file.create()
         if config.preallocate and not file_suffix:
-            segment.file.preallocate(config.segment_bytes)
+            segment.file.preallocate(config.segment_size)
         segment.clear_indexes()
         return segment
 
@@ -324,7 +324,7 @@ class Segment:
     def reason_to_roll(self, size: int, last_offset: int, largest_timestamp: int, now_ms: int) -> str | None:
         """Return why batches of ``size`` bytes must go to a new segment, None when they fit here."""
         config = self.config
-        if self.size > config.segment_bytes - size:
+        if self.size > config.segment_size - size:
             return f"{self.size} bytes"
         if self.size and self._age_ms(largest_timestamp, now_ms) > config.max_segment_ms - self.roll_jitter_ms:
             return f"older than {config.max_segment_ms} ms"

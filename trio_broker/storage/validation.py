@@ -35,8 +35,9 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.compression import Codec, decompression_limit
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
+from trio_broker.config.config_key import LONG_MAX
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType
-from trio_broker.storage.log_config import MAX_INT64, LogConfig
 
 CHEAP_WALK_RECORDS = 16
 """Up to so many records a batch is walked over on any topic: about a microsecond each."""
@@ -150,7 +151,7 @@ def _needs_codec(header: BatchHeader, config: LogConfig) -> bool:
 
 def _refuses_old(config: LogConfig) -> bool:
     return (
-        config.message_timestamp_before_max_ms != MAX_INT64
+        config.message_timestamp_before_max_ms != LONG_MAX
         and config.message_timestamp_type is TimestampType.CREATE_TIME
     )
 

@@ -18,9 +18,9 @@ from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
@@ -41,7 +41,7 @@ class ClassicDriver:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.settings = GroupSettings()
+        self.settings = GroupCoordinatorConfig()
         self.group = ClassicGroup("g", self.settings, self.now)
         self.uncompleted: set[Waiting] = set()
         self.last_record: GroupRecord | None = None

@@ -16,6 +16,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from kafka_wire.stored.groups import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
 from tests.coordinator import conversations
 from tests.coordinator.classic.classic_driver import ClassicDriver
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic import responses as classic_responses
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.classic.member import ClassicMember
@@ -23,7 +24,6 @@ from trio_broker.coordinator.classic.member_table import MAX_PENDING_MEMBERS
 from trio_broker.coordinator.reporting.description import GroupProtocol
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 JOIN_VERSIONS = range(10)
 SUBSCRIPTION = b"\0\0\0\0\0\2\0\1a\0\1b\0\0\0\0"
@@ -45,7 +45,7 @@ def at(seconds: float) -> Now:
 
 
 def new_group(**settings: int) -> ClassicGroup:
-    return ClassicGroup("g", GroupSettings(**{"initial_rebalance_delay_ms": 0} | settings), at(0))
+    return ClassicGroup("g", GroupCoordinatorConfig(**{"group_initial_rebalance_delay_ms": 0} | settings), at(0))
 
 
 def join(
@@ -151,7 +151,7 @@ def test_the_protocol_name_of_an_error_is_null_from_version_7_on_and_empty_befor
 
 
 def test_the_first_member_of_an_empty_group_waits_three_seconds_for_others():
-    group = ClassicGroup("g", GroupSettings(), at(0))
+    group = ClassicGroup("g", GroupCoordinatorConfig(), at(0))
     join(group)
     assert group.next_deadline() == 3.0
     assert not group.tick(at(2.999)).completions
@@ -351,7 +351,7 @@ def test_a_record_of_an_old_broker_is_read_as_far_as_it_goes():
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol="range", leader="gone", members=[member]
     )
-    group = ClassicGroup.restored("g", value, GroupSettings(), at(0))
+    group = ClassicGroup.restored("g", value, GroupCoordinatorConfig(), at(0))
     assert group.members["a"].rebalance_timeout_ms == 10_000
     assert group.leader_id == "a"
     assert group.state_since_ms == -1
@@ -359,7 +359,7 @@ def test_a_record_of_an_old_broker_is_read_as_far_as_it_goes():
 
 def test_after_the_greatest_generation_comes_0():
     value = GroupMetadataValue(protocol_type="", generation=2**31 - 1, protocol=None, leader=None, members=[])
-    group = ClassicGroup.restored("g", value, GroupSettings(initial_rebalance_delay_ms=0), at(0))
+    group = ClassicGroup.restored("g", value, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), at(0))
     assert (group.is_empty, group.protocol_type) == (True, None)
     join(group)
     assert joined(group.tick(at(0))).generation_id == 0
@@ -380,7 +380,7 @@ def test_a_group_can_be_made_of_the_members_of_another_kind_of_group():
         for name in ("a", "b")
     ]
     group = ClassicGroup.of_members(
-        "g", GroupSettings(), at(0), generation_id=7, protocol_type="consumer", members=members
+        "g", GroupCoordinatorConfig(), at(0), generation_id=7, protocol_type="consumer", members=members
     )
     assert (group.state, group.leader_id, group.protocol_name) == (ClassicGroupState.STABLE, "a", "range")
     assert group.next_deadline() == 45.0
@@ -401,7 +401,7 @@ def test_people_see_what_consumers_subscribe_to_and_were_assigned():
 
 
 def test_a_flood_of_first_joins_is_bounded_and_does_not_keep_a_member_from_joining():
-    group = stable_group("a", min_session_timeout_ms=1)
+    group = stable_group("a", group_min_session_timeout_ms=1)
     for number in range(MAX_PENDING_MEMBERS * 3):
         join(group, version=9, new_member_id=f"flood-{number}", session_timeout_ms=1_800_000)
     assert len(group.member_table.pending_joins) == MAX_PENDING_MEMBERS
@@ -507,7 +507,7 @@ def test_events_carry_the_reason_that_the_client_gave_cut_to_size():
 
 def test_a_deadline_that_begins_in_a_late_tick_is_not_over_in_the_same_one():
     """With a rebalance timeout of 0, or the first generation would be over before its members have heard of it."""
-    group = new_group(initial_rebalance_delay_ms=3_000)
+    group = new_group(group_initial_rebalance_delay_ms=3_000)
     join(group, version=4, new_member_id="never-comes-back", session_timeout_ms=6_000)
     join(group, new_member_id="m", rebalance_timeout_ms=0)
     result = group.tick(at(30))

@@ -20,16 +20,18 @@ from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 EMPTY = ClassicGroupState.EMPTY
 PREPARING_REBALANCE = ClassicGroupState.PREPARING_REBALANCE
 COMPLETING_REBALANCE = ClassicGroupState.COMPLETING_REBALANCE
 STABLE = ClassicGroupState.STABLE
 
-SETTINGS = GroupSettings(min_session_timeout_ms=1_000, initial_rebalance_delay_ms=3_000, max_size=6)
+SETTINGS = GroupCoordinatorConfig(
+    group_min_session_timeout_ms=1_000, group_initial_rebalance_delay_ms=3_000, group_max_size=6
+)
 STRATEGIES = ("range", "roundrobin", "sticky")
 INSTANCES = ("i", "j")
 STRANGER = "stranger"

@@ -27,9 +27,9 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupRecord
 from tests.coordinator.group_runner import GROUP, GroupRunner
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.runtime.result import GroupEvent
-from trio_broker.coordinator.settings import GroupSettings
 
 NOTHING = "-"
 
@@ -48,7 +48,7 @@ class ConsumerDriver:
 
     def __init__(self) -> None:
         # Most conversations are about other things than the pause between two targets.
-        self.runner = GroupRunner(GroupSettings(consumer_assignment_interval_ms=0))
+        self.runner = GroupRunner(GroupCoordinatorConfig(group_consumer_assignment_interval_ms=0))
         self.clients: dict[str, Client] = {}
         self.joins: dict[object, str] = {}
         self.syncs: dict[object, str] = {}
@@ -77,7 +77,7 @@ class ConsumerDriver:
     # --- The world ---
 
     def do_settings(self, **values: str) -> list[str]:
-        kinds = {field.name: type(field.default) for field in attrs.fields(GroupSettings)}
+        kinds = {field.name: type(field.default) for field in attrs.fields(GroupCoordinatorConfig)}
         parsed = {name: _setting(kinds[name], value) for name, value in values.items()}
         self.runner.settings = attrs.evolve(self.runner.settings, **parsed)
         if self.runner.group is not None:

@@ -23,11 +23,11 @@ from kafka_wire.stored.groups import (
 from tests.coordinator import conversations
 from tests.coordinator.consumer.consumer_driver import ConsumerDriver
 from tests.coordinator.group_runner import GROUP, GroupRunner, contents
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.member import ConsumerMember
 from trio_broker.coordinator.consumer.records import current_assignment_record, member_record, target_record
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
-from trio_broker.coordinator.settings import GroupSettings
 
 
 @pytest.mark.parametrize("path", conversations.files("consumer_*.txt"), ids=lambda path: path.stem)
@@ -119,7 +119,7 @@ def test_a_group_whose_assignor_is_gone_from_the_configuration_uses_the_first_on
     runner = GroupRunner()
     runner.add_topic("foo", 2)
     runner.heartbeat(joining("a", topics=["foo"], assignor="range"))
-    runner.settings = GroupSettings(consumer_assignors=("uniform",))
+    runner.settings = GroupCoordinatorConfig(group_consumer_assignors=("uniform",))
     runner.reload()
     assert runner.consumer_group.describe(runner.image).assignor_name == "uniform"
     assert runner.heartbeat(joining("b", topics=["foo"])).error_code == ErrorCode.NONE
@@ -209,7 +209,7 @@ def test_a_member_takes_no_more_than_10_kb():
     records = [encode_group_record(record) for number in range(200) for record in records_of_member(number)]
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    group = ConsumerGroup(GROUP, GroupSettings())
+    group = ConsumerGroup(GROUP, GroupCoordinatorConfig())
     for key, value in records:
         record = decode_group_record(key, value)
         assert record is not None

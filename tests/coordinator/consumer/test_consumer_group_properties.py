@@ -22,9 +22,9 @@ from kafka_wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from tests.coordinator.group_runner import GROUP, GroupRunner
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
-from trio_broker.coordinator.settings import GroupSettings
 
 SESSION_SECONDS = 45.0
 REBALANCE_SECONDS = 20.0
@@ -103,7 +103,7 @@ class World:
     """The group, its members, and what happens to them."""
 
     def __init__(self, assignment_interval_ms: int) -> None:
-        self.runner = GroupRunner(GroupSettings(consumer_assignment_interval_ms=assignment_interval_ms))
+        self.runner = GroupRunner(GroupCoordinatorConfig(group_consumer_assignment_interval_ms=assignment_interval_ms))
         self.members: dict[str, Member] = {}
         self.lives = 0
         self.runner.add_topic("foo", 4)

@@ -33,6 +33,7 @@ from kafka_wire.stored.groups import (
     encode_group_record,
 )
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import (
     commit_records,
@@ -42,12 +43,11 @@ from trio_broker.coordinator.offsets.requests import (
     topic_tombstones,
 )
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
 NOW_MS = 1_700_000_000_000
 MOMENT = Now(10.0, NOW_MS)
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
-SETTINGS = GroupSettings()
+SETTINGS = GroupCoordinatorConfig()
 
 
 def commit(
@@ -68,7 +68,9 @@ def codes(response) -> list[int]:
     return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
-def do(offsets: CommittedOffsets, request: OffsetCommitRequest, settings: GroupSettings = SETTINGS) -> list[int]:
+def do(
+    offsets: CommittedOffsets, request: OffsetCommitRequest, settings: GroupCoordinatorConfig = SETTINGS
+) -> list[int]:
     """Commit, as a shard does; return the codes."""
     outcome = commit_records(request, settings, MOMENT)
     for record in outcome.records:
@@ -147,7 +149,7 @@ def test_groups_and_topics_do_not_see_each_others_commits(offsets):
 
 
 def test_oversized_metadata_is_refused_for_its_partition_and_the_others_are_committed(offsets):
-    small = GroupSettings(offset_metadata_max_bytes=4)
+    small = GroupCoordinatorConfig(offset_metadata_max_bytes=4)
     request = commit((0, 1), (1, 2), metadata="12345")
     request.topics[0].partitions[1].committed_metadata = "1234"
     assert do(offsets, request, small) == [ErrorCode.OFFSET_METADATA_TOO_LARGE, 0]
@@ -158,7 +160,7 @@ def test_oversized_metadata_is_refused_for_its_partition_and_the_others_are_comm
     ("metadata", "code"), [("äöüß", 0), ("😀😀", 0), ("😀😀a", ErrorCode.OFFSET_METADATA_TOO_LARGE)]
 )
 def test_metadata_is_measured_as_java_does(offsets, metadata, code):
-    assert do(offsets, commit((0, 1), metadata=metadata), GroupSettings(offset_metadata_max_bytes=4)) == [code]
+    assert do(offsets, commit((0, 1), metadata=metadata), GroupCoordinatorConfig(offset_metadata_max_bytes=4)) == [code]
 
 
 def test_a_retention_time_of_an_old_client_becomes_an_expiry_and_minus_one_none(offsets):

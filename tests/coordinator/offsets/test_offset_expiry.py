@@ -6,14 +6,14 @@ import pytest
 
 from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.offsets.expiry import expired_offsets
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
-RETENTION_MS = 1000
-SETTINGS = GroupSettings(offsets_retention_ms=RETENTION_MS)
+RETENTION_MS = 60_000
+SETTINGS = GroupCoordinatorConfig(offsets_retention_minutes=1)
 NOW_MS = 1_700_000_000_000
 NOW = Now(0.0, NOW_MS)
 

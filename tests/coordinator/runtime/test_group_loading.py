@@ -13,9 +13,9 @@ from kafka_wire.stored.groups import (
     TopicPartitions,
     encode_group_record,
 )
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.runtime.loading import LoadedGroups
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
 TOPIC_ID = bytes(range(16))
 
@@ -47,7 +47,7 @@ def commit(group_id, offset):
 
 
 def loaded(*records):
-    groups = LoadedGroups(GroupSettings())
+    groups = LoadedGroups(GroupCoordinatorConfig())
     for record in records:
         groups.fold(encode_group_record(record))
     return groups

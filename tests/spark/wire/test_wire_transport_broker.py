@@ -134,7 +134,9 @@ def test_a_topic_that_is_deleted_and_created_again_is_lost_data(kafka_broker_ses
 
 def test_a_compacted_log_is_read_over_its_gaps(kafka_broker: BrokerThread):
     """Offsets that compaction removed are no loss, and the newest value of every key comes."""
-    kafka_broker.create_topic("t", cleanup_policy="compact", segment_bytes=2000, min_cleanable_dirty_ratio=0.01)
+    kafka_broker.create_topic(
+        "t", cleanup_policy="compact", internal_segment_bytes=2000, min_cleanable_dirty_ratio=0.01
+    )
     for key in (b"a", b"b", b"a", b"c"):
         fill(kafka_broker, "t", numbers(0, 50), key=key)
     wait_until_compacted(kafka_broker)

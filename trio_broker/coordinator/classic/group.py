@@ -23,6 +23,7 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 from kafka_wire.messages.list_groups import ListedGroup
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic import protocols as classic_protocols
 from trio_broker.coordinator.classic import responses as classic_responses
 from trio_broker.coordinator.classic.joining import ClassicJoining, StaticReplacement
@@ -40,7 +41,6 @@ from trio_broker.coordinator.classic.responses import NO_MEMBER_ID
 from trio_broker.coordinator.reporting.description import GroupProtocol, GroupSnapshot
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 __all__ = ["ClassicGroup", "ClassicGroupState"]
 
@@ -51,7 +51,9 @@ class ClassicGroup(ClassicJoining):
     # --- How a group comes to be ---
 
     @classmethod
-    def restored(cls, group_id: str, value: GroupMetadataValue, settings: GroupSettings, now: Now) -> ClassicGroup:
+    def restored(
+        cls, group_id: str, value: GroupMetadataValue, settings: GroupCoordinatorConfig, now: Now
+    ) -> ClassicGroup:
         """The group as its last record left it. Every member has a whole session to show that it lives."""
         group = cls(group_id, settings, now)
         group.generation_id = value.generation
@@ -61,16 +63,16 @@ class ClassicGroup(ClassicJoining):
         if value.leader in group.members:
             group.member_table.leader_id = value.leader
         group.state_since_ms = value.current_state_timestamp
-        if len(group.members) > settings.max_size:
+        if len(group.members) > settings.group_max_size:
             # The limit was lowered: the members that join again first may stay.
-            group.start_rebalance(f"the group is larger than {settings.max_size}", now)
+            group.start_rebalance(f"the group is larger than {settings.group_max_size}", now)
         return group
 
     @classmethod
     def of_members(
         cls,
         group_id: str,
-        settings: GroupSettings,
+        settings: GroupCoordinatorConfig,
         now: Now,
         *,
         generation_id: int,

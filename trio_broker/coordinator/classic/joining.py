@@ -122,9 +122,9 @@ class ClassicJoining(ClassicRebalance):
             case ClassicGroupState.PREPARING_REBALANCE:
                 member = self.members.get(member_id)
                 is_counted = member is not None and member.awaiting_join is not None
-                return is_counted or self.member_table.joined_count < self.settings.max_size
+                return is_counted or self.member_table.joined_count < self.settings.group_max_size
             case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
-                return member_id in self.members or len(self.members) < self.settings.max_size
+                return member_id in self.members or len(self.members) < self.settings.group_max_size
             case _:
                 return True
 

@@ -42,13 +42,13 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.join_group import JoinGroupResponse
 from kafka_wire.messages.sync_group import SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic import protocols as classic_protocols
 from trio_broker.coordinator.classic import responses as classic_responses
 from trio_broker.coordinator.classic.member import NO_ASSIGNMENT, ClassicMember, PendingResponse
 from trio_broker.coordinator.classic.member_table import MemberTable
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, GroupEventKind, Now
-from trio_broker.coordinator.settings import GroupSettings
 
 MAX_GENERATION: Final = 2**31 - 1
 
@@ -111,7 +111,7 @@ class ClassicRebalance:
     that of the event before.
     """
 
-    def __init__(self, group_id: str, settings: GroupSettings, now: Now) -> None:
+    def __init__(self, group_id: str, settings: GroupCoordinatorConfig, now: Now) -> None:
         self.group_id = group_id
         self.settings = settings
         self.state = EMPTY
@@ -242,7 +242,7 @@ class ClassicRebalance:
         self._move_to(PREPARING_REBALANCE, now)
         self._record_event(result, GroupEventKind.REBALANCE_STARTED, now, reason=reason)
         if was_empty:
-            delay_ms = self.settings.initial_rebalance_delay_ms
+            delay_ms = self.settings.group_initial_rebalance_delay_ms
             self._initial_delay = InitialDelay(delay_ms, max(self.member_table.rebalance_timeout_ms - delay_ms, 0))
             self._join_deadline = now.monotonic_seconds + delay_ms / 1000
         elif self.member_table.has_everyone_joined:
@@ -270,7 +270,7 @@ class ClassicRebalance:
 
     def _next_delay_ms(self, delay: InitialDelay) -> int:
         """How much longer to wait after ``delay``, or 0."""
-        return min(self.settings.initial_rebalance_delay_ms, delay.remaining_ms) if delay.has_grown else 0
+        return min(self.settings.group_initial_rebalance_delay_ms, delay.remaining_ms) if delay.has_grown else 0
 
     def _complete_join(self, now: Now, result: CoordinatorResult) -> None:
         """Begin the next generation with those who have joined, and with static members."""

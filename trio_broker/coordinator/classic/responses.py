@@ -11,7 +11,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from kafka_wire.messages.sync_group import SyncGroupResponse
-from trio_broker.coordinator.settings import GroupSettings
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -42,9 +42,9 @@ def protocol_name_in(version: int, name: str | None) -> str | None:
     return "" if name is None and version < FIRST_JOIN_WITH_NULL_PROTOCOL else name
 
 
-def session_timeout_error(request: JoinGroupRequest, settings: GroupSettings) -> ErrorCode:
+def session_timeout_error(request: JoinGroupRequest, settings: GroupCoordinatorConfig) -> ErrorCode:
     """INVALID_SESSION_TIMEOUT if it is out of the broker's range, else NONE."""
-    if settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
+    if settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         return ErrorCode.NONE
     return ErrorCode.INVALID_SESSION_TIMEOUT
 

@@ -100,12 +100,12 @@ def join(
 
 
 def _check_join(group: ConsumerGroup, request: JoinGroupRequest, member_id: str) -> None:
-    if group.settings.consumer_migration_policy == "disabled":
+    if group.settings.group_consumer_migration_policy == "disabled":
         text = f"group {group.group_id} speaks the consumer protocol, and migration is disabled"
         raise GroupRequestError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
     if code := classic_responses.session_timeout_error(request, group.settings):
         raise GroupRequestError(code, f"a session timeout of {request.session_timeout_ms} ms is not allowed")
-    consumer_membership.require_room(group.stored, group.settings.consumer_max_size, member_id)
+    consumer_membership.require_room(group.stored, group.settings.group_consumer_max_size, member_id)
     stored = group.stored
     if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not any(
         stored.classic_protocols[protocol.name] == stored.classic_member_count for protocol in request.protocols

@@ -9,25 +9,27 @@ from collections.abc import Iterable, Mapping
 
 from kafka_wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
 from trio_broker.coordinator.reporting.description import GroupProtocol, GroupSnapshot, MemberSnapshot
-from trio_broker.coordinator.settings import GroupSettings
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def described_group(stored: StoredConsumerGroup, settings: GroupSettings, image: MetadataImage) -> DescribedGroup:
+def described_group(
+    stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage
+) -> DescribedGroup:
     """The group for an administrator's tools."""
     return DescribedGroup(
         group_id=stored.group_id,
         group_state=stored.state.value,
         group_epoch=stored.group_epoch,
         assignment_epoch=stored.target_epoch,
-        assignor_name=preferred_assignor(stored.assignor_votes, settings.consumer_assignors),
+        assignor_name=preferred_assignor(stored.assignor_votes, settings.group_consumer_assignors),
         members=[_described_member(stored, member, image) for member in stored.members.values()],
     )
 
@@ -68,13 +70,13 @@ def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> A
     )
 
 
-def description(stored: StoredConsumerGroup, settings: GroupSettings, image: MetadataImage) -> GroupSnapshot:
+def description(stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage) -> GroupSnapshot:
     """The group for people."""
     return GroupSnapshot(
         group_id=stored.group_id,
         type=GroupProtocol.CONSUMER,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
-        protocol=preferred_assignor(stored.assignor_votes, settings.consumer_assignors),
+        protocol=preferred_assignor(stored.assignor_votes, settings.group_consumer_assignors),
         state=stored.state.value,
         generation=stored.group_epoch,
         leader=None,

@@ -36,6 +36,7 @@ from kafka_wire.messages.list_groups import ListedGroup
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.classic.responses import join_error, sync_error
 from trio_broker.coordinator.consumer import classic_members
@@ -63,7 +64,6 @@ from trio_broker.coordinator.reporting.description import GroupProtocol, GroupSn
 from trio_broker.coordinator.runtime.errors import GroupRequestError
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 
 RETRY_SECONDS = 0.5
 """After which a member is put out once more when the log did not take it the first time, as in Kafka."""
@@ -88,7 +88,7 @@ class ConsumerGroup:
     same batch of records, or the event be undone with ``write_failed``.
     """
 
-    def __init__(self, group_id: str, settings: GroupSettings) -> None:
+    def __init__(self, group_id: str, settings: GroupCoordinatorConfig) -> None:
         self.group_id = group_id
         self.settings = settings
         self.stored = StoredConsumerGroup(group_id)
@@ -165,7 +165,7 @@ class ConsumerGroup:
         self.patterns.forget_resolution()
         # Those who were to go for being late are late again soon; who wanted to go is asked for a sign of life.
         late = not result.completions
-        session_seconds = RETRY_SECONDS if late else self.settings.consumer_session_timeout_ms / 1000
+        session_seconds = RETRY_SECONDS if late else self.settings.group_consumer_session_timeout_ms / 1000
         for member in self.stored.members.values():
             self.timers.start_if_absent(MemberTimer.SESSION, member.member_id, now.monotonic_seconds + session_seconds)
             if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
@@ -194,7 +194,7 @@ class ConsumerGroup:
     ) -> CoordinatorResult:
         """Everything a member of the consumer protocol says. ``new_member_id`` is for version 0 (before KIP-1082)."""
         try:
-            check_heartbeat(request, context.version, self.settings.consumer_assignors)
+            check_heartbeat(request, context.version, self.settings.group_consumer_assignors)
             if not self.exists and request.member_epoch != JOIN_EPOCH:
                 raise GroupRequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {self.group_id}")
             update = ConsumerGroupUpdate(self, now, image)
@@ -228,7 +228,7 @@ class ConsumerGroup:
         new_member_id: str,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member joins, or says that it is there."""
-        consumer_membership.require_room(self.stored, self.settings.consumer_max_size, request.member_id)
+        consumer_membership.require_room(self.stored, self.settings.group_consumer_max_size, request.member_id)
         joins = request.member_epoch == JOIN_EPOCH
         member_id = request.member_id or new_member_id
         member = self._joining(update, member_id, request.instance_id) if joins else self._known(request)
@@ -248,7 +248,7 @@ class ConsumerGroup:
         return ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self.settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self.settings.group_consumer_heartbeat_interval_ms,
             assignment=_assignment(updated.assigned)
             if joins or _is_full(request) or updated.assigned != member.assigned
             else None,
@@ -281,7 +281,7 @@ class ConsumerGroup:
         raise GroupRequestError(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
     def _start_session(self, member_id: str, now: Now) -> None:
-        deadline = now.monotonic_seconds + self.settings.consumer_session_timeout_ms / 1000
+        deadline = now.monotonic_seconds + self.settings.group_consumer_session_timeout_ms / 1000
         self.timers.start(MemberTimer.SESSION, member_id, deadline)
 
     # ---- leaving --------------------------------------------------------------------------------------------------
@@ -324,7 +324,10 @@ class ConsumerGroup:
         )
 
     def _allows_classic_group_of(self, members: int) -> bool:
-        return self.settings.consumer_migration_policy in DOWNGRADING_POLICIES and members <= self.settings.max_size
+        return (
+            self.settings.group_consumer_migration_policy in DOWNGRADING_POLICIES
+            and members <= self.settings.group_max_size
+        )
 
     # ---- time and topics ------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ class GroupPatterns:
             refreshed_at_ms is None
             or not refreshed_at_ms
             <= now_ms
-            <= refreshed_at_ms + update.group.settings.consumer_regex_refresh_interval_ms
+            <= refreshed_at_ms + update.group.settings.group_consumer_regex_refresh_interval_ms
         )
         if wanted and (is_old or self._topics_changed or not wanted <= stored.patterns.keys()):
             self._resolution = PatternResolution(sorted(wanted), list(update.image.topics), now_ms)

@@ -179,7 +179,7 @@ class ConsumerGroupUpdate:
         if replaced is not None and replaced != updated.member_id:
             del members[replaced]
         votes = Counter(member.server_assignor for member in members.values() if member.server_assignor is not None)
-        assignor = preferred_assignor(votes, self.group.settings.consumer_assignors)
+        assignor = preferred_assignor(votes, self.group.settings.group_consumer_assignors)
         target = computed_target(self.stored, members, assignor, self.image)
         self.result.records += changed_targets(self.stored, target)
         self.result.records.append(
@@ -194,7 +194,7 @@ class ConsumerGroupUpdate:
         return (
             not computed_at_ms
             <= self.now.wall_ms
-            < computed_at_ms + self.group.settings.consumer_assignment_interval_ms
+            < computed_at_ms + self.group.settings.group_consumer_assignment_interval_ms
         )
 
     def reconcile(

@@ -25,12 +25,12 @@ import enum
 import itertools
 
 from kafka_wire.stored.groups import GroupRecord
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import Subscribed, offset_tombstone
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
 UNKNOWN_TIME_MS = -1
 """Of a group whose record, from before Kafka 2.1, does not say when it came into its state."""
@@ -48,7 +48,7 @@ def expired_offsets(
     offsets: CommittedOffsets,
     group_id: str,
     group: ClassicGroup | Subscribed | None,
-    settings: GroupSettings,
+    settings: GroupCoordinatorConfig,
     now: Now,
     *,
     at_most: int | None = None,
@@ -85,7 +85,7 @@ def _expires_from(group: ClassicGroup | Subscribed | None) -> ExpiresFrom:
     return ExpiresFrom.NEVER
 
 
-def _is_expired(commit: OffsetAndMetadata, since_ms: int | None, settings: GroupSettings, now: Now) -> bool:
+def _is_expired(commit: OffsetAndMetadata, since_ms: int | None, settings: GroupCoordinatorConfig, now: Now) -> bool:
     if commit.expire_timestamp_ms is not None:
         return now.wall_ms >= commit.expire_timestamp_ms
     begin_ms = commit.commit_timestamp_ms if since_ms is None else since_ms

@@ -39,9 +39,9 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
 NO_RETENTION_TIME = -1
 """What clients send that leave the retention of their offsets to the broker."""
@@ -78,7 +78,7 @@ class CommitRecords:
     response: OffsetCommitResponse
 
 
-def commit_records(request: OffsetCommitRequest, settings: GroupSettings, now: Now) -> CommitRecords:
+def commit_records(request: OffsetCommitRequest, settings: GroupCoordinatorConfig, now: Now) -> CommitRecords:
     """Return the records of a commit whose topics have names, and ids where those are known.
 
     A partition with metadata beyond ``offset.metadata.max.bytes`` is refused; the others are committed all the same.

@@ -233,7 +233,7 @@ def outline_of(shard: GroupShard, group: Group) -> GroupOutline | None:
     else:
         group_type, generation = GroupProtocol.CONSUMER, group.group_epoch
         protocol_type = "consumer"
-        protocol = preferred_assignor(group.stored.assignor_votes, group.settings.consumer_assignors)
+        protocol = preferred_assignor(group.stored.assignor_votes, group.settings.group_consumer_assignors)
     return GroupOutline(
         group_id=group.group_id,
         type=group_type,

@@ -24,12 +24,12 @@ from kafka_wire.stored.groups import (
     OffsetCommitKey,
     decode_group_record,
 )
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.settings import GroupSettings
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ COMMIT_PREFIX = b"\0\1"
 class LoadedGroups:
     """What has been read so far. ``contradictory`` has what takes each such group out of the log."""
 
-    settings: GroupSettings
+    settings: GroupCoordinatorConfig
     offsets: CommittedOffsets = attrs.field(factory=CommittedOffsets)
     classic: dict[str, GroupMetadataValue] = attrs.field(factory=dict)
     consumer: dict[str, ConsumerGroup] = attrs.field(factory=dict)

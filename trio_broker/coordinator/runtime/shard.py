@@ -35,6 +35,7 @@ from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import GroupMetadataKey, GroupRecord, encode_group_record
 from trio_broker.cluster.metadata_delta import DeletedTopic
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator import migration
 from trio_broker.coordinator.classic import protocols as classic_protocols
 from trio_broker.coordinator.classic import responses as classic_responses
@@ -57,7 +58,6 @@ from trio_broker.coordinator.runtime.loading import LoadedGroups
 from trio_broker.coordinator.runtime.log import GroupLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
-from trio_broker.coordinator.settings import GroupSettings
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class ShardContext:
     cause at any rate: the kind, of which there are few, limits it, then comes the text.
     """
 
-    settings: GroupSettings
+    settings: GroupCoordinatorConfig
     now: Callable[[], Now]
     image: MetadataImage
     schedule: Callable[[str, float | None], None]

@@ -1,0 +1,81 @@
+"""The settings of what runs beside the logs: retention, flushing and checkpoints by the clock, and the LogCleaner.
+
+Source: Kafka's ServerLogConfigs, CleanerConfig and ReplicationConfigs.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from trio_broker.config.config_key import DOUBLE_MAX, LONG_MAX, ConfigType, UpdateMode, key, keys_of
+from trio_broker.config.validators import at_least, between
+
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+LONG = ConfigType.LONG
+
+MIN_DEDUPE_BUFFER_BYTES = 1 << 20
+"""Kafka's minimum for each thread; ours holds 39,000 keys."""
+
+
+@attrs.frozen(kw_only=True)
+class LogManagerConfig:
+    """The intervals of LogMaintenance, in milliseconds, and the LogCleaner's resources."""
+
+    log_retention_check_interval_ms: int = key(
+        300_000, "How often old segments are looked for.", type=LONG, validator=at_least(1)
+    )
+    log_initial_task_delay_ms: int = key(
+        30_000,
+        "How long after the start the log's background tasks run for the first time.",
+        type=LONG,
+        validator=at_least(0),
+    )
+    log_cleaner_enable: bool = key(
+        True,
+        "Whether topics whose cleanup.policy says so are compacted; __consumer_offsets grows without that.",
+    )
+    log_cleaner_threads: int = key(
+        1,
+        "How many partitions are compacted at the same time.",
+        update_mode=CLUSTER_WIDE, validator=at_least(1), thread_pool=True,
+    )  # fmt: skip
+    log_cleaner_dedupe_buffer_size: int = key(
+        128 * 1024 * 1024,
+        "Memory for the newest offsets of keys, 24 bytes for each, over all threads of log.cleaner.threads.",
+        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(MIN_DEDUPE_BUFFER_BYTES),
+    )  # fmt: skip
+    log_cleaner_io_buffer_load_factor: float = key(
+        0.9,
+        "How full log.cleaner.dedupe.buffer.size may get: fuller takes more keys and more time for each.",
+        update_mode=CLUSTER_WIDE, validator=between(0.1, 0.95),
+    )  # fmt: skip
+    log_cleaner_io_buffer_size: int = key(
+        512 * 1024,
+        "Half of it is read, and half written, at a time, over all threads of log.cleaner.threads.",
+        update_mode=CLUSTER_WIDE, validator=at_least(1024),
+    )  # fmt: skip
+    log_cleaner_io_max_bytes_per_second: float = key(
+        DOUBLE_MAX,
+        "Compaction reads and writes no more than this, on average and all together.",
+        update_mode=CLUSTER_WIDE, validator=at_least(1024.0),
+    )  # fmt: skip
+    log_cleaner_backoff_ms: int = key(
+        15_000,
+        "How long after nothing was found to compact it is looked for again.",
+        type=LONG, update_mode=CLUSTER_WIDE, validator=at_least(1),
+    )  # fmt: skip
+    log_flush_scheduler_interval_ms: int = key(
+        LONG_MAX, "How often the flusher looks for partitions that are due by log.flush.interval.ms.", type=LONG
+    )
+    log_flush_offset_checkpoint_interval_ms: int = key(
+        60_000, "How often the recovery points and log start offsets are written down.", validator=at_least(0)
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = key(
+        5_000, "How often the high watermarks are written down.", type=LONG, validator=at_least(1)
+    )
+
+
+[LOG_FLUSH_SCHEDULER_INTERVAL_MS] = [
+    each for each in keys_of(LogManagerConfig) if each.name == "log.flush.scheduler.interval.ms"
+]
+"""What ``log.flush.interval.ms`` falls back on, as in Kafka."""

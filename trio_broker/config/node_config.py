@@ -1,0 +1,112 @@
+"""The settings of the node itself: who it is, where its data lies, its admin page, what it grants to requests.
+
+Names and defaults are Kafka's; a key that is ours says so in its documentation.
+
+Source: Kafka's ServerConfigs, ServerLogConfigs and ReplicationConfigs.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from trio_broker.config.config_key import (
+    ConfigType,
+    UpdateMode,
+    fallback,
+    key,
+    split_list,
+    unchanged,
+)
+from trio_broker.config.validators import HOST_PORT_OR_EMPTY, NOT_EMPTY, at_least, one_of, optionally
+
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+LONG = ConfigType.LONG
+
+DEFAULT_NODE_ID = 1
+"""Kafka demands a node id; a broker that stands alone need not ask for one. 1 is what Kafka's own sample file says."""
+
+DEFAULT_LOG_DIRECTORY = "trio-broker-data"
+"""Below the working directory. Kafka's default is below /tmp, where a restart of the machine takes the records."""
+
+
+@attrs.frozen(kw_only=True)
+class NodeConfig:
+    """The node, its directories and its admin page."""
+
+    node_id: int = key(
+        DEFAULT_NODE_ID,
+        "The number of this node; it may not change while the data directory lives.",
+        validator=at_least(0),
+        fallbacks=(
+            fallback("broker.id", None, unchanged, "The former name of node.id.", validator=optionally(at_least(0))),
+        ),
+    )
+    broker_rack: str | None = key(None, "The rack or zone this node stands in, as clients are told it.")
+    log_dirs: tuple[str, ...] = key(
+        (DEFAULT_LOG_DIRECTORY,),
+        "The data directories, separated by commas; a new partition goes to the one with the fewest.",
+        validator=NOT_EMPTY,
+        fallbacks=(
+            fallback(
+                "log.dir", DEFAULT_LOG_DIRECTORY, split_list, "The data directory, when log.dirs is not set.",
+                type=ConfigType.STRING,
+            ),
+        ),
+    )  # fmt: skip
+    log_dirs_allow_new: bool = key(
+        False, "Ours. Lets an empty directory join log.dirs that were in use; else it is taken for a lost mount."
+    )
+    log_durability: str = key(
+        "fsync",
+        "Ours. When a record counts as written: fsync waits for the disk, page-cache does not, as in Kafka.",
+        validator=one_of("fsync", "page-cache"),
+    )
+    shutdown_grace_ms: int = key(
+        10_000,
+        "Ours. How long a stop lets requests under way finish before it closes their connections.",
+        type=LONG,
+        validator=at_least(0),
+    )
+    admin_listener: str = key(
+        "127.0.0.1:9644",
+        "Ours. host:port of the admin page and HTTP API; empty turns them off, port 0 picks a free one.",
+        validator=HOST_PORT_OR_EMPTY,
+    )
+    admin_allow_remote: bool = key(
+        False, "Ours. Whether admin.listener may be an address that other machines reach; there is no login."
+    )
+    admin_allowed_hosts: tuple[str, ...] = key(
+        (), "Ours. Further names that browsers may call the admin page by, as behind a proxy."
+    )
+    metrics_per_partition: bool = key(
+        False,
+        "Ours. Whether /metrics has offsets and size of each partition, and the lag of each group in it.",
+        update_mode=CLUSTER_WIDE,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RequestConfig:
+    """What topics get that are created without more, and what single requests are granted."""
+
+    num_partitions: int = key(
+        1, "Partitions of a topic that is created without a number of its own.", validator=at_least(1)
+    )
+    default_replication_factor: int = key(
+        1, "Replicas of a partition that is created without a number of its own.", validator=at_least(1)
+    )
+    auto_create_topics_enable: bool = key(
+        True, "Whether naming an unknown topic in Metadata creates it, if the client agrees."
+    )
+    delete_topic_enable: bool = key(True, "Whether topics may be deleted.")
+    fetch_max_bytes: int = key(
+        55 * 1024 * 1024,
+        "The most a Fetch is answered with, whatever it asks for; the first batch comes whole all the same.",
+        validator=at_least(1024),
+    )
+    max_incremental_fetch_session_cache_slots: int = key(
+        1_000, "How many fetch sessions are kept; consumers without one send their whole list.", validator=at_least(0)
+    )
+    max_request_partition_size_limit: int = key(
+        2000, "The most partitions one answer to DescribeTopicPartitions holds.", validator=at_least(1)
+    )
