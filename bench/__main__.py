@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import bulk, compaction, disk, groups, node, small, spark, spark_decoder
+from bench import bulk, compaction, disk, groups, node, peers, small, spark, spark_decoder
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
@@ -19,6 +19,7 @@ from trio_broker.testing.process import BrokerDidNotStart
 
 BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "start": node.start,
+    "peers": peers.peers,
     "memory": node.memory,
     "bulk-produce": bulk.produce,
     "bulk-fetch": bulk.fetch,

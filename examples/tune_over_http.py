@@ -40,7 +40,7 @@ def main(admin: str) -> None:
     size = threads["io"]["size"]
     print(f"{size} I/O threads, {threads['io']['idle_ratio']:.0%} idle, queue {threads['queue']['depth']} deep")
     change(admin, 2 * size)
-    change(admin, 100 * size)  # a pool may at most be doubled by one change
+    change(admin, 1000)  # more than a pool may have
     change(admin, None)
 
 

@@ -290,7 +290,7 @@ async def test_a_log_without_the_snapshot_it_begins_at_ends_the_start(reopen, di
         (lambda content: b"", "no snapshot header"),
         (lambda content: content[:-1], "no snapshot footer"),
         (lambda content: content[:-80], "no snapshot footer"),
-        (lambda content: content[:100] + b"\xff" + content[101:], "cannot be read"),
+        (lambda content: content[:100] + bytes([content[100] ^ 0xFF]) + content[101:], "cannot be read"),
     ],
 )
 async def test_a_damaged_snapshot_ends_the_start(reopen, directory, damage, reason):

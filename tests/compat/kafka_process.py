@@ -55,6 +55,11 @@ class KafkaProcess:
     def port(self) -> int:
         return int(self.bootstrap_servers.rpartition(":")[2])
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "Kafka was not started"
+        return self._process.pid
+
     def settings(self, port: int, controller_port: int) -> dict[str, str]:
         """Every setting that the process is given."""
         return {

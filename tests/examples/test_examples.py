@@ -60,7 +60,7 @@ def test_a_setting_is_changed_refused_and_reset_over_http(broker: BrokerProcess)
     lines = run("examples/tune_over_http.py", broker.admin_url).splitlines()
     assert lines[0].startswith("8 I/O threads, ")
     assert lines[1] == "num.io.threads = 16 (DYNAMIC_BROKER_CONFIG)"
-    assert lines[2].startswith("num.io.threads = 800 is refused with 422: ")
+    assert lines[2].startswith("num.io.threads = 1000 is refused with 422: ")
     assert lines[3] == "num.io.threads = 8 (DEFAULT_CONFIG)"
 
 
