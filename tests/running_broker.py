@@ -25,6 +25,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
 from trio_broker.broker import Broker
+from trio_broker.broker_view import LiveBrokerView
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
 
@@ -60,6 +61,11 @@ async def crashing(directory: Path, **settings: str) -> AsyncIterator[Broker]:
         await nursery.start(broker.run)
         yield broker
         nursery.cancel_scope.cancel()
+
+
+def view_of(broker: Broker) -> LiveBrokerView:
+    """A view of a running broker, as its admin server gets one."""
+    return LiveBrokerView(broker.services, broker.server, broker.dispatcher.requests, lambda: broker.is_stopping)
 
 
 @attrs.define

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+from time import perf_counter_ns
 
 import httpx
 import pytest
 import trio
 
-from broker_admin.view import BrokerView, ConfigChange, ConfigSource, HistorySample
+from broker_admin.view import BrokerView, JournalEntry
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from tests.running_broker import BROKER_RESOURCE, connected, crashing, running
+from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
 from trio_broker.broker_view import MAX_POOL_SIZE, LiveBrokerView
 from trio_broker.config import keys
+from trio_broker.config.entries import ConfigSource
+from trio_broker.metrics.history import HistorySample
 from trio_broker.storage.log import Log
 
 STATIC = {"num_io_threads": "4", "num_network_threads": "3"}
@@ -28,7 +31,7 @@ async def broker(tmp_path):
 
 @pytest.fixture
 def view(broker) -> LiveBrokerView:
-    return LiveBrokerView(broker)
+    return view_of(broker)
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ async def test_it_is_not_ready_once_its_only_data_directory_failed(client, view,
 async def test_it_stays_ready_while_one_of_two_data_directories_works(tmp_path):
     directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     async with running(tmp_path, **STATIC, log_dirs=directories) as broker:
-        log_manager, view = broker.services.replicas.log_manager, LiveBrokerView(broker)
+        log_manager, view = broker.services.replicas.log_manager, view_of(broker)
         first, second = log_manager.directories
         log_manager.take_offline(second.path, OSError(errno.EIO, "Input/output error"))
         assert view.readiness().ready
@@ -135,30 +138,33 @@ async def test_topics_are_told_with_the_offsets_of_their_partitions(client, view
     assert not topic.internal
 
 
-async def test_the_threads_told_are_those_that_run(view):
-    view.samples.add(view.read())
+async def test_the_threads_shown_are_those_that_run(broker, view):
     threads = view.threads()
     assert (threads.network.size, len(threads.network.workers)) == (3, 3)
     assert (threads.io.size, len(threads.io.workers)) == (4, 4)
+    assert [worker.name for worker in threads.io.workers] == ["0", "1", "2", "3"]
     assert threads.queue.capacity == 500
 
 
-async def test_a_reading_counts_what_clients_did(client, view):
-    before = view.read()
+async def test_metrics_count_what_clients_did(client, view):
     await client.create_topic("orders")
     await client.produce("orders", b"one", b"two")
-    after = view.read()
-    assert after.requests == before.requests + 2
-    assert after.records_in == before.records_in + 2
-    assert after.bytes_in > before.bytes_in
-    assert after.requests_by_api["produce"] == 1
+    text = (await view.prometheus_renderer())().decode()
+    for series in (
+        "trio_broker_requests_total 2.0",
+        'trio_broker_api_requests_total{api="produce"} 1.0',
+        "trio_broker_records_in_total 2.0",
+        "trio_broker_topic_count 1.0",
+        "trio_broker_partition_count 1.0",
+    ):
+        assert series in text
 
 
-async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(client, view):
+async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(broker, client, view):
     await client.create_topic("orders")
     text = (await view.prometheus_renderer())().decode()
     assert 'durability="page-cache"' in text
-    assert view.broker.services.node.cluster_id in text
+    assert broker.services.node.cluster_id in text
 
 
 async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(client, view):
@@ -252,15 +258,15 @@ async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key
 
 async def test_a_change_survives_a_restart(tmp_path):
     async with running(tmp_path, **STATIC) as broker:
-        await LiveBrokerView(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
-        assert entry(LiveBrokerView(broker), "num.io.threads").source is ConfigSource.DYNAMIC_BROKER_CONFIG
+        assert entry(view_of(broker), "num.io.threads").source is ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
     async with crashing(tmp_path, **STATIC) as broker:
-        await LiveBrokerView(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
 
@@ -290,20 +296,20 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
 # --- who listens ---
 
 
-async def test_a_listener_hears_of_changes_and_samples_until_it_has_had_enough(view):
+async def test_a_listener_hears_of_changes_and_samples_until_it_has_had_enough(broker, view):
     heard = []
     enough = view.subscribe(heard.append)
     await view.change_config({"num.io.threads": "8"}, changed_by="a test")
-    view.samples.add(view.read())
-    assert [type(event) for event in heard] == [ConfigChange, HistorySample]
+    broker.server.sample(perf_counter_ns())
+    assert [type(event) for event in heard] == [JournalEntry, HistorySample]
     enough()
-    view.samples.add(view.read())
+    broker.server.sample(perf_counter_ns())
     assert len(heard) == 2
 
 
-async def test_the_history_keeps_every_sample(view):
+async def test_the_history_keeps_every_sample(broker, view):
     for _ in range(3):
-        view.samples.add(view.read())
+        broker.server.sample(perf_counter_ns())
     assert len(view.history()) == 3
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter_ns
+
 import httpx
 import pytest
 import trio
@@ -10,8 +12,7 @@ from broker_admin import view as values
 from broker_admin.app import create_app
 from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
 from tests.replication.real_logs import batch
-from tests.running_broker import running
-from trio_broker.broker_view import LiveBrokerView
+from tests.running_broker import running, view_of
 from trio_broker.coordinator.runtime.result import GroupEventKind
 from trio_broker.group_view import MAX_GROUP_IDS, SURVEY_SECONDS, GroupView
 
@@ -142,26 +143,18 @@ async def test_a_survey_that_took_long_is_good_for_longer(broker, view, mock_clo
 # --- metrics ---
 
 
-async def test_metrics_count_groups_members_commits_and_rebalances(broker, view):
-    joined = await broker.settle("g")
-    await broker.commit("g", 0, member=joined)
-    await broker.commit("simple", 0)
-    await broker.commit("simple", 1)
-    reading = await view.reading(with_partitions=False)
-    assert {(count.type, count.state): count.count for count in reading.groups} == {
-        ("classic", "Stable"): 1,
-        ("classic", "Empty"): 1,
-    }
-    assert (reading.members, reading.committed_offsets, reading.offset_commits, reading.rebalances) == (1, 2, 3, 1)
-    assert (reading.loading_partitions, reading.lags) == (0, ())
-
-
 async def test_lag_by_partition_is_measured_where_it_is_asked_for(broker, view):
     await append(broker, b"a", b"b")
     broker.advance(10)
     await broker.commit("g", 0)
-    [lag] = (await view.reading(with_partitions=True)).lags
-    assert (lag.group_id, lag.topic, lag.partition, lag.lag_records, lag.lag_seconds) == ("g", "t", 0, 2, 10.0)
+    [each] = await view.partition_lags()
+    assert (each.group_id, each.lag.topic, each.lag.partition, each.lag.lag_records, each.lag.lag_seconds) == (
+        "g",
+        "t",
+        0,
+        2,
+        10.0,
+    )
 
 
 # --- events ---
@@ -185,12 +178,12 @@ async def test_groups_that_rebalanced_are_told_once_and_not_more_than_fit(broker
 
 async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
     async with running(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
-        view = LiveBrokerView(broker)
+        view = view_of(broker)
         heard: list[values.BrokerEvent] = []
         view.subscribe(heard.append)
         await broker.services.groups.find("a/b")
         await CoordinatorHarness(broker.services, broker.clock).settle("a/b")
-        view.samples.add(view.read())
+        broker.server.sample(perf_counter_ns())
         rebalanced = [event for event in heard if isinstance(event, values.GroupsRebalanced)]
         assert [event.group_ids for event in rebalanced] == [("a/b",)]
         transport = httpx.ASGITransport(create_app(view))

@@ -13,9 +13,8 @@ from broker_admin.encoding import encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
-from tests.running_broker import connected, running
+from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
-from trio_broker.broker_view import LiveBrokerView
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.segment_view import MAX_ACTIVE_POSITIONS, SegmentView, log_moment
 from trio_broker.storage import AppendOrigin
@@ -54,7 +53,7 @@ async def test_a_running_broker_tells_of_its_files(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        manifest = await LiveBrokerView(broker).topic_manifest("orders")
+        manifest = await view_of(broker).topic_manifest("orders")
     node = broker.services.node
     assert (manifest.cluster_id, manifest.node_id, manifest.topic) == (node.cluster_id, node.node_id, "orders")
     first, second = (each.log for each in manifest.partitions)

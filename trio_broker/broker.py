@@ -6,7 +6,6 @@
     │     ├─ ReplicaManager     flusher, retention, checkpoints
     │     ├─ GroupCoordinator   loading, alarms of groups, expiry of offsets
     │     ├─ SocketServer       acceptors, processors, request channel, handlers
-    │     ├─ Sampler            readings of itself, once a second
     │     └─ admin server       behind its guard
 
 Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop goes the other
@@ -161,7 +160,7 @@ class Broker:
             await nursery.start(services.groups.run)
             await nursery.start(self.server.run)
             async with trio.open_nursery() as admin_nursery:
-                reason = await self._start_admin(nursery, admin_nursery)
+                reason = await self._start_admin(admin_nursery)
                 if not reason:
                     task_status.started(self)
                     await self._stopping.wait()
@@ -171,17 +170,15 @@ class Broker:
             nursery.cancel_scope.cancel()
         return reason
 
-    async def _start_admin(self, nursery: trio.Nursery, admin_nursery: trio.Nursery) -> str:
-        """Start the admin server in ``admin_nursery``, and in ``nursery`` what it tells of; returns why that cannot be,
-        or the empty string."""
+    async def _start_admin(self, admin_nursery: trio.Nursery) -> str:
+        """Start the admin server in ``admin_nursery``; returns why it cannot be started, or the empty string."""
         if not (listener := self.config.node.admin_listener):
             return ""
         # Imported here, because a broker without an admin page should not pay for one.
         from broker_admin.server import AdminListenerError, serve_admin
         from trio_broker.broker_view import LiveBrokerView
 
-        view = LiveBrokerView(self)
-        nursery.start_soon(view.run)
+        view = LiveBrokerView(self.services, self.server, self.dispatcher.requests, self._stopping.is_set)
         host, port = parse_host_port(listener)
         allowed_hosts = self.config.node.admin_allowed_hosts
         allow_remote = self.config.node.admin_allow_remote

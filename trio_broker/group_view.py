@@ -15,10 +15,9 @@ from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.description import GroupSnapshot, MemberSnapshot
 from trio_broker.coordinator.reporting.lag import ConsumerLag
-from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, GroupOutline
+from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, GroupOutline, GroupPartitionLag
 from trio_broker.coordinator.reporting.timeline import Rebalance
 from trio_broker.coordinator.runtime.result import GroupEvent
-from trio_broker.metrics.reading import GroupCount, GroupLagReading, GroupReading
 
 SURVEY_SECONDS = 2.0
 """How long a survey is good for: nobody sees a lag change faster."""
@@ -61,23 +60,10 @@ class GroupView:
         self._good_until = trio.current_time() + max(SURVEY_SECONDS, SURVEY_PAUSE_FACTOR * took)
         return survey
 
-    async def reading(self, *, with_partitions: bool) -> GroupReading:
-        """What metrics tell of groups; the lag of each in every partition only where that is asked for."""
-        lags: tuple[GroupLagReading, ...] = ()
-        if with_partitions:
-            async with self._surveying:
-                survey = await self._take_survey(with_partitions=True)
-            lags = await trio.to_thread.run_sync(lag_readings, survey)
-        statistics = self.coordinator.statistics()
-        return GroupReading(
-            groups=tuple(GroupCount(kind.type.value, kind.state, count) for kind, count in statistics.groups.items()),
-            members=statistics.members,
-            committed_offsets=statistics.committed_offsets,
-            loading_partitions=statistics.loading,
-            offset_commits=statistics.commits,
-            rebalances=statistics.rebalances,
-            lags=lags,
-        )
+    async def partition_lags(self) -> Sequence[GroupPartitionLag]:
+        """The lag of each group in every partition that it has committed, from a report made now."""
+        async with self._surveying:
+            return (await self._take_survey(with_partitions=True)).partitions
 
     # ---- one of them ----
 
@@ -116,20 +102,6 @@ class GroupView:
 def group_survey(survey: GroupLagReport) -> view.GroupSurvey:
     """The list in the app's terms."""
     return view.GroupSurvey(survey.collected_at_ms, survey.is_complete, tuple(map(group_summary, survey.groups)))
-
-
-def lag_readings(survey: GroupLagReport) -> tuple[GroupLagReading, ...]:
-    """The lag of each group in each partition, as metrics tell it."""
-    return tuple(
-        GroupLagReading(
-            group_id=each.group_id,
-            topic=each.lag.topic,
-            partition=each.lag.partition,
-            lag_records=each.lag.lag_records,
-            lag_seconds=each.lag.lag_seconds,
-        )
-        for each in survey.partitions
-    )
 
 
 def group_summary(outline: GroupOutline) -> view.GroupSummary:

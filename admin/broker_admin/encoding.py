@@ -14,10 +14,16 @@ import cattrs
 import trio
 from starlette.responses import Response
 
-from broker_admin.view import ConfigChange, ConfigEntry
+from broker_admin.view import JournalEntry
+from trio_broker.config.config_key import ConfigType
+from trio_broker.config.entries import ConfigEntry, ConfigSource
 
 converter = cattrs.Converter()
-"""Turns the values of ``view.py`` into what ``json`` can write: enums by value, tuples as lists."""
+"""Turns the values that a ``BrokerView`` returns into what ``json`` can write: enums by value, tuples as lists."""
+
+# Their numbers are those of Kafka's DescribeConfigs; in JSON they go by name.
+converter.register_unstructure_hook(ConfigSource, lambda source: source.name)
+converter.register_unstructure_hook(ConfigType, lambda type_: type_.name.lower())
 
 
 def json_response(value: Any, status: int = 200) -> Response:
@@ -43,7 +49,7 @@ def mask_entry(entry: ConfigEntry) -> ConfigEntry:
     return attrs.evolve(entry, value=None, default=None, synonyms=synonyms)
 
 
-def mask_changes(changes: Sequence[ConfigChange], sensitive_keys: Collection[str]) -> list[ConfigChange]:
+def mask_changes(changes: Sequence[JournalEntry], sensitive_keys: Collection[str]) -> list[JournalEntry]:
     """``changes`` without the values of secret keys; that such a key was changed stays visible."""
     return [attrs.evolve(change, old=None, new=None) if change.key in sensitive_keys else change for change in changes]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from broker_admin.view import AllowedRange, ConfigEntry, ConfigSource
+from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource
 
 
 @attrs.frozen

@@ -17,7 +17,8 @@ from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
-from broker_admin.view import BrokerView, TopicInfo
+from broker_admin.view import BrokerView
+from trio_broker.metrics.topics import TopicInfo
 
 UI_DIRECTORY = Path(__file__).parent / "ui"
 

@@ -24,23 +24,17 @@ from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.view import (
     MANIFEST_VERSION,
     AbortedTransactionInfo,
-    AllowedRange,
+    AdvertisedListener,
     BrokerEvent,
-    ConfigChange,
     ConfigChangeResult,
-    ConfigEntry,
     ConfigRefusal,
-    ConfigSource,
-    ConfigSynonym,
     GroupInfo,
     GroupOffsets,
     GroupsRebalanced,
     GroupSurvey,
-    HistorySample,
-    Listener,
+    JournalEntry,
     LogManifest,
-    NodeInfo,
-    PartitionInfo,
+    NodeDescription,
     PartitionManifest,
     PoolStatistics,
     PositionInfo,
@@ -49,11 +43,13 @@ from broker_admin.view import (
     RebalanceInfo,
     SegmentInfo,
     ThreadStatistics,
-    TopicInfo,
     TopicManifest,
-    UpdateMode,
     WorkerStatistics,
 )
+from trio_broker.config.config_key import ConfigType, UpdateMode
+from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource, ConfigSynonym
+from trio_broker.metrics.history import HistorySample
+from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 
 START_MS = 1_780_000_000_000
 """When fake time begins."""
@@ -73,10 +69,10 @@ DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
 }
 
-TYPES: Mapping[str, str] = {
-    "log.retention.ms": "long",
-    "auto.create.topics.enable": "boolean",
-    "password": "password",
+TYPES: Mapping[str, ConfigType] = {
+    "log.retention.ms": ConfigType.LONG,
+    "auto.create.topics.enable": ConfigType.BOOLEAN,
+    "password": ConfigType.PASSWORD,
 }
 
 
@@ -137,20 +133,20 @@ class FakeBrokerView:
     durability: str = "fsync"
     ready: bool = True
     dynamic: dict[str, str] = attrs.field(factory=dict)
-    changes: list[ConfigChange] = attrs.field(factory=list)
+    changes: list[JournalEntry] = attrs.field(factory=list)
     samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
     topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
     group_list: dict[str, FakeGroup] = attrs.field(factory=lambda: fake_groups(START_MS))
 
-    def node(self) -> NodeInfo:
-        return NodeInfo(
+    def node(self) -> NodeDescription:
+        return NodeDescription(
             node_id=1,
             cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
             version="0.1.0",
             durability=self.durability,
-            listeners=(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
+            listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
             started_at_ms=self.started_at_ms,
             uptime_seconds=(self.now_ms - self.started_at_ms) / 1000,
         )
@@ -173,7 +169,8 @@ class FakeBrokerView:
             source=layers[0].source,
             update_mode=UpdateMode.READ_ONLY if name == "node.id" else UpdateMode.CLUSTER_WIDE,
             default=DEFAULTS[name],
-            type=TYPES.get(name, "int"),
+            type=TYPES.get(name, ConfigType.INT),
+            read_only=name == "node.id",
             documentation=f"What {name} means.",
             synonyms=tuple(layers),
             sensitive=name == "password",
@@ -208,7 +205,7 @@ class FakeBrokerView:
             return None
         return f"{text} is outside {minimum} to {maximum}"
 
-    def change(self, key: str, value: str | None, changed_by: str) -> ConfigChange:
+    def change(self, key: str, value: str | None, changed_by: str) -> JournalEntry:
         """Make one change that was checked before, and write it into the journal."""
         old = self.config_entry(key).value
         if value is None:
@@ -216,11 +213,11 @@ class FakeBrokerView:
         else:
             self.dynamic[key] = value
         new = self.config_entry(key).value
-        change = ConfigChange(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
+        change = JournalEntry(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
         self.changes.append(change)
         return change
 
-    def journal(self) -> Sequence[ConfigChange]:
+    def journal(self) -> Sequence[JournalEntry]:
         return list(self.changes)
 
     def threads(self) -> ThreadStatistics:

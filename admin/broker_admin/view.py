@@ -1,15 +1,15 @@
-"""BrokerView: everything the admin app may ask or tell a broker, and the values that go across.
+"""BrokerView: everything that the admin app may ask or tell a broker, and the values that only this app knows.
 
-The app imports nothing of the broker. The broker passes an object that has these methods; a test passes a fake one
-(``testing.py``). Most questions are answered at once, from what the broker knows anyway, because they are asked on its
-own event loop. Those that wait say why: ``change_config`` writes to disk before a change is true, ``groups`` walks over
-thousands of groups and lets others have the loop meanwhile, ``group_offsets`` may read when a record was appended,
-``topic_manifest`` reads which transactions were aborted.
+The broker passes an object that has these methods; a test passes a fake one (``testing.py``). Most questions are
+answered at once, from memory, on the broker's own event loop. Those that wait say why: ``change_config`` writes to disk
+before a change is true, ``groups`` walks over thousands of groups and yields meanwhile, ``group_offsets`` may read when
+a record was appended, ``topic_manifest`` reads which transactions were aborted.
 
-Values are frozen attrs classes. Their attribute names are the names in the JSON of the HTTP API, so renaming one is a
-change of that API. Times are milliseconds since 1970 UTC (``_at_ms``), ratios run from 0 to 1, absent is None.
+Values are frozen attrs classes, declared by the part of the broker that knows them or, where no part does, here. Their
+attribute names are the names in the JSON of the HTTP API, so renaming one is a change of that API. Times are
+milliseconds since 1970 UTC (``_at_ms``), ratios run from 0 to 1, absent is None.
 
-This module stays light (attrs and the standard library), because the broker imports it while it starts.
+Source: docs/decisions/0031-the-broker-s-values-are-the-api-s.md.
 """
 
 from __future__ import annotations
@@ -20,22 +20,9 @@ from typing import Protocol
 
 import attrs
 
-
-class UpdateMode(enum.Enum):
-    """Where a config key may be changed while the broker runs; Kafka's three modes."""
-
-    READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
-    CLUSTER_WIDE = "cluster-wide"
-
-
-class ConfigSource(enum.Enum):
-    """The layer a value comes from, by the names of DescribeConfigs; the upper one wins."""
-
-    DYNAMIC_BROKER_CONFIG = "DYNAMIC_BROKER_CONFIG"
-    DYNAMIC_DEFAULT_BROKER_CONFIG = "DYNAMIC_DEFAULT_BROKER_CONFIG"
-    STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
-    DEFAULT_CONFIG = "DEFAULT_CONFIG"
+from trio_broker.config.entries import ConfigEntry
+from trio_broker.metrics.history import HistorySample
+from trio_broker.metrics.topics import TopicInfo
 
 
 class GroupType(enum.Enum):
@@ -46,7 +33,7 @@ class GroupType(enum.Enum):
 
 
 @attrs.frozen
-class Listener:
+class AdvertisedListener:
     """One address clients may dial."""
 
     name: str
@@ -56,14 +43,14 @@ class Listener:
 
 
 @attrs.frozen
-class NodeInfo:
+class NodeDescription:
     """Who the broker is. ``durability`` is the mode's name: ``fsync`` or ``page-cache``."""
 
     node_id: int
     cluster_id: str
     version: str
     durability: str
-    listeners: tuple[Listener, ...]
+    listeners: tuple[AdvertisedListener, ...]
     started_at_ms: int
     uptime_seconds: float
 
@@ -77,44 +64,7 @@ class Readiness:
 
 
 @attrs.frozen
-class ConfigSynonym:
-    """One layer's value for a key; a key's synonyms are ordered as they take precedence."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@attrs.frozen
-class AllowedRange:
-    """What a number may be changed to at this moment, both ends included."""
-
-    minimum: int
-    maximum: int
-
-
-@attrs.frozen
-class ConfigEntry:
-    """One config key with its effective value, as text, and where that comes from.
-
-    ``type`` is Kafka's name of the type in lower case (``int``, ``boolean``, ``list`` …). The app never sends the
-    values of a ``sensitive`` key to anyone, whatever stands here.
-    """
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    update_mode: UpdateMode
-    default: str | None
-    type: str
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...] = ()
-    sensitive: bool = False
-    allowed_range: AllowedRange | None = None
-
-
-@attrs.frozen
-class ConfigChange:
+class JournalEntry:
     """One line of the journal: a key's effective value before and after.
 
     ``sequence`` grows by one with each change and names it for good. ``changed_by`` says who and from where, in words:
@@ -141,7 +91,7 @@ class ConfigRefusal:
 class ConfigChangeResult:
     """What came of a change: all of it (``changes``) or nothing of it (``refusals``)."""
 
-    changes: tuple[ConfigChange, ...] = ()
+    changes: tuple[JournalEntry, ...] = ()
     refusals: tuple[ConfigRefusal, ...] = ()
 
 
@@ -181,50 +131,6 @@ class ThreadStatistics:
     io: PoolStatistics
     queue: QueueStatistics
     parked_requests: int
-    event_loop_busy_ratio: float
-
-
-@attrs.frozen
-class PartitionInfo:
-    """One partition's log, by its offsets: start ≤ last stable ≤ high watermark ≤ end."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    log_end_offset: int
-    size_bytes: int
-
-
-@attrs.frozen
-class TopicInfo:
-    """One topic; ``configs`` holds only what was set on the topic itself."""
-
-    name: str
-    topic_id: str
-    partitions: tuple[PartitionInfo, ...]
-    configs: Mapping[str, str] = attrs.field(factory=dict)
-    internal: bool = False
-
-
-@attrs.frozen
-class HistorySample:
-    """One second of the broker's life: rates over that second, levels at its end."""
-
-    sampled_at_ms: int
-    bytes_in_per_second: float
-    bytes_out_per_second: float
-    requests_per_second: float
-    network_idle_ratio: float
-    network_idle_ratios: tuple[float, ...]
-    io_idle_ratio: float
-    io_idle_ratios: tuple[float, ...]
-    queue_depth: int
-    queue_capacity: int
-    parked_requests: int
-    connections: int
     event_loop_busy_ratio: float
 
 
@@ -468,14 +374,14 @@ class GroupsRebalanced:
     further_groups: int = 0
 
 
-BrokerEvent = HistorySample | ConfigChange | GroupsRebalanced
+BrokerEvent = HistorySample | JournalEntry | GroupsRebalanced
 """What a listener hears of: each new sample, each change of a config wherever it was made, and rebalances."""
 
 
 class BrokerView(Protocol):
     """A broker, as the admin app sees it."""
 
-    def node(self) -> NodeInfo:
+    def node(self) -> NodeDescription:
         """Who the broker is and how long it has been up."""
         ...
 
@@ -494,7 +400,7 @@ class BrokerView(Protocol):
         """
         ...
 
-    def journal(self) -> Sequence[ConfigChange]:
+    def journal(self) -> Sequence[JournalEntry]:
         """The recent changes, oldest first, bounded."""
         ...
 

@@ -39,6 +39,7 @@ async def test_config_tells_everything_about_every_key(client: httpx.AsyncClient
         "name": "num.io.threads",
         "value": "12",
         "source": "DYNAMIC_BROKER_CONFIG",
+        "read_only": False,
         "update_mode": "cluster-wide",
         "default": "8",
         "type": "int",

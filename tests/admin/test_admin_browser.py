@@ -12,8 +12,8 @@ import trio
 from broker_admin import parts
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.testing import START_MS, FakeBrokerView
-from broker_admin.view import TopicInfo
 from tests.admin.chromium import EXECUTABLE, Browser, open_browser
+from trio_broker.metrics.topics import TopicInfo
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 

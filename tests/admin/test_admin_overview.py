@@ -11,7 +11,8 @@ from broker_admin.pages import ASSETS
 from broker_admin.routes.overview import render_overview, topic_table
 from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import bytes_text, duration_text, number_text
-from broker_admin.view import GroupSurvey, TopicInfo
+from broker_admin.view import GroupSurvey
+from trio_broker.metrics.topics import TopicInfo
 
 BASE_URL = "http://127.0.0.1:9644"
 

@@ -2,62 +2,60 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import Any
+
 from prometheus_client.parser import text_string_to_metric_families
 
-from trio_broker.metrics.history import History
+from tests.metrics.statistics_fixtures import (
+    channel_statistics,
+    handler_statistics,
+    processor_statistics,
+    server_statistics,
+    slot_statistics,
+)
+from trio_broker.coordinator.reporting.description import GroupProtocol
+from trio_broker.coordinator.reporting.lag import ConsumerLag
+from trio_broker.coordinator.reporting.lag_collector import GroupPartitionLag
+from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
+from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
-from trio_broker.metrics.reading import (
-    CompactionReading,
-    GroupCount,
-    GroupLagReading,
-    GroupReading,
-    PartitionReading,
-    Reading,
-    WorkerReading,
+from trio_broker.metrics.topics import PartitionInfo, TopicInfo
+from trio_broker.replication.flusher import FlusherStatistics
+from trio_broker.replication.log_cleaner import LogCleanerStatistics, UncleanablePartition
+from trio_broker.replication.replica_manager import ReplicaManagerStatistics
+from trio_broker.topic_partition import TopicPartition
+
+SERVER = server_statistics(
+    1.0,
+    bytes_in=1000,
+    bytes_out=2,
+    requests=6,
+    connections=5,
+    connections_accepted=6,
+    processors=(processor_statistics(0, 0.5, busy_seconds=0.5),),
+    handlers=handler_statistics(slot_statistics(0, 0.5, busy_seconds=0.5), slot_statistics(1, 1.0), parked=8),
+    channel=channel_statistics(recent_peak_depth=7),
+    loop_busy_ratio=0.5,
+    loop_busy_ns=500_000_000,
 )
 
-NO_GROUPS = GroupReading()
 
-
-def reading(at: float, *, bytes_in: int, busy_seconds: float) -> Reading:
-    return Reading(
-        taken_at=at,
-        taken_at_ms=int(at * 1000),
-        bytes_in=bytes_in,
-        bytes_out=2,
-        records_in=3,
-        requests=6,
-        requests_by_api={"Produce": 4, "Fetch": 2},
-        connections=5,
-        connections_accepted=6,
-        network_workers=(WorkerReading("0", busy_seconds),),
-        io_workers=(WorkerReading("0", busy_seconds), WorkerReading("1", 0.0)),
-        queue_depth=7,
-        queue_capacity=500,
-        parked_requests=8,
-        event_loop_busy_seconds=busy_seconds,
-    )
-
-
-def snapshot(partitions: tuple[PartitionReading, ...] = (), groups: GroupReading = NO_GROUPS) -> MetricsSnapshot:
-    """A broker that was half busy for the last second."""
-    history = History(reading(0, bytes_in=0, busy_seconds=0))
-    history.add(reading(1, bytes_in=1000, busy_seconds=0.5))
-    return MetricsSnapshot(
-        version="0.1.0",
-        node_id=1,
-        cluster_id="abc",
-        durability="fsync",
-        uptime_seconds=60.0,
-        topic_count=1,
-        partition_count=2,
-        log_size_bytes=4096,
-        reading=history.latest_reading,
-        sample=history.latest_sample,
-        groups=groups,
-        partitions=partitions,
-    )
+def snapshot(**changes: Any) -> MetricsSnapshot:
+    """A broker that was half busy for the last second, but for ``changes``."""
+    values: dict[str, Any] = {
+        "version": "0.1.0",
+        "node_id": 1,
+        "cluster_id": "abc",
+        "durability": "fsync",
+        "uptime_seconds": 60.0,
+        "log_size_bytes": 4096,
+        "server": SERVER,
+        "requests": {"Produce": 4, "Fetch": 2},
+        "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, FlusherStatistics(0, 0, 0.0, 0)),
+        "cleaner": LogCleanerStatistics(0, 0, 0, 0, 0, (), (), 0.0),
+        "groups": GroupStatistics(groups={}, members=0, committed_offsets=0, loading=0, commits=0, rebalances=0),
+    }
+    return MetricsSnapshot(**(values | changes))
 
 
 def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -70,8 +68,9 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 
 def test_compaction_tells_what_it_did_and_what_it_leaves_alone() -> None:
-    told = attrs.evolve(snapshot(), compaction=CompactionReading(3, 1000, 100, 0.25, 1))
-    values = values_of(render(told))
+    left_alone = UncleanablePartition(TopicPartition("t", 0), "damaged")
+    cleaner = LogCleanerStatistics(3, 1000, 100, 50, 5, (), (left_alone,), 0.25)
+    values = values_of(render(snapshot(cleaner=cleaner)))
     assert {name: value for (name, _), value in values.items() if "log_cleaner" in name} == {
         "trio_broker_log_cleaner_rounds_total": 3,
         "trio_broker_log_cleaner_bytes_read_total": 1000,
@@ -127,16 +126,26 @@ def test_names_carry_our_prefix_except_those_of_the_process_which_every_dashboar
 
 
 def test_the_page_and_prometheus_read_the_same_numbers() -> None:
-    taken = snapshot()
-    values = values_of(render(taken))
-    assert values[("trio_broker_network_processor_avg_idle_ratio", ())] == taken.sample.network_idle_ratio
-    assert values[("trio_broker_event_loop_busy_ratio", ())] == taken.sample.event_loop_busy_ratio
+    values, sample = values_of(render(snapshot())), sample_between(server_statistics(), SERVER, 0)
+    assert values[("trio_broker_network_processor_avg_idle_ratio", ())] == sample.network_idle_ratio
+    assert values[("trio_broker_request_handler_avg_idle_ratio", ())] == sample.io_idle_ratio
+    assert values[("trio_broker_event_loop_busy_ratio", ())] == sample.event_loop_busy_ratio
+    assert values[("trio_broker_request_queue_size", ())] == sample.queue_depth
 
 
 def test_partitions_are_told_only_when_asked_for() -> None:
     assert not [name for name, _ in values_of(render(snapshot())) if "partition_size" in name]
-    partitions = (PartitionReading("orders", 3, 10, 20, 30, 4000),)
-    values = values_of(render(snapshot(partitions)))
+    partition = PartitionInfo(
+        partition=3,
+        leader=1,
+        leader_epoch=0,
+        log_start_offset=10,
+        last_stable_offset=20,
+        high_watermark=20,
+        log_end_offset=30,
+        size_bytes=4000,
+    )
+    values = values_of(render(snapshot(topics=[TopicInfo("orders", "id", (partition,))])))
     assert values[("trio_broker_partition_log_start_offset", ("3", "orders"))] == 10
     assert values[("trio_broker_partition_high_watermark", ("3", "orders"))] == 20
     assert values[("trio_broker_partition_log_end_offset", ("3", "orders"))] == 30
@@ -148,14 +157,29 @@ def test_two_brokers_in_one_process_do_not_meet() -> None:
     assert values_of(first).keys() == values_of(second).keys()
 
 
-GROUPS = GroupReading(
-    groups=(GroupCount("consumer", "Stable", 3), GroupCount("classic", "Empty", 2)),
+GROUPS = GroupStatistics(
+    groups={GroupKind(GroupProtocol.CONSUMER, "Stable"): 3, GroupKind(GroupProtocol.CLASSIC, "Empty"): 2},
     members=7,
     committed_offsets=40,
-    loading_partitions=1,
-    offset_commits=9000,
+    loading=1,
+    commits=9000,
     rebalances=12,
 )
+
+
+def lag(partition: int, records: int | None, seconds: float | None, group_id: str = "g") -> GroupPartitionLag:
+    return GroupPartitionLag(
+        group_id,
+        ConsumerLag(
+            topic="t",
+            partition=partition,
+            committed_offset=None,
+            log_end_offset=None,
+            lag_records=records,
+            lag_seconds=seconds,
+            member_id=None,
+        ),
+    )
 
 
 def test_groups_are_counted_by_type_and_state() -> None:
@@ -174,12 +198,8 @@ def test_groups_are_counted_by_type_and_state() -> None:
 
 
 def test_lag_is_told_by_group_and_partition_as_far_as_it_is_known() -> None:
-    lags = (
-        GroupLagReading("g", "t", 0, 40, 1.5),
-        GroupLagReading("g", "t", 1, 3, None),
-        GroupLagReading("g", "t", 2, None, None),
-    )
-    values = values_of(render(snapshot(groups=attrs.evolve(GROUPS, lags=lags))))
+    lags = (lag(0, 40, 1.5), lag(1, 3, None), lag(2, None, None))
+    values = values_of(render(snapshot(lags=lags)))
     assert {key: value for key, value in values.items() if "group_lag" in key[0]} == {
         ("trio_broker_group_lag_records", ("g", "0", "t")): 40.0,
         ("trio_broker_group_lag_seconds", ("g", "0", "t")): 1.5,
@@ -189,5 +209,5 @@ def test_lag_is_told_by_group_and_partition_as_far_as_it_is_known() -> None:
 
 def test_group_ids_with_quotes_and_line_ends_stay_one_label() -> None:
     hostile = 'a"b\nc\\d} 1 <x> \u202e'
-    values = values_of(render(snapshot(groups=GroupReading(lags=(GroupLagReading(hostile, "t", 0, 40, None),)))))
+    values = values_of(render(snapshot(lags=[lag(0, 40, None, hostile)])))
     assert values[("trio_broker_group_lag_records", (hostile, "0", "t"))] == 40.0

@@ -423,6 +423,31 @@ async def test_a_processor_is_idle_while_its_requests_are_handled(serving):
         assert processor.idle_ratio == 1
 
 
+async def test_subscribers_get_the_readings_once_a_second(nursery, autojump_clock):
+    server = idle_server()
+    await nursery.start(server.run)
+    times = []
+    server.subscribe(lambda statistics: times.append(trio.current_time()))
+    began = trio.current_time()
+    await trio.sleep(5.5)
+    assert [time - began for time in times] == pytest.approx([1, 2, 3, 4, 5])
+
+
+async def test_beats_that_a_busy_loop_missed_are_not_made_up_for(nursery, mock_clock):
+    server = idle_server()
+    await nursery.start(server.run)
+    times = []
+    server.subscribe(lambda statistics: times.append(trio.current_time()))
+    for seconds in (0.0, 4.0, 0.5, 0.5, 0.5, 0.5):
+        mock_clock.jump(seconds)
+        await trio.testing.wait_all_tasks_blocked()
+    assert times == pytest.approx([4.0, 5.0, 6.0])
+
+
+def idle_server() -> SocketServer:
+    return SocketServer([Listener("PLAINTEXT", "127.0.0.1", 0)], handle=Gate().handle, is_served=lambda *_: True)
+
+
 # ---- starting and stopping
 
 

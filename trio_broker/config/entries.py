@@ -36,9 +36,20 @@ class ConfigSynonym:
     source: ConfigSource
 
 
+@attrs.frozen
+class AllowedRange:
+    """What a number may be changed to at this moment, both ends included."""
+
+    minimum: int
+    maximum: int
+
+
 @attrs.frozen(kw_only=True)
 class ConfigEntry:
-    """One setting as it stands. The value is None when there is none, or when it is a secret."""
+    """One setting as it stands. The value is None when there is none, or when it is a secret.
+
+    ``allowed_range`` is set by the admin API for those keys that one change may not set to any valid number.
+    """
 
     name: str
     value: str | None
@@ -50,3 +61,4 @@ class ConfigEntry:
     documentation: str
     update_mode: UpdateMode
     default: str | None
+    allowed_range: AllowedRange | None = None

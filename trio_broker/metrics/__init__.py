@@ -1,6 +1,3 @@
-"""The broker's readings of itself: taken once a second, kept for the page, written out for Prometheus.
-
-``reading`` is what is read (totals that only grow, and levels); ``history`` turns two readings into a sample (rates)
-and keeps the last minutes of them; ``prometheus`` writes both out. Page and ``/metrics`` show the same numbers, because
-both are given the same reading and the same sample.
+"""What the broker shows of itself: samples for the page (``history``), topics with their partitions (``topics``), and
+the text for Prometheus (``prometheus``). All read the parts' own ``statistics()``, so page and ``/metrics`` agree.
 """

@@ -17,8 +17,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin import group_list, metrics_page, view
-from broker_admin.encoding import json_response
+from broker_admin.encoding import converter, json_response
 from broker_admin.routes import config, events, groups, health, readings, segments
+from trio_broker.config.entries import ConfigEntry
+from trio_broker.metrics.history import HistorySample
+from trio_broker.metrics.topics import TopicInfo
 
 PLAIN_SCHEMAS: Mapping[type, dict[str, Any]] = {
     str: {"type": "string"},
@@ -29,14 +32,14 @@ PLAIN_SCHEMAS: Mapping[type, dict[str, Any]] = {
 }
 
 DESCRIBED_CLASSES: tuple[type, ...] = (
-    view.NodeInfo,
-    view.ConfigEntry,
-    view.ConfigChange,
+    view.NodeDescription,
+    ConfigEntry,
+    view.JournalEntry,
     view.ConfigRefusal,
     view.ThreadStatistics,
-    view.TopicInfo,
+    TopicInfo,
     view.TopicManifest,
-    view.HistorySample,
+    HistorySample,
     group_list.GroupList,
     view.GroupInfo,
     view.GroupOffsets,
@@ -57,7 +60,7 @@ def schema_of(annotation: Any, found: dict[str, Any]) -> dict[str, Any]:
     if annotation in PLAIN_SCHEMAS:
         return PLAIN_SCHEMAS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        return {"type": "string", "enum": [member.value for member in annotation]}
+        return {"type": "string", "enum": [converter.unstructure(member) for member in annotation]}
     if isinstance(annotation, type) and attrs.has(annotation):
         return schema_of_class(annotation, found)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

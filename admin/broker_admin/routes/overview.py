@@ -14,7 +14,8 @@ from broker_admin.group_list import GroupList, GroupOrder, GroupQuery, select_gr
 from broker_admin.knobs import knob_states
 from broker_admin.pages import ASSETS, TEMPLATES, frame_at
 from broker_admin.parts import parts_of
-from broker_admin.view import BrokerView, ConfigChange, TopicInfo
+from broker_admin.view import BrokerView, JournalEntry
+from trio_broker.metrics.topics import TopicInfo
 
 SHOWN_TOPICS = 200
 """Rows of the topic table. A page of ten thousand rows is slow and helps nobody; the API lists all."""
@@ -76,7 +77,7 @@ async def furthest_behind(view: BrokerView) -> GroupList:
     return await trio.to_thread.run_sync(select_groups, await view.groups(), query)
 
 
-def shown_changes(view: BrokerView) -> list[ConfigChange]:
+def shown_changes(view: BrokerView) -> list[JournalEntry]:
     """The last changes, newest first, as the page's table has them."""
     masked = mask_changes(view.journal()[-SHOWN_CHANGES:], sensitive_keys(view.config_entries()))
     return masked[::-1]
