@@ -15,6 +15,7 @@ from tests.spark.topic_records import fill, numbers
 from trio_broker.cli import main
 from trio_broker.cli import pipeline_options as options_module
 from trio_broker.cli.pipeline_options import SparkStart
+from trio_broker.spark.tables import target as target_module
 from trio_broker.testing import BrokerThread
 
 
@@ -202,6 +203,39 @@ def test_without_the_extra_one_line_says_what_to_install(command: str, monkeypat
     assert (result.exit_code, result.output) == (
         1, "trio-broker: Spark's jobs need pyarrow: pip install 'trio-broker[spark]'\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("format", "package"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
+@pytest.mark.parametrize("command", ["export", "etl"])
+def test_a_dry_run_to_a_format_names_the_extra_that_is_missing(
+    command: str, format: str, package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    monkeypatch.setattr(target_module, "find_spec", importlib.util.find_spec)
+    result = pipeline(
+        command, "--dry-run", "-b", "127.0.0.1:1", "--topic", "t", "--to", f"{format}:a.b",
+        "--warehouse", str(tmp_path), "--checkpoint", str(tmp_path / "c"),
+        *(["--schema", "id bigint"] if command == "etl" else []),
+    )  # fmt: skip
+    assert (result.exit_code, result.output) == (
+        1, f"trio-broker: {format}:a.b: {package} is not installed: pip install 'trio-broker[{format}]'\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "sections"),
+    [
+        ("export", ["Options", "Reading", "Writing", "Spark"]),
+        ("replay", ["Options", "Reading", "Writing", "Spark"]),
+        ("restore", ["Options", "Writing", "New topics", "Spark"]),
+        ("stats", ["Options", "Reading", "Spark"]),
+    ],
+)
+def test_help_groups_the_options_and_ends_with_an_example(command: str, sections: list[str]):
+    output = pipeline(command, "--help").output
+    assert re.findall(r"^([A-Z][\w ]+):$", output, re.MULTILINE) == sections
+    assert f"Example: trio-broker pipeline {command} " in " ".join(output.split())
 
 
 def test_the_flag_for_the_broker_and_the_option_are_the_same(broker: BrokerThread, tmp_path: Path):

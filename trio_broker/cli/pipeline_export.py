@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-import click
-
-from trio_broker.cli.connecting import json_option
-from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
-from trio_broker.cli.pipeline_tables import TableOptions, show_plan, show_report, writes_tables
+from trio_broker.cli.pipeline_options import SourceOptions, SparkStart, dry_run_option, pipeline_command
+from trio_broker.cli.pipeline_tables import TableOptions, show_plan, show_report
 
 
-@click.command("export")
-@click.option(
-    "--to", "to", required=True, metavar="FORMAT:NAME", help="parquet:DIR, delta:DIR or iceberg:NAMESPACE.TABLE"
+@pipeline_command(
+    "export", "export --topic orders --to parquet:/data/orders", source_options=SourceOptions, table=TableOptions
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be read.")
-@reads_topics
-@writes_tables
-@runs_spark
-@json_option
+@dry_run_option
 def export_command(
-    to: str,
-    dry_run: bool,
-    source_options: dict[str, str],
-    table_options: TableOptions,
-    start_spark: SparkStart,
-    as_json: bool,
+    source_options: SourceOptions, table: TableOptions, start_spark: SparkStart, *, dry_run: bool, as_json: bool
 ) -> None:
     """Copy what is new in topics to a table, every record exactly once."""
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.export import ROWS, ExportSettings, read_job_options, run_export
     from trio_broker.spark.pipelines.job_source import JobSource
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
-    from trio_broker.spark.tables.target import parse_target
 
-    target = parse_target(to, table_options.iceberg_catalog)
-    settings = ExportSettings(target, table_options.files, table_options.trigger, table_options.checkpoint)
-    with JobSource.of(read_job_options(source_options, settings.trigger)) as source:
+    settings = ExportSettings(table.target(), table.files, table.trigger, table.checkpoint)
+    with JobSource.of(read_job_options(source_options.of_data_source(), settings.trigger)) as source:
         if dry_run:
             show_plan(plan_job(source, settings.checkpoint_directory, settings.trigger), as_json=as_json)
             return
         report = run_export(source, settings, lambda: SparkTaskRunner(start_spark("trio-broker export")))
-    show_report(report, {ROWS: str(target)}, as_json=as_json)
+    show_report(report, {ROWS: str(settings.target)}, as_json=as_json)

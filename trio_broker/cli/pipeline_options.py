@@ -1,30 +1,34 @@
-"""The options that several pipelines have: what is read, and the Spark that does it; and how a pipeline ends.
+"""What the commands of all pipelines share: how options are declared, what is read, the Spark that runs them, their
+end.
 
-A wrong option ends with one line and exit code 2, whatever else fails with one line and 1, Ctrl-C with 130, as a shell
-counts the end by that signal.
+Options are fields of attrs classes (``option``), so that a name, a type, a default and a help text stand in one place.
+A command receives an object of each class that ``pipeline_command`` is given, and its help has a section for each.
+
+A wrong option ends a command with one line and exit code 2, any other failure with one line and 1, Ctrl-C with 130, as
+a shell reports the end by that signal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
 
 from trio_broker.cli.assignments import key_value
+from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import complain, fail
 from trio_broker.cli.moments import parse_moment
-from trio_broker.cli.output import let_everything_be_printed, note
-from trio_broker.client.address import parse_addresses
+from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
-"""Where our broker listens unless told otherwise."""
+    from trio_broker.spark.ranges import OffsetRange
 
 INTERRUPTED: Final = 130
 """What a shell makes of a process that SIGINT ended: 128 and the signal's number."""
@@ -32,84 +36,223 @@ INTERRUPTED: Final = 130
 WRONG_OPTION: Final = 2
 
 LOG_LEVEL: Final = "spark.log.level"
-"""Of Spark's settings; whoever gives it wants to see what Spark says."""
+"""A setting of Spark; a user who gives it wants to see Spark's log."""
 
-Command = Callable[..., None]
+Command = Callable[..., Any]
+
+
+# --- Options as fields ---
+
+
+def option(*names: str, **settings: Any) -> Any:
+    """Declare a field as an option of a command; ``settings`` are those of ``click.option``."""
+    return attrs.field(metadata={"names": names, "settings": settings})
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be read; nothing is written.")
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has sections of options: its own first, then ``sections``, the options of each by title."""
+
+    sections: Mapping[str, Sequence[str]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        titles = {name: title for title, names in self.sections.items() for name in names}
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *self.sections)}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                records[titles.get(parameter.name or "", "Options")].append(record)
+        for title, rows in records.items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[Command], SectionedCommand]:
+    """Make a command of a function that takes an object of each class in ``groups``, ``start_spark`` and ``as_json``.
+
+    The title of a class's section in the help is the first line of its docstring, without its full stop.
+    """
+    groups = {**groups, "start_spark": SparkStart}
+
+    def decorate(command: Command) -> SectionedCommand:
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            with ending_in_one_line():
+                objects = {
+                    key: options(**{field.name: values.pop(field.name) for field in attrs.fields(options)})
+                    for key, options in groups.items()
+                }
+                command(**objects, **values)
+
+        decorated: Command = run
+        for field in reversed([field for options in groups.values() for field in attrs.fields(options)]):
+            decorated = click.option(*field.metadata["names"], field.name, **field.metadata["settings"])(decorated)
+        epilog = f"Example: trio-broker pipeline {example}"
+        made = click.command(name, cls=SectionedCommand, epilog=epilog)(json_option(decorated))
+        made.sections = {
+            (options.__doc__ or "").split(".")[0]: [field.name for field in attrs.fields(options)]
+            for options in groups.values()
+        }
+        return made
+
+    return decorate
+
+
+# --- What is read ---
+
+
+def _addresses(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    return None if value is None else ",".join(map(str, addresses(value)))
+
+
+def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return max(0, parse_moment(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@attrs.frozen
+class SourceOptions:
+    """Reading."""
+
+    bootstrap_servers: str | None = option(
+        "-b",
+        "--bootstrap-server",
+        callback=_addresses,
+        metavar="HOST:PORT[,HOST:PORT…]",
+        help=f"A broker that knows the others.  [default: {DEFAULT_BOOTSTRAP_SERVER}, unless --path is given]",
+    )
+    topics: tuple[str, ...] = option("--topic", multiple=True, metavar="TOPIC", help="A topic to read; repeatable.")
+    topic_pattern: str | None = option(
+        "--topic-pattern", metavar="REGEX", help="All topics in whose names it is found; ^…$ is for whole names."
+    )
+    start: int | None = option(
+        "--from", callback=_moment, metavar="DATETIME", help="Records at least as young; ISO 8601."
+    )
+    end: int | None = option("--until", callback=_moment, metavar="DATETIME", help="Records before that; ISO 8601.")
+    path: str | None = option(
+        "--path",
+        metavar="DIR[,DIR…]",
+        help="The broker's log directories, as the readers see them: files are read in place of the network.",
+    )
+    further: tuple[tuple[str, str], ...] = option(
+        "--option",
+        type=key_value,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any option of the data source, such as startingOffsets=latest; repeatable.",
+    )
+
+    def of_data_source(self) -> dict[str, str]:
+        """Return them as options of the data source; ``--option`` beats the flag that says the same."""
+        from trio_broker.spark.options.option import with_defaults
+
+        is_local = self.bootstrap_servers is None and self.path is None
+        given = {
+            "kafka.bootstrap.servers": DEFAULT_BOOTSTRAP_SERVER if is_local else self.bootstrap_servers,
+            "subscribe": ",".join(self.topics) or None,
+            "subscribePattern": self.topic_pattern,
+            "startingTimestamp": self.start,
+            # A partition without a record as young has nothing to read; the data source takes it for an error.
+            "startingOffsetsByTimestampStrategy": None if self.start is None else "latest",
+            "endingTimestamp": self.end,
+            "path": self.path,
+        }
+        flags = {name: str(value) for name, value in given.items() if value is not None}
+        return with_defaults(dict(self.further), flags)
+
+
+RANGE_COLUMNS: Final = {
+    "TOPIC": "topic",
+    "PARTITION": "partition",
+    "FROM": "start_offset",
+    "TO": "end_offset",
+    "OFFSETS": "offsets",
+}
+
+
+def show_ranges(ranges: Sequence[OffsetRange], *, as_json: bool, facts: Mapping[str, Any], words: str) -> None:
+    """Print what would be read: as JSON with further ``facts``, or as a table with a line that ends in ``words``."""
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": each.partition.topic,
+            "partition": each.partition.partition,
+            "start_offset": each.start_offset,
+            "end_offset": each.end_offset,
+            "offsets": each.offset_count,
+        }
+        for each in ranges
+    ]
+    if as_json:
+        print_json({"dry_run": True, "partitions": rows, **facts})
+        return
+    print_table(RANGE_COLUMNS, rows)
+    count = sum(each.offset_count for each in ranges)
+    click.echo(f"dry run: up to {count:,} records{words}; nothing was written")
+
+
+# --- Spark, and how a command ends ---
 
 
 @attrs.frozen
 class SparkStart:
-    """The Spark that a command was asked to use; not started unless it is called."""
+    """Spark. An object starts it when it is called: a command that has nothing to do never calls it."""
 
-    master: str | None
-    settings: Mapping[str, str]
-
-    def __call__(self, app_name: str) -> SparkSession:
-        """Start it.
-
-        Raises:
-            SparkMissing: it, or a Java for it, is not installed.
-        """
-        from trio_broker.spark.session import spark_session
-
-        # A failed task would print a page of the JVM's stack; its reason is told in the command's one line.
-        session = spark_session(app_name, master=self.master, settings=self.settings)
-        if LOG_LEVEL not in self.settings:
-            session.sparkContext.setLogLevel("OFF")
-        return session
-
-
-def runs_spark(command: Command) -> Command:
-    """Give a command the options of the Spark it starts, as ``start_spark``, and stop that Spark at its end.
-
-    Errors of a job end it as this module says.
-    """
-
-    @click.option(
-        "--master", metavar="URL", help="Spark's master.  [default: local[*], all cores of this machine]", default=None
+    master: str | None = option(
+        "--master", metavar="URL", help="Spark's master.  [default: local[*], all cores of this machine]"
     )
-    @click.option(
+    spark_conf: tuple[tuple[str, str], ...] = option(
         "--spark-conf",
         type=key_value,
         multiple=True,
         metavar="KEY=VALUE",
-        help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+        help="A setting of Spark, such as spark.driver.memory=4g; repeatable.",
     )
-    @functools.wraps(command)
-    def run(*arguments: Any, master: str | None, spark_conf: tuple[tuple[str, str], ...], **options: Any) -> None:
-        with_job_errors(command)(*arguments, start_spark=SparkStart(master, dict(spark_conf)), **options)
 
-    return run
+    def __call__(self, app_name: str) -> SparkSession:
+        """Start a session.
+
+        Raises:
+            SparkMissing: Spark, or a Java for it, is not installed.
+        """
+        from trio_broker.spark.session import spark_session
+
+        settings = dict(self.spark_conf)
+        session = spark_session(app_name, master=self.master, settings=settings)
+        # Spark logs a page of the JVM's stack for a failed task; the command prints the reason in one line.
+        if LOG_LEVEL not in settings:
+            session.sparkContext.setLogLevel("OFF")
+        return session
 
 
-def with_job_errors(command: Command) -> Command:
-    """Let what goes wrong with a job end a command with one line, and leave no Spark running."""
+@contextlib.contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """Let the errors of a job end the command with one line, and stop a Spark that the command started."""
+    from trio_broker.client.errors import ClientError
+    from trio_broker.spark.errors import OptionError, SparkJobError
+    from trio_broker.spark.session import require_packages
 
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
-        from trio_broker.client.errors import ClientError
-        from trio_broker.spark.errors import OptionError, SparkJobError
-        from trio_broker.spark.session import require_packages
-
-        let_everything_be_printed()
-        was_running = active_spark()
-        try:
-            require_packages()
-            command(*arguments, **options)
-        except OptionError as error:
-            complain(str(error))
-            sys.exit(WRONG_OPTION)
-        except (SparkJobError, ClientError) as error:
-            fail(str(error))
-        except KeyboardInterrupt:
-            note("interrupted; what was finished stays")
-            sys.exit(INTERRUPTED)
-        finally:
-            started = active_spark()
-            if started is not None and started is not was_running:
-                started.stop()
-
-    return run
+    let_everything_be_printed()
+    was_running = active_spark()
+    try:
+        require_packages()
+        yield
+    except OptionError as error:
+        complain(str(error))
+        sys.exit(WRONG_OPTION)
+    except (SparkJobError, ClientError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        note("interrupted; what was finished stays")
+        sys.exit(INTERRUPTED)
+    finally:
+        started = active_spark()
+        if started is not None and started is not was_running:
+            started.stop()
 
 
 def active_spark() -> SparkSession | None:
@@ -120,87 +263,3 @@ def active_spark() -> SparkSession | None:
 
     active: SparkSession | None = SparkSession.getActiveSession()
     return active
-
-
-def reads_topics(command: Command) -> Command:
-    """Give a command the options that say what is read, as ``source_options``: options of the data source."""
-
-    @click.option(
-        "-b",
-        "--bootstrap-server",
-        "bootstrap_servers",
-        callback=_addresses,
-        metavar="HOST:PORT[,HOST:PORT…]",
-        help=f"A broker that knows the others.  [default: {DEFAULT_BOOTSTRAP_SERVER}, unless --path is given]",
-    )
-    @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic to read; may be repeated.")
-    @click.option(
-        "--topic-pattern", metavar="REGEX", help="All topics in whose names it is found; ^…$ is for whole names."
-    )
-    @click.option("--from", "start", callback=_moment, metavar="DATETIME", help="Records at least as young; ISO 8601.")
-    @click.option("--until", "end", callback=_moment, metavar="DATETIME", help="Records before that; ISO 8601.")
-    @click.option(
-        "--path",
-        metavar="DIR[,DIR…]",
-        help="The broker's log directories, as the readers see them: files are read in place of the network.",
-    )
-    @click.option(
-        "--option",
-        "further",
-        type=key_value,
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Any option of the data source, such as startingOffsets=latest; may be repeated.",
-    )
-    @functools.wraps(command)
-    def run(
-        *arguments: Any,
-        bootstrap_servers: str | None,
-        topics: tuple[str, ...],
-        topic_pattern: str | None,
-        start: int | None,
-        end: int | None,
-        path: str | None,
-        further: tuple[tuple[str, str], ...],
-        **options: Any,
-    ) -> None:
-        if bootstrap_servers is None and path is None:
-            bootstrap_servers = DEFAULT_BOOTSTRAP_SERVER
-        given = {
-            "kafka.bootstrap.servers": bootstrap_servers,
-            "subscribe": ",".join(topics) or None,
-            "subscribePattern": topic_pattern,
-            "startingTimestamp": start,
-            # A partition without a record as young has nothing to read; the data source takes it for an error.
-            "startingOffsetsByTimestampStrategy": None if start is None else "latest",
-            "endingTimestamp": end,
-            "path": path,
-        }
-        source_options = {name: str(value) for name, value in given.items() if value is not None}
-        command(*arguments, source_options=_merged(source_options, dict(further)), **options)
-
-    return run
-
-
-def _merged(options: dict[str, str], further: Mapping[str, str]) -> dict[str, str]:
-    """Return both; ``--option kafka.bootstrap.servers=…`` is as good as the flag made for it."""
-    known = {name.lower() for name in further}
-    return {**{name: value for name, value in options.items() if name.lower() not in known}, **further}
-
-
-def _addresses(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return ",".join(map(str, parse_addresses(value)))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _moment(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return max(0, parse_moment(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None

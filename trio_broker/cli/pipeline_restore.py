@@ -9,78 +9,76 @@ import attrs
 import click
 
 from trio_broker.cli.assignments import key_value
-from trio_broker.cli.connecting import addresses, json_option
+from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses
 from trio_broker.cli.output import print_json, print_table
-from trio_broker.cli.pipeline_options import DEFAULT_BOOTSTRAP_SERVER, SparkStart, runs_spark
-from trio_broker.cli.pipeline_topics import (
-    checkpoint_option,
-    partitions_option,
-    producer_settings,
-    rate_options,
-    row_ids_option,
-    target_options,
-)
+from trio_broker.cli.pipeline_options import SparkStart, dry_run_option, option, pipeline_command
+from trio_broker.cli.pipeline_topics import TopicOptions
+from trio_broker.spark.pipelines.target_topics import NewTopics
 
 if TYPE_CHECKING:
     from trio_broker.spark.pipelines.restore import RestorePlan
-    from trio_broker.spark.pipelines.target_topics import NewTopics
     from trio_broker.spark.pipelines.token_bucket import RateLimit
 
 
-@click.command("restore")
+@attrs.frozen
+class NewTopicOptions:
+    """New topics."""
+
+    create_topic: bool = option("--create-topic", is_flag=True, help="Create topics that are missing.")
+    topic_partitions: int | None = option(
+        "--topic-partitions",
+        type=click.IntRange(1, 0x7FFF_FFFF),
+        metavar="COUNT",
+        help="Of topics that are created.  [default: as many as the rows need]",
+    )
+    topic_config: tuple[tuple[str, str], ...] = option(
+        "--topic-config",
+        type=key_value,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of topics that are created.",
+    )
+
+    def new_topics(self) -> NewTopics | None:
+        """Return how missing topics are made.
+
+        Raises:
+            click.UsageError: there are settings for them, but they are not to be made.
+        """
+        if self.create_topic:
+            return NewTopics(self.topic_partitions, configs=dict(self.topic_config))
+        if self.topic_partitions is not None or self.topic_config:
+            raise click.UsageError(
+                "--topic-partitions and --topic-config are for topics that are created: --create-topic"
+            )
+        return None
+
+
+@pipeline_command(
+    "restore",
+    "restore /data/orders --to-topic orders --checkpoint /data/jobs/restore",
+    target=TopicOptions,
+    new=NewTopicOptions,
+)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
-@click.option("--to-topic", metavar="TOPIC", help="Where to; without it rows go to the topic that they are from.")
-@checkpoint_option
-@click.option("--create-topic", is_flag=True, help="Create topics that are missing.")
-@click.option(
-    "--topic-partitions",
-    type=click.IntRange(1, 0x7FFF_FFFF),
-    metavar="COUNT",
-    help="Of topics that are created.  [default: as many as the rows need]",
-)
-@click.option(
-    "--topic-config", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting of topics that are created."
-)
-@row_ids_option
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
-@partitions_option
-@target_options
-@rate_options
-@runs_spark
-@json_option
+@dry_run_option
 def restore_command(
-    paths: tuple[Path, ...],
-    to_topic: str | None,
-    checkpoint: Path,
-    create_topic: bool,
-    topic_partitions: int | None,
-    topic_config: tuple[tuple[str, str], ...],
-    row_ids: bool,
-    dry_run: bool,
-    partitions: str,
-    to_bootstrap_server: str | None,
-    compression: str,
-    limit: RateLimit,
+    target: TopicOptions,
+    new: NewTopicOptions,
     start_spark: SparkStart,
+    *,
+    paths: tuple[Path, ...],
+    dry_run: bool,
     as_json: bool,
 ) -> None:
     """Write the rows of Parquet files, an export's or any with a column "value", in the order of their offsets."""
     from trio_broker.spark.pipelines.progress import Progress, short_duration
-    from trio_broker.spark.pipelines.replay import Partitions
     from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
 
-    settings = RestoreSettings(
-        target=producer_settings(to_bootstrap_server, addresses(DEFAULT_BOOTSTRAP_SERVER), compression),
-        checkpoint=checkpoint,
-        topic=to_topic,
-        partitions=Partitions(partitions),
-        new=new_topics(create_topic, topic_partitions, dict(topic_config)),
-        limit=limit,
-        with_row_ids=row_ids,
-    )
+    settings = RestoreSettings(**target.settings(addresses(DEFAULT_BOOTSTRAP_SERVER)), new=new.new_topics())
     if dry_run:
-        show_plan(plan_restore(paths, settings), limit, as_json=as_json)
+        show_plan(plan_restore(paths, settings), settings.limit, as_json=as_json)
         return
     with Progress("restore") as progress:
         report = restore(paths, settings, lambda: SparkTaskRunner(start_spark("trio-broker restore")), progress)
@@ -96,23 +94,8 @@ def restore_command(
     click.echo(f"{report.records:,} records out of {report.files:,} files in {duration}, rounds: {report.rounds}")
 
 
-def new_topics(create: bool, partitions: int | None, configs: dict[str, str]) -> NewTopics | None:
-    """Return how missing topics are made.
-
-    Raises:
-        click.UsageError: it is said how, but not that they are.
-    """
-    from trio_broker.spark.pipelines.target_topics import NewTopics
-
-    if create:
-        return NewTopics(partitions, configs=configs)
-    if partitions is not None or configs:
-        raise click.UsageError("--topic-partitions and --topic-config are for topics that are created: --create-topic")
-    return None
-
-
 def show_plan(plan: RestorePlan, limit: RateLimit, *, as_json: bool) -> None:
-    """Print what would be written, by the partition that rows are from, and how long it would take at least."""
+    """Print what would be written, by the partition that rows are from, and the shortest time that the rate allows."""
     from trio_broker.spark.pipelines.progress import short_duration
 
     rows = [

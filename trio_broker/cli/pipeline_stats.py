@@ -12,29 +12,26 @@ from typing import Any
 
 import click
 
-from trio_broker.cli.connecting import json_option
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import note, print_facts, print_json, print_table
-from trio_broker.cli.pipeline_options import SparkStart, reads_topics, runs_spark
+from trio_broker.cli.pipeline_options import SourceOptions, SparkStart, pipeline_command
 
 Document = Mapping[str, Any]
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("stats")
+@pipeline_command("stats", "stats --topic orders --keys --html orders.html", source_options=SourceOptions)
 @click.option("--verify-crc/--no-verify-crc", default=True, show_default=True, help="Compare every batch's checksum.")
 @click.option("--keys", is_flag=True, help="Count keys, and the records that compaction could drop; decodes all keys.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page with diagrams.")
-@reads_topics
-@runs_spark
-@json_option
 def stats_command(
+    source_options: SourceOptions,
+    start_spark: SparkStart,
+    *,
     verify_crc: bool,
     keys: bool,
     html: Path | None,
-    source_options: dict[str, str],
-    start_spark: SparkStart,
     as_json: bool,
 ) -> None:
     """Show sizes, codecs, gaps, order of timestamps and damage of the batches in topics, from their headers."""
@@ -50,7 +47,8 @@ def stats_command(
             progress.grow(count)
             return progress.set_running
 
-        found = stats(SparkTaskRunner(start_spark("trio-broker stats")), source_options, settings, on_plan)
+        runner = SparkTaskRunner(start_spark("trio-broker stats"))
+        found = stats(runner, source_options.of_data_source(), settings, on_plan)
     document = report_document(found, settings, time.time_ns() // 1_000_000)
     if html is not None:
         write_page(document, html)

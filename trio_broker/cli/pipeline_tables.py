@@ -1,91 +1,52 @@
-"""What the pipelines that fill tables have in common: options that say which table, and the report at the end."""
+"""The options, the dry run and the report of the pipelines that fill tables."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import click
 
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.output import print_json
-from trio_broker.cli.pipeline_plan import show_ranges
+from trio_broker.cli.pipeline_options import option, show_ranges
+from trio_broker.spark.pipelines.trigger import DEFAULT_BATCH_RECORDS, Trigger
+from trio_broker.spark.tables.table_writer import DEFAULT_TARGET_BYTES, FileSettings, ParquetCodec
+from trio_broker.spark.tables.target import LOCAL_CATALOG, IcebergCatalog, Target, parse_target
 
 if TYPE_CHECKING:
     from trio_broker.spark.pipelines.dry_run import ReadPlan
-    from trio_broker.spark.pipelines.micro_batches import JobReport, Trigger
-    from trio_broker.spark.tables.table_writer import FileSettings
-    from trio_broker.spark.tables.target import IcebergCatalog
+    from trio_broker.spark.pipelines.micro_batches import JobReport
 
-DEFAULT_TARGET_MIB: Final = 128
-DEFAULT_BATCH_RECORDS: Final = 10_000_000
-CODECS: Final = ("snappy", "zstd", "none")
+MIB: Final = 1024 * 1024
+DIRECTORY: Final = click.Path(file_okay=False, path_type=Path)
 
-Command = Callable[..., None]
+TABLE: Final = "FORMAT:NAME"
 
 
 @attrs.frozen
 class TableOptions:
-    """The options of a table, as they were given; what they mean is told by the job's own modules."""
+    """Writing."""
 
-    codec: str
-    target_mib: int
-    batch_records: int
-    interval_seconds: float | None
-    checkpoint: Path | None
-    warehouse: Path | None
-    catalog: str | None
-    catalog_properties: Mapping[str, str]
-
-    @property
-    def files(self) -> FileSettings:
-        """How files are written."""
-        from trio_broker.spark.tables.table_writer import FileSettings, ParquetCodec
-
-        return FileSettings(ParquetCodec(self.codec), self.target_mib * 1024 * 1024)
-
-    @property
-    def trigger(self) -> Trigger:
-        """How much is read at a time, and whether the job waits for more."""
-        from trio_broker.spark.pipelines.micro_batches import Trigger
-
-        return Trigger(self.batch_records, self.interval_seconds)
-
-    @property
-    def iceberg_catalog(self) -> IcebergCatalog | None:
-        """Where an Iceberg table is found, if that is said.
-
-        Raises:
-            click.UsageError: it is said twice.
-        """
-        from trio_broker.spark.tables.target import LOCAL_CATALOG, IcebergCatalog
-
-        if self.warehouse is not None and self.catalog is not None:
-            raise click.UsageError("say where the Iceberg catalog is: --warehouse or --catalog")
-        if self.warehouse is None and self.catalog is None:
-            return None
-        return IcebergCatalog(self.catalog or LOCAL_CATALOG, self.catalog_properties, self.warehouse)
-
-
-def writes_tables(command: Command) -> Command:
-    """Give a command the options of the tables it writes, as ``table_options``."""
-
-    @click.option(
-        "--codec", type=click.Choice(CODECS), default=CODECS[0], show_default=True, help="How pages are compressed."
+    to: str = option("--to", required=True, metavar=TABLE, help="parquet:DIR, delta:DIR or iceberg:NAMESPACE.TABLE")
+    codec: str = option(
+        "--codec",
+        type=click.Choice([each.value for each in ParquetCodec]),
+        default=FileSettings().codec.value,
+        show_default=True,
+        help="How pages are compressed.",
     )
-    @click.option(
+    target_mib: int = option(
         "--target-file-size",
-        "target_mib",
         type=click.IntRange(min=1, max=1 << 14),
-        default=DEFAULT_TARGET_MIB,
+        default=DEFAULT_TARGET_BYTES // MIB,
         show_default=True,
         metavar="MIB",
         help="A file about so large is closed, and the next begun.",
     )
-    @click.option(
+    batch_records: int = option(
         "--batch-records",
         type=click.IntRange(min=1),
         default=DEFAULT_BATCH_RECORDS,
@@ -93,13 +54,13 @@ def writes_tables(command: Command) -> Command:
         metavar="COUNT",
         help="Records that are committed at a time.",
     )
-    @click.option(
+    available_now: bool = option(
         "--available-now/--continuous",
         default=True,
         show_default=True,
         help="End where the topics end now, or wait for more.",
     )
-    @click.option(
+    interval: float = option(
         "--interval",
         type=click.FloatRange(min=0, min_open=True),
         default=60.0,
@@ -107,45 +68,52 @@ def writes_tables(command: Command) -> Command:
         metavar="SECONDS",
         help="With --continuous: how often to look.",
     )
-    @click.option(
+    checkpoint: Path | None = option(
         "--checkpoint",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=DIRECTORY,
         help="Where the job notes what it did.  [default: in the table's directory]",
     )
-    @click.option(
-        "--warehouse",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Iceberg: a directory for tables, with a catalog of its own.",
+    warehouse: Path | None = option(
+        "--warehouse", type=DIRECTORY, help="Iceberg: a directory for tables, with a catalog of its own."
     )
-    @click.option("--catalog", metavar="NAME", help="Iceberg: a catalog that pyiceberg is configured for.")
-    @click.option(
+    catalog: str | None = option(
+        "--catalog", metavar="NAME", help="Iceberg: a catalog that pyiceberg is configured for."
+    )
+    catalog_property: tuple[tuple[str, str], ...] = option(
         "--catalog-property",
         type=key_value,
         multiple=True,
         metavar="KEY=VALUE",
-        help="Iceberg: a property of the catalog; may be repeated.",
+        help="Iceberg: a property of the catalog; repeatable.",
     )
-    @functools.wraps(command)
-    def run(
-        *arguments: Any,
-        codec: str,
-        target_mib: int,
-        batch_records: int,
-        available_now: bool,
-        interval: float,
-        checkpoint: Path | None,
-        warehouse: Path | None,
-        catalog: str | None,
-        catalog_property: tuple[tuple[str, str], ...],
-        **options: Any,
-    ) -> None:
-        interval_seconds = None if available_now else interval
-        table_options = TableOptions(
-            codec, target_mib, batch_records, interval_seconds, checkpoint, warehouse, catalog, dict(catalog_property)
-        )
-        command(*arguments, table_options=table_options, **options)
 
-    return run
+    @property
+    def files(self) -> FileSettings:
+        """How files are written."""
+        return FileSettings(ParquetCodec(self.codec), self.target_mib * MIB)
+
+    @property
+    def trigger(self) -> Trigger:
+        """How much is read at a time, and whether the job waits for more."""
+        return Trigger(self.batch_records, None if self.available_now else self.interval)
+
+    def target(self, text: str | None = None, name: str = "to") -> Target:
+        """Return the table of ``--to``, or that of the option ``name``.
+
+        Raises:
+            click.UsageError: there are two catalogs.
+            OptionError: the text names no table, or an Iceberg table without a catalog.
+            SparkJobError: the package for the table's format is not installed.
+        """
+        catalog = None
+        if self.warehouse is not None and self.catalog is not None:
+            raise click.UsageError("say where the Iceberg catalog is: --warehouse or --catalog")
+        if self.warehouse is not None or self.catalog is not None:
+            catalog = IcebergCatalog(self.catalog or LOCAL_CATALOG, dict(self.catalog_property), self.warehouse)
+        target = parse_target(self.to if text is None else text, catalog, name)
+        # Also for a dry run, which would not need it: the run that follows does.
+        target.require_package()
+        return target
 
 
 def show_report(report: JobReport, names: Mapping[str, str], *, as_json: bool) -> None:

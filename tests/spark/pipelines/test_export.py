@@ -21,9 +21,10 @@ from trio_broker.spark.pipelines import micro_batches
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.dry_run import plan_job
 from trio_broker.spark.pipelines.export import ExportSettings, read_job_options, run_export
-from trio_broker.spark.pipelines.micro_batches import JobReport, Trigger
+from trio_broker.spark.pipelines.micro_batches import JobReport
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, TaskFailed
+from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.tables.table import TableError
 from trio_broker.spark.tables.target import Format, Target
 from trio_broker.topic_partition import TopicPartition

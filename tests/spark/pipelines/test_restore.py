@@ -28,9 +28,8 @@ from trio_broker.spark.pipelines.export import ExportSettings, run_export
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError, find_files, in_groups, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order
-from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
-from trio_broker.spark.pipelines.target_topics import NewTopics, TargetError
+from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, TargetError
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner, Result, SparkTaskRunner, TasksDone
 from trio_broker.spark.producer.row_ids import Deduplicator, find_row_id
 from trio_broker.spark.schema import COLUMNS, arrow_schema

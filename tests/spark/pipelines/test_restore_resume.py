@@ -28,9 +28,9 @@ from trio_broker.spark.pipelines import restore as restore_module
 from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError
-from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
 from trio_broker.spark.pipelines.restore_slices import PositionMap, next_slices
+from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.producer import record_writer
 from trio_broker.spark.producer.record_writer import DeliveryReport

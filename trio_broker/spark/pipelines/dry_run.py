@@ -15,8 +15,8 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import read_last_commit
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.micro_batches import Trigger
 from trio_broker.spark.pipelines.positions import behind, check_topics, find_target, next_batch
+from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 

@@ -20,9 +20,10 @@ from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.ddl import StructType, arrow_schema_of, columns_ddl, parse_ddl
 from trio_broker.spark.pipelines.export import checkpoint_of, read_job_options
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, Trigger, file_result, run_job
+from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, file_result, run_job
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.task_runner import Result, SparkTaskRunner, TaskRunner
+from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.schema import arrow_schema
 from trio_broker.spark.tables.table import TableFiles, TableShape
 from trio_broker.spark.tables.table_writer import FileSettings, TableWriter

@@ -29,29 +29,15 @@ from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.positions import Offsets, behind, check_topics, find_target, next_batch
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner, TasksDone
+from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tables.table import DataFile, Table, TableFiles
 
 log = logging.getLogger(__name__)
 
-DEFAULT_BATCH_RECORDS: Final = 10_000_000
-"""Records of a micro-batch: enough to fill files, and few enough that a killed job repeats minutes, not hours."""
-
 TABLE: Final = "table"
 """In a task's result: the name of the table that a file is for."""
-
-
-@attrs.frozen
-class Trigger:
-    """How much a micro-batch reads, and whether the job waits for more.
-
-    With ``interval_seconds`` the job never ends by itself: having read what is there, it looks again that long after it
-    looked last. Without, it ends where the logs ended when it started.
-    """
-
-    batch_records: int = DEFAULT_BATCH_RECORDS
-    interval_seconds: float | None = None
 
 
 @attrs.frozen

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +26,7 @@ from trio_broker.spark.pipelines.commit_log import CommitLog, offsets_document, 
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.slice_schedule import next_slices, slice_records_at
-from trio_broker.spark.pipelines.target_topics import prepare_topics
+from trio_broker.spark.pipelines.target_topics import Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.planning.offset_planning import plan_batch
@@ -40,15 +39,6 @@ KIND: Final = "replay"
 
 NAMESPACE: Final = uuid.UUID("8f0d1c1e-5a3b-4b0e-9c7e-3f6f0a2f6a55")
 """Of the ids that replays have in headers, made from those in their commit logs."""
-
-
-class Partitions(Enum):
-    """Which partition a record goes to."""
-
-    KEEP = "keep"
-    """The same as before."""
-    KEY = "key"
-    """The one that its key says, by Java's hash; records without a key are spread."""
 
 
 @attrs.frozen

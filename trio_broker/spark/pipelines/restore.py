@@ -27,11 +27,10 @@ from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
 from trio_broker.spark.pipelines.parquet_parts import Part, find_files, in_groups, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
 from trio_broker.spark.pipelines.progress import Progress
-from trio_broker.spark.pipelines.replay import Partitions
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
 from trio_broker.spark.pipelines.restore_slices import PositionMap, RestoreSlice, next_slices, read_slice
 from trio_broker.spark.pipelines.slice_schedule import slice_records_at
-from trio_broker.spark.pipelines.target_topics import NewTopics, prepare_topics
+from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
 from trio_broker.spark.pipelines.token_bucket import RateLimit, Throttle
 from trio_broker.spark.tasks import ReadTask

@@ -6,6 +6,7 @@ Looked at before anything is written: a topic that lacks a partition would stop 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Final
 
 import attrs
@@ -28,6 +29,15 @@ TIMEOUT_SECONDS: Final = 60.0
 
 class TargetError(SparkJobError):
     """A topic cannot be written to as it is."""
+
+
+class Partitions(Enum):
+    """Which partition a record goes to."""
+
+    KEEP = "keep"
+    """The same as before."""
+    KEY = "key"
+    """The one that its key says, by Java's hash; records without a key are spread."""
 
 
 @attrs.frozen

@@ -93,16 +93,24 @@ class Target:
         """Where the table lies, if that is said."""
         return None if self.format is Format.ICEBERG else Path(self.name)
 
-    def table(self, shape: TableShape) -> Table:
-        """Return the table, not yet opened.
+    def require_package(self) -> None:
+        """Make sure that the package for the table's format is installed.
 
         Raises:
-            SparkJobError: the package for its format is not installed.
+            SparkJobError: it is not; the text names the extra that brings it.
         """
         if self.format in EXTRAS:
             package, extra = EXTRAS[self.format]
             if find_spec(package) is None:
                 raise SparkJobError(f"{self}: {package} is not installed: pip install 'trio-broker[{extra}]'")
+
+    def table(self, shape: TableShape) -> Table:
+        """Return the table, not yet opened.
+
+        Raises:
+            SparkJobError: as ``require_package``.
+        """
+        self.require_package()
         match self.format:
             case Format.PARQUET:
                 from trio_broker.spark.tables.parquet_directory import ParquetDirectory
