@@ -1,0 +1,140 @@
+"""The words that ``CONTRIBUTING.md`` lists as "not" are written nowhere, and no class has a namesake."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUFFIXES = {".py", ".html", ".js", ".md"}
+
+NOT_YET_CLEAN: tuple[str, ...] = (
+    "admin",
+    "bench",
+    "docs",
+    "fuzz",
+    "protocol",
+    "trio_broker/bootstrap.py",
+    "trio_broker/broker.py",
+    "trio_broker/broker_view.py",
+    "trio_broker/cli",
+    "trio_broker/client",
+    "trio_broker/clock.py",
+    "trio_broker/cluster",
+    "trio_broker/config",
+    "trio_broker/coordinator",
+    "trio_broker/group_view.py",
+    "trio_broker/handlers",
+    "trio_broker/metrics",
+    "trio_broker/network",
+    "trio_broker/replication",
+    "trio_broker/scheduled_task.py",
+    "trio_broker/segment_view.py",
+    "trio_broker/spark",
+    "trio_broker/storage",
+)
+"""Folders and files whose sentences are still to be rewritten."""
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SECTION = re.compile(r"^## Words\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
+QUOTED = re.compile(r"`([^`]+)`")
+
+
+def entries() -> list[str]:
+    """The entries of the table's first column."""
+    section = SECTION.search(CONTRIBUTING)
+    assert section is not None
+    rows = [line.split("|")[1] for line in section[0].splitlines() if line.startswith("| `")]
+    return [entry for row in rows for entry in QUOTED.findall(row)]
+
+
+def pattern(entry: str) -> re.Pattern[str]:
+    """Names match as they are written, words in any case, both across the end of a line."""
+    words = r"[\s#]+".join(re.escape(word) for word in entry.split())
+    starts = r"\b" if entry[0].isalnum() else ""
+    return re.compile(f"{starts}{words}\\b", re.NOFLAG if is_name(entry) else re.IGNORECASE)
+
+
+def is_name(entry: str) -> bool:
+    return "_" in entry or not entry.islower()
+
+
+FORBIDDEN = [pattern(entry) for entry in entries()]
+
+
+def texts() -> dict[str, str]:
+    """Every file that somebody reads, by its path; ``CONTRIBUTING.md`` without the table itself."""
+    found = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for folder in ("trio_broker", "protocol", "admin", "bench", "fuzz", "docs")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in SUFFIXES
+    }
+    found["README.md"] = (ROOT / "README.md").read_text(encoding="utf-8")
+    found["CONTRIBUTING.md"] = SECTION.sub("", CONTRIBUTING)
+    return found
+
+
+TEXTS = texts()
+
+
+def findings(text: str) -> list[str]:
+    """Each forbidden word in ``text``, with its line."""
+    return [
+        f"line {text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for forbidden in FORBIDDEN
+        for match in forbidden.finditer(text)
+    ]
+
+
+def is_excused(path: str) -> bool:
+    return any(path == excused or path.startswith(f"{excused}/") for excused in NOT_YET_CLEAN)
+
+
+def test_no_file_uses_a_forbidden_word():
+    assert {path: found for path, text in TEXTS.items() if not is_excused(path) and (found := findings(text))} == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Whoever asks", "which is\n    told", "which is\n    # told", "as the group (trap 33) does", "class Asker:"],
+)
+def test_a_forbidden_word_is_found(text: str):
+    assert len(findings(text)) == 1
+
+
+@pytest.mark.parametrize("text", ["the obedient", "MAX_INPUT outside", "the moment it starts", "input output"])
+def test_longer_words_and_plain_words_with_a_forbidden_one_inside_are_allowed(text: str):
+    assert findings(text) == []
+
+
+NAMED_TWICE = {
+    "ConfigChange",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSynonym",
+    "Connection",
+    "Listener",
+    "NodeInfo",
+    "Replicas",
+    "Request",
+    "TopicPartition",
+    "UpdateMode",
+}
+"""Still to be renamed."""
+
+
+def test_no_class_name_is_defined_twice_outside_the_messages():
+    """Kafka's messages have nested structs of the same name; everywhere else one name means one thing."""
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path, text in TEXTS.items():
+        if path.endswith(".py") and not path.startswith(("protocol/kafka_wire/messages/", "bench/", "fuzz/")):
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ClassDef):
+                    modules[node.name].append(path)
+    twice = {name: paths for name, paths in modules.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in NAMED_TWICE} == {}
