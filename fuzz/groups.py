@@ -59,6 +59,7 @@ BROKER_SETTINGS: Final = {
     "log.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "300",
+    "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.session.timeout.ms": "4000",
     "group.consumer.assignment.interval.ms": "20",
     "offsets.topic.num.partitions": "5",

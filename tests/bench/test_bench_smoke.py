@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench import groups, small
 from bench.outcome import Options
 
@@ -17,6 +19,7 @@ def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
     assert outcome.measures["produce"] > 0
 
 
+@pytest.mark.soak
 def test_commits_are_measured_beside_the_same_floor(tmp_path: Path):
     outcome = groups.commits(Options(tmp_path, repeats=1, scale=0.001))
     (table,) = outcome.tables

@@ -42,6 +42,6 @@ def test_groups_keep_their_promises_through_ten_random_events(tmp_path: Path) ->
     live_through(tmp_path, 301, 10, DEPENDABLE_KINDS, members=1, pace=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_groups_keep_their_promises_through_two_hundred_random_events(tmp_path: Path) -> None:
     live_through(tmp_path, int(os.environ.get(SEED) or secrets.randbelow(1_000_000)), 200, KINDS)

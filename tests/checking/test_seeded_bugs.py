@@ -15,7 +15,7 @@ from tests.checking.ownership import ONE_OWNER_AT_A_TIME, ONE_OWNER_PER_GENERATI
 from tests.checking.recorded_members import ConfluentConsumer, ConfluentRange
 from tests.checking.seeded_bugs import BUGS, BuggyBroker
 
-pytestmark = [pytest.mark.compat, pytest.mark.slow]
+pytestmark = [pytest.mark.compat, pytest.mark.soak]
 
 KINDS = (ConfluentRange, ConfluentConsumer)
 

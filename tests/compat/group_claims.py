@@ -23,6 +23,8 @@ SHORT_TIMES = {
     "log.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "4",
 }

@@ -1,7 +1,7 @@
 """Real text goes through the broker byte for byte, while its thread counts change under the load.
 
 The text is the source of Python's own standard library, which is on every machine that runs these tests. The default
-run sends a slice of it; ``-m slow`` sends a million lines with each client.
+run sends a slice of it; ``-m soak`` sends a million lines with each client.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def test_a_slice_of_real_text_while_the_threads_change(broker: BrokerProcess, to
     carry(broker, carrier, topic, SLICE)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("carrier", CARRIERS)
 def test_a_million_lines_while_the_threads_change(broker: BrokerProcess, topic: str, carrier: Carrier) -> None:
     carry(broker, carrier, topic, MILLION)

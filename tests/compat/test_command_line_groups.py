@@ -38,7 +38,7 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.getbasetemp() / "java-classes"
 
 
-@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.soak)])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_classes: Path
 ) -> Iterator[BrokerProcess | KafkaProcess]:

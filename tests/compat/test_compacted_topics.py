@@ -150,7 +150,7 @@ def test_a_consumer_reads_the_newest_value_of_every_key_from_a_compacted_topic(b
     assert len(twice) < len(once) * 1.5, "most keys were overwritten"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_writing_reading_and_compacting_at_once_loses_no_key(broker: BrokerProcess) -> None:
     """Without a time for tombstones, which a consumer that began before may miss; so only values are compared."""
     create(broker, delete_retention_ms="0")

@@ -97,7 +97,7 @@ def kill_while_producing(broker: BrokerProcess, *, kills: int, between: int) -> 
     assert [found[offset] for offset in sorted(found)] == [f"r-{number}".encode() for number in range(sender.sent)]
 
 
-@pytest.mark.parametrize("durability", [pytest.param("page-cache", marks=pytest.mark.slow), "fsync"])
+@pytest.mark.parametrize("durability", [pytest.param("page-cache", marks=pytest.mark.soak), "fsync"])
 def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     start_broker: Callable[..., BrokerProcess], durability: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_every_acknowledged_record_survives_kill_9_once_and_in_order(
     kill_while_producing(broker, kills=3, between=2000)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("durability", ["page-cache", "fsync"])
 def test_fifty_kills(start_broker: Callable[..., BrokerProcess], durability: str) -> None:
     broker = start_broker(log_durability=durability, log_segment_bytes="1048576")

@@ -1,4 +1,4 @@
-"""A short, repeatable slice of ``fuzz.groups``, a long one behind ``slow``, and proof that it finds what is wrong."""
+"""A short, repeatable slice of ``fuzz.groups``, a long one behind ``soak``, and proof that it finds what is wrong."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stormy_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield broker
 
 
-@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(LONG_ROUNDS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(LONG_ROUNDS, marks=pytest.mark.soak)])
 def test_a_storm_of_group_requests_harms_no_other_group_and_nothing_is_lost_by_a_kill(
     stormy_broker: BrokerProcess, rounds: int
 ) -> None:

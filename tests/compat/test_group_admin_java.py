@@ -27,6 +27,7 @@ def broker(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     settings = {
         "log.durability": "page-cache",
         "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.heartbeat.interval.ms": "200",
     }
     with BrokerProcess(tmp_path_factory.mktemp("administered"), overrides=settings) as process:

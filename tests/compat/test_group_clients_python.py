@@ -170,7 +170,7 @@ def test_a_regular_expression_finds_topics(admin: AdminClient, crowd: Crowd, top
     crowd.wait_until_shared(found, member)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", [ConfluentConsumer, ConfluentRange], ids=named)
 def test_a_regular_expression_finds_topics_that_come_later(
     admin: AdminClient, crowd: Crowd, topic: str, kind: type[Member]

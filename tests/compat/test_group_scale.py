@@ -51,7 +51,7 @@ async def settled(members: list[WireMember], partitions: int) -> None:
         await trio.sleep(0.01)
 
 
-@pytest.mark.parametrize("size", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [20, pytest.param(200, marks=pytest.mark.soak)])
 async def test_a_large_group_shares_as_members_come_and_go(
     start_broker: Callable[..., BrokerProcess], size: int
 ) -> None:
@@ -108,7 +108,7 @@ async def in_turn(servers: str, group_ids: list[str], work: Callable[[Connection
             nursery.start_soon(some, group_ids[at::CONNECTIONS])
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.soak)])
 async def test_many_groups_live_beside_each_other_and_survive_kill_9(
     start_broker: Callable[..., BrokerProcess], count: int
 ) -> None:

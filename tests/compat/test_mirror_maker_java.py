@@ -21,7 +21,7 @@ from tests.java_programs import JARS, QUICK_START, compiled_java
 from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 SECONDS = 120.0
 """How long MirrorMaker may take until it has done everything once; about twenty on an idle machine."""

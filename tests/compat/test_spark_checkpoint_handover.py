@@ -78,7 +78,7 @@ def after_the_first(topic: str, *ends: int) -> list[tuple[str, int, int]]:
     return [place for place in all_places(topic, *ends) if place[2] >= LENGTHS[place[1]]]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_both_sources_cut_the_same_micro_batches(cluster: Cluster, job_of: JobOf, topic: str) -> None:
     """With a limit, over a restart, with a partition that came meanwhile and with nothing new in one."""
     fill(cluster, topic)
@@ -112,7 +112,7 @@ def test_a_query_goes_on_with_the_other_source(
     assert job.done() == len(job.planned())
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @both_ways
 def test_a_micro_batch_that_failed_with_one_source_is_done_by_the_other(
     cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str
@@ -130,7 +130,7 @@ def test_a_micro_batch_that_failed_with_one_source_is_done_by_the_other(
     assert job.places() == all_places(topic, 47, 27, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @both_ways
 def test_a_first_micro_batch_that_failed_with_one_source_is_done_by_the_other(
     cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str
@@ -143,7 +143,7 @@ def test_a_first_micro_batch_that_failed_with_one_source_is_done_by_the_other(
     assert job.places() == all_places(topic, 47, 27, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @both_ways
 def test_a_query_that_began_at_the_latest_offset_goes_on_with_the_other_source(
     cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str
@@ -157,7 +157,7 @@ def test_a_query_that_began_at_the_latest_offset_goes_on_with_the_other_source(
     assert job.places() == after_the_first(topic, 47, 27, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_first_micro_batch_from_the_latest_offset_is_done_by_ours(
     cluster: Cluster, job_of: JobOf, topic: str
 ) -> None:
@@ -169,7 +169,7 @@ def test_a_first_micro_batch_from_the_latest_offset_is_done_by_ours(
     assert job.places() == after_the_first(topic, 47, 27, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_first_micro_batch_of_ours_from_the_latest_offset_is_refused_by_kafkas(
     cluster: Cluster, job_of: JobOf, topic: str
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_first_micro_batch_of_ours_from_the_latest_offset_is_refused_by_kafkas
     assert job.places() == after_the_first(topic, 47, 27, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @both_ways
 def test_a_loss_is_told_by_the_other_source(
     cluster: Cluster, job_of: JobOf, topic: str, first: str, second: str

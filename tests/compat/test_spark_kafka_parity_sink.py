@@ -186,7 +186,7 @@ def test_both_sinks_write_the_same_records(spark: SparkSession, cluster: Cluster
     assert read_back(cluster, topics[OURS]) == read_back(cluster, topics[KAFKA])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("job", REFUSED, ids=str)
 def test_what_the_one_sink_refuses_the_other_does_too(
     spark: SparkSession, cluster: Cluster, topic: str, job: WriteJob
@@ -199,7 +199,7 @@ def test_what_the_one_sink_refuses_the_other_does_too(
     assert read_back(cluster, topic) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("difference", KNOWN_DIFFERENCES, ids=str)
 def test_the_sinks_differ_as_is_known(
     spark: SparkSession, cluster: Cluster, topic: str, difference: Difference
@@ -209,7 +209,7 @@ def test_the_sinks_differ_as_is_known(
     assert [kind for kind, error in errors.items() if error is not None] == [difference.refused_by]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_headers_are_left_out_only_by_ours_and_only_if_it_is_told_to(
     spark: SparkSession, cluster: Cluster, topic: str
 ) -> None:

@@ -6,7 +6,7 @@ say how many, or both must fail; then our error has to name the option or the pa
 told in ``spark_read_jobs.KNOWN_DIFFERENCES``.
 
 Our source runs without Spark here, which is how it would run there but quicker; some jobs go through Spark, and with
-``-m slow`` all of them.
+``-m soak`` all of them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_jobs_come_through_spark_as_they_are(spark: SparkSession, servers: str, 
     assert_same_through_spark(spark, servers, JOBS[title])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("job", JOBS.values(), ids=str)
 def test_all_jobs_come_through_spark_as_they_are(spark: SparkSession, servers: str, job: ReadJob) -> None:
     assert_same_through_spark(spark, servers, job)
@@ -176,7 +176,7 @@ def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         del open_transaction
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("job", IN_TRANSACTIONS, ids=str)
 def test_both_sources_read_the_same_of_transactions(
@@ -189,7 +189,7 @@ def test_both_sources_read_the_same_of_transactions(
     assert ours.rows
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_isolation_is_what_it_is_called_and_ours_by_default_is_the_stricter(
     spark: SparkSession, kafka_servers: str
 ) -> None:
@@ -209,7 +209,7 @@ def test_isolation_is_what_it_is_called_and_ours_by_default_is_the_stricter(
     assert lengths[OURS] == [committed, uncommitted, committed]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_topic_of_kafkas_own_is_refused_and_not_just_empty(spark: SparkSession, kafka_servers: str) -> None:
     """Who names such a topic wants something that does not come, and Spark's own source does not say so."""
     own = job("a topic of Kafka's own", "__transaction_state", subscribe="__transaction_state")

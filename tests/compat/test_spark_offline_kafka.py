@@ -29,7 +29,7 @@ from trio_broker.spark.tasks import ReadTask, read_task
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.topic_partition import TopicPartition
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 
 TOPIC = "ledger"
 LEDGER = TopicPartition(TOPIC, 0)

@@ -284,7 +284,7 @@ def test_every_offset_may_be_where_a_task_begins(kafka: KafkaProcess, transactio
 # --- What else lies in a log ---
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_compacted_topic_with_transactions_is_read_over_its_gaps(kafka: KafkaProcess):
     topic = "compacted"
     create(
@@ -329,7 +329,7 @@ def test_append_time_is_the_brokers(kafka: KafkaProcess):
         assert {row["timestampType"] for row in rows} == {1}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, classes: Path):
     """Its snappy has a framing of its own, its lz4 and zstd other frames than librdkafka's; in transactions."""
     topics = {codec: f"java-{codec}" for codec in CODECS}

@@ -17,7 +17,7 @@ from trio_broker.testing import BrokerThread
 JOB = Path(__file__).parent / "connect_job.py"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.spark
 def test_batches_views_streams_and_errors_work_through_connect(kafka_broker_session: BrokerThread) -> None:
     kafka_broker_session.create_topic("connect")

@@ -265,7 +265,7 @@ def test_a_stream_stopped_in_the_middle_writes_every_record_exactly_once(make_tr
     trial.end(sender)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stream_killed_again_and_again_writes_every_record_exactly_once(
     make_trial: Callable[[int], Trial], seed: int

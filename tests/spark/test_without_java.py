@@ -42,6 +42,7 @@ def path_without_java(tmp_path: Path) -> Path:
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 def test_spark_reads_a_topic_on_the_java_of_the_extra(
     tmp_path: Path, path_without_java: Path, kafka_broker: BrokerThread
 ) -> None:

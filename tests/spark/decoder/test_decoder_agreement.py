@@ -78,7 +78,7 @@ def test_broken_logs_are_refused_in_the_same_words_or_read_alike() -> None:
     assert 0.1 < statistics.valid / statistics.tried < 0.9, "both ways are taken"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_many_broken_logs() -> None:
     findings = list(fuzz(4, range(LONG_ROUNDS), Statistics()))
     assert [finding.problem for finding in findings] == [], findings[0]

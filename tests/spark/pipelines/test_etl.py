@@ -120,7 +120,7 @@ def test_whenever_it_is_killed_each_record_is_in_one_table_once(tmp_path: Path, 
     raise AssertionError("it never came to an end")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("format", Format)
 def test_so_it_is_at_every_moment(tmp_path: Path, format: Format):
     for at in range(1000):

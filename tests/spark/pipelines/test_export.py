@@ -277,7 +277,7 @@ def test_whenever_it_is_killed_each_record_is_in_the_table_exactly_once(tmp_path
         crash_and_restart(tmp_path / str(at), format, at)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("again", [None, 0, 3, 6, 9, 12])
 @pytest.mark.parametrize("format", Format)
 def test_so_it_is_at_every_moment_and_when_it_is_killed_again_while_it_recovers(

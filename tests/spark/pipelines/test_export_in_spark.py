@@ -52,7 +52,7 @@ def test_an_export_is_byte_equal_to_what_the_producers_sent(spark: SparkSession,
     assert set(frame.columns) == {*COLUMNS, "date"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_export_of_a_million_records_is_byte_equal_to_what_the_producers_sent(spark: SparkSession, tmp_path: Path):
     topics = ("a", "b", "c")
     with BrokerThread(num_partitions=3) as broker:
@@ -63,7 +63,7 @@ def test_an_export_of_a_million_records_is_byte_equal_to_what_the_producers_sent
     check(read_table(target), topics, 5, 200_000)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("format", [Format.DELTA, Format.ICEBERG])
 def test_so_is_one_to_other_formats(spark: SparkSession, broker: BrokerThread, tmp_path: Path, format: Format):
     topics = (f"to-{format.value}",)

@@ -120,14 +120,14 @@ def run_and_kill(broker: BrokerThread, target: Target, kills: int, chance: rando
     return stream.count
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_export_that_is_killed_goes_on_where_it_was_and_ends_with_ctrl_c(tmp_path: Path):
     target = Target(Format.PARQUET, str(tmp_path / "table"))
     with BrokerThread() as broker:
         check(target, run_and_kill(broker, target, 1, random.Random(1)))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(4))
 def test_an_export_that_is_killed_again_and_again_has_each_record_once(tmp_path: Path, seed: int):
     target = Target(Format.PARQUET, str(tmp_path / "table"))

@@ -46,7 +46,7 @@ def deduplicated(partition: int, messages: list[Message]) -> list[Message]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("timestamp_ms", [None, OLD_MS], ids=["young", "old"])
 def test_a_broker_killed_while_rows_are_written_has_each_once_and_in_order(tmp_path: Path, timestamp_ms: int | None):
     """Synced logs: what was acknowledged must be there after the crash, and what was not is sent again."""
