@@ -154,6 +154,22 @@ def test_a_record_above_the_limit_is_refused(broker: BrokerProcess, create: Call
     assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
+def test_the_records_without_a_key_are_blamed_and_no_other(broker: BrokerProcess, create: Callable[..., str]) -> None:
+    topic = create(cleanup_policy="compact")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 10_000})
+    codes: dict[bytes | str | None, int] = {}
+    for number, key in enumerate([b"key", None, b"key", None, b"key"]):
+        producer.produce(
+            topic,
+            b"%d" % number,
+            key,
+            on_delivery=lambda error, message: codes.update({message.value(): error.code()}),
+        )
+    assert producer.flush(SECONDS) == 0
+    bad, other = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
+    assert codes == {b"0": other, b"1": bad, b"2": other, b"3": bad, b"4": other}
+
+
 def test_keys_values_headers_and_timestamps_come_back(
     broker: BrokerProcess, create: Callable[..., str], consume: Callable[..., list[Message]]
 ) -> None:

@@ -104,6 +104,13 @@ def test_java_is_told_that_a_record_is_too_large(client_steps: Steps) -> None:
     assert client_steps.error("too large") == "RecordTooLargeException"
 
 
+def test_java_blames_the_records_without_a_key_and_no_other(client_steps: Steps) -> None:
+    told = client_steps.result("bad records")
+    without_key = "Compacted topic cannot accept message without key in topic partition java-compacted-0"
+    assert [told[1], told[3]] == [without_key] * 2
+    assert all("part of a batch which had one more more invalid records" in told[index] for index in (0, 2, 4))
+
+
 def test_java_and_librdkafka_put_equal_keys_into_equal_partitions(client_steps: Steps, broker: BrokerProcess) -> None:
     homes = client_steps.result("keys")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2_random"})

@@ -198,7 +198,13 @@ async def test_version_8_names_the_bad_record_and_the_reason(client, replicas):
     await add_topic(replicas, configs={"cleanup.policy": "compact"})
     answer = await ask(client, batch(b"no key"), 8)
     assert answer.error_code == ErrorCode.INVALID_RECORD
-    assert answer.error_message
+    assert answer.error_message.startswith("One or more records have been rejected due to 1 record errors in total")
+    [error] = answer.record_errors
+    assert error.batch_index == 0
+    assert error.batch_index_error_message == (
+        "Compacted topic cannot accept message without key in topic partition orders-0"
+    )
+    assert answer.log_start_offset == 0
     older = await ask(client, batch(b"no key"), 7)
     assert (older.error_code, older.error_message, older.record_errors) == (ErrorCode.INVALID_RECORD, None, [])
 

@@ -272,12 +272,6 @@ def test_counts_and_offsets_that_do_not_agree_are_refused(fields: dict[str, int]
     assert refusal.value.code is ErrorCode.INVALID_RECORD
 
 
-def test_keys_are_asked_for_where_the_topic_is_compacted() -> None:
-    with pytest.raises(InvalidRecord) as refusal:
-        only(GOLDEN).validate_records(require_keys=True)
-    assert refusal.value.record_index == 1
-
-
 def test_the_summary_tells_the_records_own_time_whatever_the_header_says() -> None:
     assert changed(GOLDEN, max_timestamp=5, attributes=0x08).validate_records().max_timestamp == T + 7
 

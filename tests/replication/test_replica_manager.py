@@ -117,12 +117,12 @@ class SlowLook:
         self._token = trio.lowlevel.current_trio_token()
         monkeypatch.setattr(validation, "prepare", self)
 
-    def __call__(self, batch, config, now_ms):
+    def __call__(self, batch, config, now_ms, topic_partition):
         self.threads.append(threading.current_thread())
         if threading.current_thread() is not threading.main_thread():
             self._token.run_sync_soon(self.entered.set)
             assert self.may_go_on.wait(30)
-        return self._prepare(batch, config, now_ms)
+        return self._prepare(batch, config, now_ms, topic_partition)
 
 
 COMPACTED = {"cleanup.policy": "compact"}

@@ -14,16 +14,19 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.crc import crc32c
 from trio_broker.storage import CleanupPolicy, LogConfig, validation
+from trio_broker.storage.errors import InvalidTimestamp, RecordError, RecordValidationError
+from trio_broker.topic_partition import TopicPartition
 
 Batch = Callable[..., bytearray]
 HOUR_MS = 3_600_000
+ORDERS = TopicPartition("orders", 3)
 
 
 def taken(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> RecordBatch:
     """The batch as it is to be stored."""
     settings = LogConfig(**config)  # type: ignore[arg-type]
     batch = validation.check_client_batch(memoryview(data), settings, now_ms, produce_version)
-    return validation.prepare(batch, settings, now_ms)
+    return validation.prepare(batch, settings, now_ms, ORDERS)
 
 
 def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> ErrorCode:
@@ -33,6 +36,13 @@ def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **conf
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def refusal_of(data: bytes, now_ms: int, **config: object) -> RecordValidationError:
+    """The refusal that names records."""
+    with pytest.raises(RecordValidationError) as refusal:
+        taken(data, now_ms, **config)
+    return refusal.value
 
 
 def changed(data: bytes, layout: str, position: int, value: int) -> bytearray:
@@ -135,11 +145,66 @@ def test_compacted_topics_need_keys(now_ms: int, codec: Codec):
     assert code_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True)) is ErrorCode.INVALID_RECORD
 
 
-def test_the_guilty_record_is_named(now_ms: int):
-    data = build_batch([NewRecord(now_ms, b"k", b"v"), NewRecord(now_ms, None, b"v")])
-    with pytest.raises(KafkaError) as caught:
-        taken(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
-    assert getattr(caught.value, "record_index", None) == 1
+WITHOUT_KEY = "Compacted topic cannot accept message without key in topic partition orders-3"
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_every_record_without_a_key_is_named_with_kafkas_words(now_ms: int, codec: Codec):
+    keys = [b"k", None, b"k", None, None, None]
+    data = build_batch([NewRecord(now_ms, key, b"v") for key in keys], codec=codec)
+    error = refusal_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
+    assert error.code is ErrorCode.INVALID_RECORD
+    assert error.record_errors == [RecordError(index, WITHOUT_KEY) for index in (1, 3, 4, 5)]
+    shown = ", ".join(f"RecordError(batchIndex={index}, message='{WITHOUT_KEY}')" for index in (1, 3, 4))
+    assert str(error) == (
+        "One or more records have been rejected due to 4 record errors in total, and only showing the first three"
+        f" errors at most: [{shown}]"
+    )
+
+
+def test_every_record_with_a_timestamp_out_of_bounds_is_named(now_ms: int):
+    late, old = now_ms + HOUR_MS + 1, now_ms - 1001
+    times = [now_ms, late, now_ms - 1000, old, -1, now_ms + HOUR_MS, -2]
+    data = build_batch([NewRecord(time, b"k", b"v") for time in times])
+    error = refusal_of(data, now_ms, message_timestamp_before_max_ms=1000)
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert str(error) == "One or more records have been rejected due to invalid timestamp"
+    assert [each.batch_index for each in error.record_errors] == [1, 3, 6]
+    assert error.record_errors[0].message == (
+        f"Timestamp {late} of message with offset 1 is out of range."
+        f" The timestamp should be within [{now_ms - 1000}, {now_ms + HOUR_MS}]"
+    )
+
+
+def test_one_wrong_timestamp_makes_the_refusal_one_of_timestamps(now_ms: int):
+    data = build_batch([NewRecord(now_ms, None, b"v"), NewRecord(now_ms + 2 * HOUR_MS, b"k", b"v")])
+    error = refusal_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert [each.batch_index for each in error.record_errors] == [0, 1]
+
+
+def test_records_are_named_in_large_batches_too_in_a_worker_thread(now_ms: int):
+    times = [now_ms] * 50
+    times[30] = now_ms + 2 * HOUR_MS
+    data = build_batch([NewRecord(time, b"k", b"v") for time in times])
+    checked = validation.check_client_batch(memoryview(data), LogConfig(), now_ms, produce_version=9)
+    assert validation.takes_long(checked, LogConfig(), now_ms)
+    [only] = refusal_of(data, now_ms).record_errors
+    assert only.batch_index == 30
+
+
+def test_a_header_with_a_time_that_no_record_has_is_refused_without_blame(batch: Batch, now_ms: int):
+    data = changed(batch(), ">q", 35, now_ms + 2 * HOUR_MS)
+    with pytest.raises(InvalidTimestamp):
+        taken(data, now_ms)
+
+
+def test_the_number_of_named_records_has_a_limit_and_their_count_has_none(now_ms: int, monkeypatch):
+    monkeypatch.setattr(validation, "MAX_RECORD_ERRORS", 2)
+    data = build_batch([NewRecord(now_ms, None, b"v")] * 5)
+    error = refusal_of(data, now_ms, cleanup_policy=CleanupPolicy(compact=True))
+    assert len(error.record_errors) == 2
+    assert "due to 5 record errors" in str(error)
 
 
 def test_records_of_small_batches_are_walked_over(batch: Batch, now_ms: int):
@@ -191,7 +256,7 @@ OWN_CODEC = LogConfig(compression_type=Codec.ZSTD)
 def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: int, config: LogConfig):
     def takes_long(data: bytearray) -> bool:
         return validation.takes_long(
-            validation.check_client_batch(memoryview(data), config, now_ms, produce_version=9), config
+            validation.check_client_batch(memoryview(data), config, now_ms, produce_version=9), config, now_ms
         )
 
     assert not takes_long(batch(16))
@@ -203,5 +268,5 @@ def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_nothing_takes_long_where_no_record_is_looked_at(batch: Batch, now_ms: int, codec: Codec):
     checked = validation.check_client_batch(memoryview(batch(1000, codec=codec)), LogConfig(), now_ms, 9)
-    assert not validation.takes_long(checked, LogConfig())
-    assert validation.prepare(checked, LogConfig(), now_ms) is checked
+    assert not validation.takes_long(checked, LogConfig(), now_ms)
+    assert validation.prepare(checked, LogConfig(), now_ms, ORDERS) is checked

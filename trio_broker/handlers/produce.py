@@ -33,6 +33,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.network.handler_pool import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.storage.errors import RecordValidationError
 
 ACKS_NONE = 0
 ACKS_LEADER = 1
@@ -74,22 +75,31 @@ def error_response(request: ProduceRequest, error: KafkaError) -> ProduceRespons
     )
 
 
-def failed(index: int, error: KafkaError) -> PartitionProduceResponse:
+def failed(index: int, error: KafkaError, log_start_offset: int = -1) -> PartitionProduceResponse:
     """The answer for one partition that took nothing (KIP-467: from version 8 with the reason and the bad records)."""
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
         base_offset=-1,
+        log_start_offset=log_start_offset,
         record_errors=record_errors(error),
         error_message=str(error) or None,
     )
 
 
 def record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
-    """The record that is to blame, where it is a single one."""
-    if not isinstance(error, InvalidRecord) or error.record_index is None:
-        return []
-    return [BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=str(error))]
+    """The records that are to blame; none where the whole batch is.
+
+    A producer fails these with their messages, and all others of the batch with the news that it held bad records.
+    """
+    if isinstance(error, RecordValidationError):
+        return [
+            BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+            for each in error.record_errors
+        ]
+    if isinstance(error, InvalidRecord) and error.record_index is not None:
+        return [BatchIndexAndErrorMessage(batch_index=error.record_index, batch_index_error_message=str(error))]
+    return []
 
 
 @attrs.frozen
@@ -152,6 +162,8 @@ class ProduceOperation:
             if self.request.acks == ACKS_ALL:
                 partition.require_in_sync_replicas()
             info = await self.replicas.append(partition, records, produce_version=self.context.version)
+        except RecordValidationError as error:
+            return failed(data.index, error, partition.log_start_offset)
         except KafkaError as error:
             return failed(data.index, error)
         response = PartitionProduceResponse(

@@ -268,7 +268,7 @@ class ReplicaManager:
         """
         partition_log, now_ms = partition.log, self.clock.now_ms()
         batch = partition_log.check(records, now_ms=now_ms, produce_version=produce_version)
-        takes_long = partition_log.takes_long(batch)
+        takes_long = partition_log.takes_long(batch, now_ms)
         if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
             return await self._append_in_turn(partition, batch, takes_long)
         return self._append_now(partition, partition_log.prepare(batch, now_ms), now_ms)

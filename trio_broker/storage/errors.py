@@ -14,6 +14,10 @@ Source: Kafka's ``Errors`` and ``LogValidator``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import attrs
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 
@@ -40,6 +44,39 @@ class InvalidTimestamp(KafkaError):
     """A record's timestamp lies outside the window the topic allows, or the client set LogAppendTime itself."""
 
     code = ErrorCode.INVALID_TIMESTAMP
+
+
+@attrs.frozen
+class RecordError:
+    """Why one record of a batch is refused; ``batch_index`` counts the records of the batch from 0."""
+
+    batch_index: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
+
+
+class RecordValidationError(KafkaError):
+    """A batch is refused because of some of its records; ``record_errors`` names those to blame (KIP-467).
+
+    ``count`` is how many they are, which may be more than ``record_errors`` holds. The text is Kafka's. The code is
+    INVALID_TIMESTAMP if the time of any record is wrong, INVALID_RECORD otherwise.
+
+    Source: Kafka's RecordValidationException and LogValidator.processRecordErrors.
+    """
+
+    def __init__(self, record_errors: Sequence[RecordError], count: int, code: ErrorCode) -> None:
+        if code is ErrorCode.INVALID_TIMESTAMP:
+            text = "One or more records have been rejected due to invalid timestamp"
+        else:
+            shown = ", ".join(map(str, record_errors[:3]))
+            text = (
+                f"One or more records have been rejected due to {count} record errors in total, and only showing the"
+                f" first three errors at most: [{shown}]"
+            )
+        super().__init__(text, code=code)
+        self.record_errors = record_errors
 
 
 class OutOfOrderSequence(KafkaError):

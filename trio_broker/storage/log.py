@@ -196,9 +196,9 @@ class Log:
             records = memoryview(bytearray(records))
         return validation.check_client_batch(records, self._config, now_ms, produce_version)
 
-    def takes_long(self, batch: RecordBatch) -> bool:
+    def takes_long(self, batch: RecordBatch, now_ms: int) -> bool:
         """Return whether ``prepare`` should run in a worker thread, away from whoever must not wait."""
-        return validation.takes_long(batch, self._config)
+        return validation.takes_long(batch, self._config, now_ms)
 
     def prepare(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
         """Return a client's batch as it is to be stored. Safe in a worker thread: it touches the batch alone.
@@ -206,7 +206,7 @@ class Log:
         Raises:
             KafkaError: the records are refused; see ``validation``.
         """
-        return validation.prepare(batch, self._config, now_ms)
+        return validation.prepare(batch, self._config, now_ms, self.topic_partition)
 
     def append_prepared(self, batch: RecordBatch, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append a client's batch that was checked and prepared.

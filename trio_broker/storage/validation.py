@@ -19,13 +19,19 @@ and compresses them anew where the topic wants that: a batch of a megabyte may h
 sixty-four megabytes, and take a second. It touches nothing but the batch, so it may run in a worker thread;
 ``takes_long`` says when it should.
 
+A batch is refused as a whole, and each of its records that is to blame is named (KIP-467): the producer fails these
+for good, and may send the others again. The first walk only finds that there are such records; a second one, which
+builds every record, finds which.
+
 Source: Kafka's LogValidator, UnifiedLog, ProduceRequest.
 """
 
 from __future__ import annotations
 
+from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
+    NO_TIMESTAMP,
     BatchHeader,
     RecordBatch,
     TimestampType,
@@ -37,13 +43,24 @@ from kafka_wire.records.compression import Codec, decompression_limit
 from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
-from trio_broker.storage.errors import InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType
+from trio_broker.storage.errors import (
+    InvalidTimestamp,
+    MessageTooLarge,
+    RecordError,
+    RecordValidationError,
+    UnsupportedCompressionType,
+)
+from trio_broker.topic_partition import TopicPartition
 
 CHEAP_WALK_RECORDS = 16
 """Up to so many records a batch is walked over on any topic: about a microsecond each."""
 
 CHEAP_WALK_BYTES = 16 * 1024
 """Up to this size too: the walk copies the bytes once."""
+
+MAX_RECORD_ERRORS = 10_000
+"""Records named in one refusal, each with 100 to 200 bytes of reason in the response. A batch may inflate to a million
+records, and naming all of them would hold the event loop for seconds. Kafka has no such limit."""
 
 FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 """Older Produce requests come from clients whose consumers could not read it (KIP-110)."""
@@ -56,7 +73,7 @@ def check_client_batch(records: memoryview, config: LogConfig, now_ms: int, prod
         InvalidRecord: no batch, more than one, or one that breaks the rules.
         MessageTooLarge: larger than ``max.message.bytes``.
         CorruptRecordBatch: cut short, or the checksum differs.
-        InvalidTimestamp: outside the topic's window, or LogAppendTime set by the client.
+        InvalidTimestamp: LogAppendTime set by the client.
         UnsupportedCompressionType: zstd in a version of Produce that has none.
     """
     size = len(records)
@@ -70,7 +87,8 @@ def check_client_batch(records: memoryview, config: LogConfig, now_ms: int, prod
     batch = RecordBatch(header, records)
     batch.verify_crc()
     _check_header(header, produce_version)
-    _check_timestamps(header, config, now_ms)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise InvalidTimestamp("producers may not set the timestamp type LogAppendTime")
     return batch
 
 
@@ -94,47 +112,75 @@ def _check_header(header: BatchHeader, produce_version: int | None) -> None:
         raise UnsupportedCompressionType(f"zstd needs Produce version 7, this is {produce_version}")
 
 
-def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise InvalidTimestamp("producers may not set the timestamp type LogAppendTime")
-    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return
-    if header.max_timestamp > now_ms + config.message_timestamp_after_max_ms:
-        raise InvalidTimestamp(
-            f"timestamp {header.max_timestamp}, at {now_ms}: more than {config.message_timestamp_after_max_ms} ms ahead"
-        )
-
-
-def takes_long(batch: RecordBatch, config: LogConfig) -> bool:
+def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     """Return whether ``prepare`` may take more than a fraction of a millisecond: it then belongs in a worker thread."""
     header = batch.header
     if _is_small_and_plain(header):
         return False
-    return config.cleanup_policy.compact or _refuses_old(config) or _needs_codec(header, config)
+    return (
+        config.cleanup_policy.compact
+        or _refuses_old(config)
+        or _needs_codec(header, config)
+        or header.max_timestamp > _latest_timestamp(config, now_ms)
+    )
 
 
-def prepare(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
+def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> RecordBatch:
     """Check the records where that is due; return the batch with the topic's codec, in memory of its own if it changes.
 
     Touches nothing else, so it is safe in any thread.
 
     Raises:
+        RecordValidationError: records without a key on a compacted topic, or with a time outside the topic's bounds.
+        InvalidTimestamp: the header gives a time beyond these bounds that no record has.
         InvalidRecord: the records break the rules, or cannot be read to be compressed anew.
-        InvalidTimestamp: one is older than the topic allows.
         DecompressionTooLarge: they would grow beyond bounds.
     """
     header = batch.header
-    require_keys, refuses_old = config.cleanup_policy.compact, _refuses_old(config)
-    needs_codec = _needs_codec(header, config)
-    if require_keys or refuses_old or needs_codec or _is_small_and_plain(header):
-        limit = decompression_limit(config.max_message_bytes)
-        summary = batch.validate_records(require_keys=require_keys, max_bytes=limit)
-        if refuses_old and 0 <= summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
-            raise InvalidTimestamp(
-                f"timestamp {summary.min_timestamp}, at {now_ms}:"
-                f" more than {config.message_timestamp_before_max_ms} ms ago"
-            )
+    require_keys, needs_codec = config.cleanup_policy.compact, _needs_codec(header, config)
+    latest = _latest_timestamp(config, now_ms)
+    if require_keys or needs_codec or _refuses_old(config) or _is_small_and_plain(header):
+        summary = batch.validate_records(max_bytes=decompression_limit(config.max_message_bytes))
+        if (
+            (require_keys and summary.null_keys)
+            or summary.max_timestamp > latest
+            or summary.min_timestamp < _earliest_timestamp(config, now_ms)
+        ):
+            _refuse_records(batch, config, now_ms, topic_partition)
+    if header.max_timestamp > latest:
+        _refuse_records(batch, config, now_ms, topic_partition)
+        raise InvalidTimestamp(f"the batch's largest timestamp is {header.max_timestamp}, at most {latest} is taken")
     return _with_codec_of_topic(batch, config) if needs_codec else batch
+
+
+def _refuse_records(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition: TopicPartition) -> None:
+    """Refuse the batch with the names of all records that are to blame, if there are any.
+
+    Raises:
+        RecordValidationError: there are.
+    """
+    require_keys = config.cleanup_policy.compact
+    earliest, latest = _earliest_timestamp(config, now_ms), _latest_timestamp(config, now_ms)
+    without_key = f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
+    code = ErrorCode.INVALID_RECORD
+    errors: list[RecordError] = []
+    count = 0
+    for index, record in enumerate(batch.records(max_bytes=decompression_limit(config.max_message_bytes))):
+        if require_keys and record.key is None:
+            message = without_key
+        elif record.timestamp != NO_TIMESTAMP and not earliest <= record.timestamp <= latest:
+            code = ErrorCode.INVALID_TIMESTAMP
+            message = (
+                f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range."
+                f" The timestamp should be within [{earliest}, {latest}]"
+            )
+        else:
+            continue
+        count += 1
+        if len(errors) < MAX_RECORD_ERRORS:
+            errors.append(RecordError(index, message))
+    if errors:
+        raise RecordValidationError(errors, count, code)
 
 
 def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
@@ -154,6 +200,16 @@ def _refuses_old(config: LogConfig) -> bool:
         config.message_timestamp_before_max_ms != LONG_MAX
         and config.message_timestamp_type is TimestampType.CREATE_TIME
     )
+
+
+def _earliest_timestamp(config: LogConfig, now_ms: int) -> int:
+    return now_ms - config.message_timestamp_before_max_ms if _refuses_old(config) else -LONG_MAX - 1
+
+
+def _latest_timestamp(config: LogConfig, now_ms: int) -> int:
+    if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return LONG_MAX
+    return now_ms + config.message_timestamp_after_max_ms
 
 
 def _is_small_and_plain(header: BatchHeader) -> bool:

@@ -259,13 +259,11 @@ class RecordBatch:
             block = bytes(self.buffer[BATCH_HEADER_BYTES:])
         return read_keys_and_values(block, header.record_count)
 
-    def validate_records(
-        self, *, require_keys: bool = False, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-    ) -> RecordsSummary:
+    def validate_records(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> RecordsSummary:
         """Check the records as a leader does before it takes a client's batch, without building any of them.
 
-        Offsets must be 0, 1, 2 …, as many as ``record_count`` and ``last_offset_delta`` say, and at least one; with
-        ``require_keys`` each must have a key. Timestamps in the summary are the records' own, whatever the header says.
+        Offsets must be 0, 1, 2 …, as many as ``record_count`` and ``last_offset_delta`` say, and at least one.
+        Timestamps in the summary are the records' own, whatever the header says.
 
         Raises:
             InvalidRecord: the records break the format or these rules.
@@ -281,7 +279,6 @@ class RecordBatch:
             self.payload(max_bytes=max_bytes),
             header.record_count,
             base_timestamp=header.base_timestamp,
-            require_keys=require_keys,
         )
 
 

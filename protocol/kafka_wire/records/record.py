@@ -176,11 +176,10 @@ def read_keys_and_values(data: bytes, record_count: int) -> list[KeyAndValue]:
     return pairs
 
 
-def check_records(data: bytes, record_count: int, *, base_timestamp: int, require_keys: bool = False) -> RecordsSummary:
+def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> RecordsSummary:
     """Walk over the records of a client's batch without building them, and say what matters about them.
 
-    Offset deltas must be 0, 1, 2 …: a producer leaves no gaps. With ``require_keys`` a record without a key is refused,
-    as compacted topics must.
+    Offset deltas must be 0, 1, 2 …: a producer leaves no gaps.
 
     Raises:
         InvalidRecord: with the index of the first record that is wrong.
@@ -238,10 +237,10 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int, requir
                 length, position = read_varint(data, position)
             if length >= 0:
                 position += length
-            elif length == -1 and not require_keys:
+            elif length == -1:
                 null_keys = 1
             else:
-                raise _wrong_key(length, index)
+                raise InvalidRecord(f"a key of {length} bytes", record_index=index)
             byte = data[position]
             if byte < 0x80:
                 length = zigzag[byte]
@@ -380,9 +379,3 @@ def _wrong_offset(offset_delta: int, expected: str, index: int) -> InvalidRecord
 
 def _wrong_length(position: int, end: int, index: int) -> InvalidRecord:
     return InvalidRecord(f"a record whose fields end {position - end:+d} bytes from its end", record_index=index)
-
-
-def _wrong_key(length: int, index: int) -> InvalidRecord:
-    if length == -1:
-        return InvalidRecord("a record without a key where the topic needs keys", record_index=index)
-    return InvalidRecord(f"a key of {length} bytes", record_index=index)

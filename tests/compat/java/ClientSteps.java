@@ -23,6 +23,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.stream.Collectors;
 
@@ -48,6 +49,7 @@ public final class ClientSteps {
         Steps.step("odd records", ClientSteps::oddRecords);
         Steps.step("megabyte", ClientSteps::megabyte);
         Steps.step("too large", ClientSteps::tooLarge);
+        Steps.step("bad records", ClientSteps::badRecords);
         Steps.step("keys", ClientSteps::keys);
         Steps.step("acks", ClientSteps::acks);
         Steps.step("append time", ClientSteps::appendTime);
@@ -205,6 +207,28 @@ public final class ClientSteps {
         try (KafkaProducer<byte[], byte[]> producer = producer()) {
             return offsets(sendAll(producer, List.of(new ProducerRecord<>("java-small", 0, null, new byte[5000]))));
         }
+    }
+
+    /** The exception that each record of one batch ends with; the records at 1 and 3 have no key. */
+    private static Object badRecords() throws Exception {
+        create("java-compacted", 1, "cleanup.policy", "compact");
+        List<String> told = new ArrayList<>();
+        try (KafkaProducer<byte[], byte[]> producer = producer("linger.ms", 10_000)) {
+            List<Future<RecordMetadata>> sent = new ArrayList<>();
+            for (int number = 0; number < 5; number++) {
+                byte[] key = number == 1 || number == 3 ? null : bytes("key");
+                sent.add(producer.send(new ProducerRecord<>("java-compacted", 0, key, bytes("v"))));
+            }
+            producer.flush();
+            for (Future<RecordMetadata> one : sent) {
+                try {
+                    told.add("offset " + one.get().offset());
+                } catch (ExecutionException failure) {
+                    told.add(failure.getCause().getMessage());
+                }
+            }
+        }
+        return told;
     }
 
     private static Object keys() throws Exception {
