@@ -5,17 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from trio_broker.spark.pipelines.ddl import (
+from trio_broker.spark.pipelines.column_types import (
     ArrayType,
     AtomicType,
     DecimalType,
     MapType,
     StructField,
     StructType,
-    arrow_schema_of,
-    columns_ddl,
-    parse_ddl,
 )
+from trio_broker.spark.pipelines.ddl import parse_ddl
 
 EVERYTHING = """
     id BIGINT NOT NULL COMMENT 'unique, they say', `the name` string, price Decimal(10,2), plain DECIMAL,
@@ -38,12 +36,12 @@ def test_types_lie_within_types():
 
 @pytest.mark.parametrize(("alias", "name"), [("long", "BIGINT"), ("Integer", "INT"), ("timestamp_ltz", "TIMESTAMP")])
 def test_types_have_other_names(alias: str, name: str):
-    assert columns_ddl(parse_ddl(f"x {alias}")) == f"`x` {name}"
+    assert parse_ddl(f"x {alias}").columns_ddl() == f"`x` {name}"
 
 
 def test_columns_are_written_as_they_can_be_read_again():
     columns = parse_ddl(EVERYTHING)
-    assert parse_ddl(columns_ddl(columns)) == columns
+    assert parse_ddl(columns.columns_ddl()) == columns
 
 
 def test_a_quoted_name_is_no_keyword():
@@ -54,7 +52,7 @@ def test_a_quoted_name_is_no_keyword():
 
 
 def test_columns_have_arrow_types():
-    schema = arrow_schema_of(parse_ddl(EVERYTHING))
+    schema = parse_ddl(EVERYTHING).arrow_schema()
     assert schema.field("id").type == pa.int64()
     assert schema.field("price").type == pa.decimal128(10, 2)
     assert schema.field("by_day").type == pa.map_(pa.string(), pa.list_(pa.field("element", pa.float64())))
@@ -87,5 +85,5 @@ def test_what_is_no_list_of_columns_is_told(text: str, told: str):
 def test_columns_are_those_that_spark_knows():
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(arrow_schema_of(parse_ddl("id bigint, tags array<string>, m map<string,double>")))
+    schema = from_arrow_schema(parse_ddl("id bigint, tags array<string>, m map<string,double>").arrow_schema())
     assert schema.simpleString() == "struct<id:bigint,tags:array<string>,m:map<string,double>>"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from trio_broker.spark.errors import OptionError, SparkJobError
-from trio_broker.spark.pipelines.ddl import arrow_schema_of, parse_ddl
+from trio_broker.spark.pipelines.ddl import parse_ddl
 from trio_broker.spark.tables import target as target_module
 from trio_broker.spark.tables.table import TableError, TableShape
 from trio_broker.spark.tables.target import Format, IcebergCatalog, Target, parse_target
 
-SHAPE = TableShape(arrow_schema_of(parse_ddl("id bigint, name string")))
-OTHER = TableShape(arrow_schema_of(parse_ddl("id int, name string, more double")))
+SHAPE = TableShape(parse_ddl("id bigint, name string").arrow_schema())
+OTHER = TableShape(parse_ddl("id int, name string, more double").arrow_schema())
 
 
 @pytest.mark.parametrize("text", ["parquet:/data/orders", "delta:orders", "parquet:C:odd:name"])

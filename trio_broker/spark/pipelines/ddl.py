@@ -1,98 +1,35 @@
-"""Reads a table's columns as Spark's SQL writes them: ``id BIGINT NOT NULL, name STRING, tags ARRAY<STRING>``.
+"""Parses a table's columns as Spark's SQL writes them: ``id BIGINT NOT NULL, name STRING, tags ARRAY<STRING>``.
 
-Spark would read them, too, but only once a JVM runs; a wrong schema should be told at once. Names may stand in
+Spark would parse them, too, but only once a JVM runs; a wrong schema should be refused at once. Names may stand in
 backquotes. A column that is ``NOT NULL`` must have a value in every record; in the table it is nullable as all are.
 
-Source: Spark's SQL reference, "Data Types"; its grammar's ``colTypeList``.
+Source: the ``colTypeList`` of Spark's SQL grammar.
 """
 
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 import attrs
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from trio_broker.spark.pipelines.column_types import (
+    ATOMIC_TYPES,
+    ArrayType,
+    AtomicType,
+    DataType,
+    DecimalType,
+    MapType,
+    StructField,
+    StructType,
+)
 
 MAX_DECIMAL_DIGITS: Final = 38
 """What Spark, Iceberg and Delta have."""
 
 MAX_DEPTH: Final = 50
-"""Of types within types; nobody needs as many, and reading goes by recursion."""
+"""Of types within types: the parser goes by recursion."""
 
-
-class AtomicType(Enum):
-    """Types that have no parts, by the first of their names."""
-
-    BOOLEAN = "boolean"
-    TINYINT = "tinyint"
-    SMALLINT = "smallint"
-    INT = "int"
-    BIGINT = "bigint"
-    FLOAT = "float"
-    DOUBLE = "double"
-    STRING = "string"
-    BINARY = "binary"
-    DATE = "date"
-    TIMESTAMP = "timestamp"
-    TIMESTAMP_NTZ = "timestamp_ntz"
-
-
-OTHER_NAMES: Final = {
-    "bool": AtomicType.BOOLEAN,
-    "byte": AtomicType.TINYINT,
-    "short": AtomicType.SMALLINT,
-    "integer": AtomicType.INT,
-    "long": AtomicType.BIGINT,
-    "real": AtomicType.FLOAT,
-    "timestamp_ltz": AtomicType.TIMESTAMP,
-}
-
-SCALARS: Final = {**{each.value: each for each in AtomicType}, **OTHER_NAMES}
-
-
-@attrs.frozen
-class DecimalType:
-    """A number with up to ``precision`` digits, ``scale`` of them behind the point."""
-
-    precision: int = 10
-    scale: int = 0
-
-
-@attrs.frozen
-class ArrayType:
-    """A list."""
-
-    element: DataType
-
-
-@attrs.frozen
-class MapType:
-    """Values by name: keys are strings, as JSON's are."""
-
-    value: DataType
-
-
-@attrs.frozen
-class StructType:
-    """Fields by name."""
-
-    fields: tuple[StructField, ...]
-
-
-@attrs.frozen
-class StructField:
-    """A column, or a field of a struct."""
-
-    name: str
-    type: DataType
-    nullable: bool = True
-
-
-DataType: TypeAlias = AtomicType | DecimalType | ArrayType | MapType | StructType
 
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_]\w*)|(\d+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([(),<>:]))")
 
@@ -103,7 +40,7 @@ def parse_ddl(text: str) -> StructType:
     Raises:
         ValueError: the text is not a list of columns, names a column twice, or a type that is not known.
     """
-    reader = _DdlParser(text)
+    reader = _Parser(text)
     columns = reader.fields(until="")
     if not columns:
         raise ValueError("names no column")
@@ -121,8 +58,8 @@ class _Token:
         return not self.is_quoted and self.text.upper() == word
 
 
-class _DdlParser:
-    """Goes through the tokens, by one function for each part of the grammar."""
+class _Parser:
+    """A recursive descent through the tokens, one method for each part of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._tokens = list(_tokens(text))
@@ -186,7 +123,7 @@ class _DdlParser:
             case "map":
                 self._expect("<")
                 if (key := self._type()) is not AtomicType.STRING:
-                    raise ValueError(f"a map has STRING keys in JSON, not {ddl_of(key)}")
+                    raise ValueError(f"a map has STRING keys in JSON, not {key.ddl()}")
                 self._expect(",")
                 value = self._type()
                 self._expect(">")
@@ -194,8 +131,8 @@ class _DdlParser:
             case "struct":
                 self._expect("<")
                 return StructType(self.fields(until=">"))
-            case name if name in SCALARS:
-                return SCALARS[name]
+            case name if name in ATOMIC_TYPES:
+                return ATOMIC_TYPES[name]
         raise ValueError(f"there is no type {token.text!r}; there are {', '.join(_type_names())}")
 
     def _decimal(self) -> DecimalType:
@@ -252,65 +189,3 @@ def _unexpected(token: _Token, wanted: str) -> ValueError:
 
 def _type_names() -> list[str]:
     return [each.name for each in AtomicType] + ["DECIMAL(p, s)", "ARRAY<t>", "MAP<STRING, t>", "STRUCT<name: t, …>"]
-
-
-def ddl_of(field_type: DataType) -> str:
-    """Return a type as SQL writes it, columns as a list of them."""
-    match field_type:
-        case AtomicType():
-            return field_type.name
-        case DecimalType(precision, scale):
-            return f"DECIMAL({precision}, {scale})"
-        case ArrayType(element):
-            return f"ARRAY<{ddl_of(element)}>"
-        case MapType(value):
-            return f"MAP<STRING, {ddl_of(value)}>"
-        case StructType(fields):
-            return f"STRUCT<{', '.join(_field_ddl(each, ': ') for each in fields)}>"
-
-
-def columns_ddl(columns: StructType) -> str:
-    """Return columns as SQL writes them, always in the same way."""
-    return ", ".join(_field_ddl(each, " ") for each in columns.fields)
-
-
-def _field_ddl(field: StructField, separator: str) -> str:
-    name = field.name.replace("`", "``")
-    return f"`{name}`{separator}{ddl_of(field.type)}{'' if field.nullable else ' NOT NULL'}"
-
-
-def arrow_type(field_type: DataType) -> pa.DataType:
-    """Return the Arrow type of a type."""
-    import pyarrow as pa
-
-    match field_type:
-        case AtomicType():
-            return {
-                AtomicType.BOOLEAN: pa.bool_(),
-                AtomicType.TINYINT: pa.int8(),
-                AtomicType.SMALLINT: pa.int16(),
-                AtomicType.INT: pa.int32(),
-                AtomicType.BIGINT: pa.int64(),
-                AtomicType.FLOAT: pa.float32(),
-                AtomicType.DOUBLE: pa.float64(),
-                AtomicType.STRING: pa.string(),
-                AtomicType.BINARY: pa.binary(),
-                AtomicType.DATE: pa.date32(),
-                AtomicType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-                AtomicType.TIMESTAMP_NTZ: pa.timestamp("us"),
-            }[field_type]
-        case DecimalType(precision, scale):
-            return pa.decimal128(precision, scale)
-        case ArrayType(element):
-            return pa.list_(pa.field("element", arrow_type(element)))
-        case MapType(value):
-            return pa.map_(pa.string(), arrow_type(value))
-        case StructType(fields):
-            return pa.struct([pa.field(each.name, arrow_type(each.type)) for each in fields])
-
-
-def arrow_schema_of(columns: StructType) -> pa.Schema:
-    """Return the Arrow schema of a table with these columns."""
-    import pyarrow as pa
-
-    return pa.schema([pa.field(each.name, arrow_type(each.type)) for each in columns.fields])

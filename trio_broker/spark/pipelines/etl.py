@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from trio_broker.spark.errors import OptionError
-from trio_broker.spark.pipelines.ddl import StructType, arrow_schema_of, columns_ddl, parse_ddl
+from trio_broker.spark.pipelines.column_types import StructType
+from trio_broker.spark.pipelines.ddl import parse_ddl
 from trio_broker.spark.pipelines.export import checkpoint_of, read_job_options
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.micro_batches import JobReport, TableJob, file_result, run_job
@@ -77,7 +78,7 @@ class EtlSettings:
 
     def row_shape(self) -> TableShape:
         """Return what a row is."""
-        schema = arrow_schema_of(self.columns)
+        schema = self.columns.arrow_schema()
         if self.with_origin:
             records = arrow_schema(ORIGIN_COLUMNS.values())
             for name, column in ORIGIN_COLUMNS.items():
@@ -206,7 +207,7 @@ def run_etl(
         settings={
             "table": str(settings.target),
             "dead letters": str(settings.dead_letters),
-            "schema": columns_ddl(settings.columns),
+            "schema": settings.columns.columns_ddl(),
             "origin": settings.with_origin,
         },
         checkpoint=settings.checkpoint_directory,
