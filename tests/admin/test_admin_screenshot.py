@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ GROUPS = {"billing": ("orders", 0.0), "search-index": ("clicks", 0.0), "fraud-de
 def load(broker: BrokerProcess) -> Iterator[None]:
     """Producers and groups that are at work while the block lasts."""
     ended = threading.Event()
-    workers: list[Callable[[], None]] = [lambda: produce(broker.bootstrap_servers, ended)]
+    workers: list[Callable[[], None]] = [partial(produce, broker.bootstrap_servers, ended)]
     for group, (topic, pause) in GROUPS.items():
-        workers.append(lambda group=group, topic=topic, pause=pause: consume(broker, group, topic, pause, ended))
+        workers.append(partial(consume, broker, group, topic, pause, ended))
     threads = [threading.Thread(target=worker, name=f"load {number}") for number, worker in enumerate(workers)]
     for thread in threads:
         thread.start()
