@@ -31,7 +31,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_between_pages_and_to_code_lead_somewhere(page: Path):
+def test_links_between_pages_and_to_code_lead_somewhere(page: Path) -> None:
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
@@ -41,26 +41,32 @@ def test_links_between_pages_and_to_code_lead_somewhere(page: Path):
     [page for page in (*PAGES, *sorted((ROOT / "bench").glob("*.md"))) if page.name not in GENERATED | INDEXES],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_a_page_is_read_in_a_quarter_of_an_hour(page: Path):
+def test_a_page_is_read_in_a_quarter_of_an_hour(page: Path) -> None:
     assert len(page.read_text(encoding="utf-8").split()) <= MAX_WORDS
 
 
 @pytest.mark.parametrize("folder", [ROOT / "docs", ROOT / "docs" / "decisions", ROOT / "docs" / "formats"])
-def test_the_index_of_a_folder_names_all_its_pages(folder: Path):
+def test_the_index_of_a_folder_names_all_its_pages(folder: Path) -> None:
     index = LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
     assert {page.name for page in folder.glob("*.md")} - {"README.md"} - set(index) == set()
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "decisions").glob("0*.md")), ids=lambda page: page.stem)
+def test_a_decision_has_the_parts_of_one(page: Path) -> None:
+    headings = re.findall(r"^## (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [part for part in headings if part != "Reasons"] == ["Context", "Decision", "Consequences"]
+
+
 @pytest.mark.parametrize(("module", "name", "value"), LIMITS, ids=lambda text: text.rpartition(".")[2])
-def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value: str):
+def test_a_limit_has_the_value_that_the_page_tells(module: str, name: str, value: str) -> None:
     assert getattr(importlib.import_module(module), name) == float(value)
 
 
-def test_the_table_of_limits_is_found():
+def test_the_table_of_limits_is_found() -> None:
     assert len(LIMITS) > 30
 
 
-def test_every_test_that_the_index_of_client_expectations_names_exists():
+def test_every_test_that_the_index_of_client_expectations_names_exists() -> None:
     index = (ROOT / "docs" / "client-compatibility.md").read_text(encoding="utf-8")
     named = [(path, name) for path, names in TESTS_OF_ONE_MODULE.findall(index) for name in TEST_NAME.findall(names)]
     assert len(named) > 250
@@ -78,13 +84,13 @@ def architecture() -> str:
     return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
-def test_the_architecture_pages_name_files_that_exist(architecture: str):
+def test_the_architecture_pages_name_files_that_exist(architecture: str) -> None:
     named = set(PYTHON_FILE.findall(architecture))
     assert len(named) > 20
     assert {path for path in named if not any((folder / path).is_file() for folder in PRODUCT)} == set()
 
 
-def test_the_architecture_pages_use_names_of_the_code(architecture: str):
+def test_the_architecture_pages_use_names_of_the_code(architecture: str) -> None:
     code = "".join(path.read_text(encoding="utf-8") for folder in PRODUCT[1:] for path in folder.rglob("*.py"))
     words = set(re.findall(r"\w+", code))
     named = {word for name in CODE_NAME.findall(architecture) for word in name.split(".")} - {""}
