@@ -256,6 +256,15 @@ async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key
     assert broker.server.statistics().channel.capacity == 500
 
 
+async def test_every_bad_key_has_its_own_reason_and_keys_that_contradict_each_other_have_one(view):
+    result = await view.change_config({"num.io.threads": "no", "no.such.key": None}, changed_by="a test")
+    assert [refusal.key for refusal in result.refusals] == ["num.io.threads", "no.such.key"]
+    lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
+    result = await view.change_config(lags, changed_by="a test")
+    [refusal] = result.refusals
+    assert "must not be above" in refusal.reason
+
+
 async def test_a_change_survives_a_restart(tmp_path):
     async with running(tmp_path, **STATIC) as broker:
         await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")

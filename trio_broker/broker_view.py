@@ -213,7 +213,7 @@ class LiveBrokerView:
     async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
         """Set or reset settings of this broker: written to the metadata log, and in effect when this returns."""
         if refusals := self._refusals(changes):
-            return ConfigChangeResult(refusals=refusals)
+            return ConfigChangeResult(refusals=tuple(refusals))
         controller = self.services.controller
         wanted = ResourceAlterations(
             controller.broker_resource,
@@ -223,26 +223,21 @@ class LiveBrokerView:
         outcome = await controller.change_configs([wanted], changed_by=changed_by)
         [result] = outcome.results
         if isinstance(result, KafkaError):
-            return ConfigChangeResult(refusals=(ConfigRefusal(", ".join(changes), str(result)),))
+            at_fault = result.key if isinstance(result, ConfigError) else None
+            return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or ", ".join(changes), str(result)),))
         made = [entry for change, entry in self._journal if any(change is each for each in outcome.effective)]
         return ConfigChangeResult(changes=tuple(made))
 
-    def _refusals(self, changes: Mapping[str, str | None]) -> tuple[ConfigRefusal, ...]:
-        """What speaks against each key by itself, or else against all of them together."""
-        config = self.services.config
+    def _refusals(self, changes: Mapping[str, str | None]) -> Sequence[ConfigRefusal]:
+        """What speaks against each key by itself. What speaks against all of them together is for the controller."""
         refusals = []
         for name, value in changes.items():
             try:
-                config.check_change(ConfigScope.BROKER, {name: value}, any_pool_size=True)
+                self.services.config.check_value(ConfigScope.BROKER, name, value)
                 self._check_pool_size(name, value)
             except ConfigError as error:
                 refusals.append(ConfigRefusal(name, str(error)))
-        if not refusals:
-            try:
-                config.check_change(ConfigScope.BROKER, changes, any_pool_size=True)
-            except ConfigError as error:
-                refusals.append(ConfigRefusal(error.key or ", ".join(changes), str(error)))
-        return tuple(refusals)
+        return refusals
 
     def _check_pool_size(self, name: str, value: str | None) -> None:
         """Refuse a pool of more threads than one change may give it; a reset goes back whatever that was.

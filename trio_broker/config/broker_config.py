@@ -154,6 +154,16 @@ class BrokerConfig:
                 _check_pool_size(key, self.pool_limits(key), checked.values[key.name])
         self._checked = checked
 
+    def check_value(self, scope: ConfigScope, name: str, text: str | None) -> None:
+        """Check one key of a change by itself, without its effect on others; ``check_change`` does the rest.
+
+        Raises:
+            ConfigError: the key is unknown or may not be changed in ``scope``, or the value is not valid.
+        """
+        key = _changeable_key(name, scope)
+        if text is not None:
+            key.parse(text)
+
     def pool_limits(self, key: ConfigKey) -> PoolLimits:
         """Return what the size of a pool may be changed to now; half of an odd size is rounded down."""
         current = self.value(key)
