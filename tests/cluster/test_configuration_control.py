@@ -112,7 +112,9 @@ def test_a_replacement_takes_away_what_it_does_not_name(image, config):
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ),
         (ConfigResource(ConfigResourceType.TOPIC, "/"), ("retention.ms", SET, "1"), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (ConfigResource(ConfigResourceType.GROUP, "g"), ("a", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ConfigResourceType.GROUP, "g"), ("a", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (ConfigResource(ConfigResourceType.GROUP, ""), ("a", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (ConfigResource(ConfigResourceType.CLIENT_METRICS, "m"), ("a", SET, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_change_that_may_not_be_is_refused_with_the_right_code(image, config, resource, alteration, code):

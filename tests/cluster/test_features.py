@@ -153,6 +153,8 @@ async def test_a_change_for_the_whole_cluster_is_logged(controller, caplog):
 @pytest.mark.parametrize("image", [MetadataImage(), image_at(0)])
 def test_the_consumer_protocol_needs_its_feature(image):
     with pytest.raises(KafkaError) as raised:
-        require_consumer_protocol(image)
+        require_consumer_protocol(image, ["classic", "consumer"])
     assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
-    require_consumer_protocol(image_at(1))
+    require_consumer_protocol(image_at(1), ["classic", "consumer"])
+    with pytest.raises(KafkaError, match=r"rebalance\.protocols"):
+        require_consumer_protocol(image_at(1), ["classic"])

@@ -229,10 +229,8 @@ def test_an_entry_names_its_source_and_the_whole_chain_behind_it():
 def test_a_key_with_fallbacks_lists_them_and_has_no_value_of_its_own():
     described = entry(BrokerConfig({"log.retention.minutes": "5"}), "log.retention.ms")
     assert described.value is None
-    assert described.synonyms == (
-        ConfigSynonym("log.retention.minutes", "5", ConfigSource.STATIC_BROKER_CONFIG),
-        ConfigSynonym("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
-    )
+    assert described.synonyms == (ConfigSynonym("log.retention.minutes", "5", ConfigSource.STATIC_BROKER_CONFIG),)
+    assert entry(BrokerConfig(), "log.retention.ms").synonyms == (), "as in Kafka, a fallback's default is no synonym"
 
 
 def test_a_read_only_key_says_so():

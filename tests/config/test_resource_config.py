@@ -11,7 +11,13 @@ from trio_broker.config.entries import ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
-from trio_broker.config.resource_config import check_topic_configs, topic_config, topic_entries
+from trio_broker.config.resource_config import (
+    check_group_configs,
+    check_topic_configs,
+    group_config,
+    topic_config,
+    topic_entries,
+)
 
 
 def entry(overrides, broker, name):
@@ -50,9 +56,50 @@ def test_every_topic_key_is_a_field_and_its_broker_key_is_in_the_table():
 
 
 @pytest.mark.parametrize(
+    "name", ["retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms", "remote.storage.enable"]
+)
+def test_a_default_without_a_broker_key_of_its_own_has_no_synonym(name):
+    """What Kafka 4.3.1 answers for a topic of a broker with default settings."""
+    described = entry({}, BrokerConfig(), name)
+    assert (described.source, described.synonyms) == (ConfigSource.DEFAULT_CONFIG, ())
+
+
+def test_a_group_has_its_own_intervals_within_the_brokers_bounds():
+    broker = BrokerConfig()
+    own = {"consumer.heartbeat.interval.ms": "6000"}
+    check_group_configs(own, broker)
+    assert group_config(own, broker.group_coordinator).group_consumer_heartbeat_interval_ms == 6_000
+    assert group_config({}, broker.group_coordinator) is broker.group_coordinator
+    narrower = BrokerConfig({"group.consumer.max.heartbeat.interval.ms": "5500"})
+    assert group_config(own, narrower.group_coordinator).group_consumer_heartbeat_interval_ms == 5_500
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        ({"nope": "5"}, "Unknown group config name: nope"),
+        (
+            {"consumer.session.timeout.ms": "5"},
+            "greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {"consumer.session.timeout.ms": "60001"},
+            "less than or equal to group.consumer.max.session.timeout.ms",
+        ),
+    ],
+)
+def test_bad_group_settings_are_refused_in_kafkas_words(overrides, reason):
+    with pytest.raises(ConfigError, match=reason):
+        check_group_configs(overrides, BrokerConfig())
+
+
+@pytest.mark.parametrize(
     ("overrides", "reason"),
     [
         ({"retention": "1"}, "Unknown topic config name: retention"),
+        ({"segment.bytes": "1000"}, "at least 1048576"),
+        ({"remote.storage.enable": "true"}, "no remote storage"),
+        ({"leader.replication.throttled.replicas": "junk"}, "must be the literal"),
         ({"retention.ms": "soon"}, "retention.ms: 'soon' is refused"),
         ({"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}, "must not be above"),
     ],
@@ -75,7 +122,6 @@ def test_a_topic_entry_names_the_server_synonyms_behind_it():
     assert described.synonyms == (
         ConfigSynonym("retention.ms", "6", ConfigSource.DYNAMIC_TOPIC_CONFIG),
         ConfigSynonym("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
-        ConfigSynonym("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
     )
 
 

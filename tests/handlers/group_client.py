@@ -29,6 +29,8 @@ from kafka_wire.messages.offset_fetch import (
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.wire_client import WireClient
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.handlers.support.services import BrokerServices
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -59,6 +61,14 @@ class GroupClient:
     def topic_id(self, topic: str) -> bytes:
         known = self.services.controller.image.topics.get(topic)
         return known.topic_id if known else bytes(15) + b"\x07"
+
+    async def set_config(self, name: str, value: str | None, *, group_id: str = "g") -> None:
+        """Set one of the group's own settings, or take it away."""
+        operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+        resource = ConfigResource(ConfigResourceType.GROUP, group_id)
+        change = ResourceAlterations(resource, (ConfigAlteration(name, operation, value),))
+        outcome = await self.services.controller.change_configs([change])
+        assert outcome.results == [resource]
 
     # ---- classic members ------------------------------------------------------------------------------------------
 

@@ -62,6 +62,26 @@ async def test_an_assignment_names_topics_by_id_and_is_sent_when_it_changes(grou
     assert (beat.error_code, beat.assignment) == (0, None)
 
 
+async def test_a_member_learns_the_groups_own_heartbeat_interval_with_its_next_heartbeat(groups):
+    """KIP-848: a setting of the group comes before the broker's, also while the group lives."""
+    joined = await groups.consume(1, "m", 0)
+    await groups.set_config("consumer.heartbeat.interval.ms", "6000")
+    assert (await groups.consume(1, "m", joined.member_epoch)).heartbeat_interval_ms == 6_000
+    await groups.set_config("consumer.heartbeat.interval.ms", None)
+    assert (await groups.consume(1, "m", joined.member_epoch)).heartbeat_interval_ms == 5_000
+
+
+async def test_a_setting_made_before_the_group_exists_counts_from_its_beginning(groups):
+    await groups.set_config("consumer.heartbeat.interval.ms", "6000")
+    assert (await groups.consume(1, "m", 0)).heartbeat_interval_ms == 6_000
+
+
+async def test_the_consumer_protocol_can_be_left_out_of_the_rebalance_protocols(open_group_client):
+    groups = await open_group_client(group_coordinator_rebalance_protocols="classic")
+    refused = await groups.consume(1, "m", 0)
+    assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_the_epoch_of_the_one_who_leaves_is_minus_1(groups, version):
     await groups.consume(version, "m", 0)

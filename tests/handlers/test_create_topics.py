@@ -68,7 +68,7 @@ async def test_a_topic_that_exists_is_error_36_and_others_are_made():
     await client.ask(create_topics, request(wanted("a")), 7)
     response = await client.ask(create_topics, request(wanted("a"), wanted("b")), 7)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 36), ("b", 0)]
-    assert response.topics[0].error_message == "topic 'a' already exists"
+    assert response.topics[0].error_message == "Topic 'a' already exists."
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from trio_broker.config.broker_config import ConfigScope
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.handlers.describe_configs import describe_configs, error_response
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 VERSIONS = range(1, 5)
 
 
@@ -52,9 +52,31 @@ async def test_named_keys_are_described_and_unknown_ones_left_out(admin, version
     assert (config.name, config.value, config.read_only, config.is_sensitive) == ("num.io.threads", "4", False, False)
 
 
-async def test_no_key_at_all_is_a_list_of_none(admin):
+async def test_an_empty_list_of_keys_means_every_key_as_in_kafka(admin):
+    [all_keys] = (await admin.ask(describe_configs, request((BROKER, "1")), 4)).results
     [broker] = (await admin.ask(describe_configs, request((BROKER, "1"), keys=[]), 4)).results
-    assert broker.configs == []
+    assert broker.configs == all_keys.configs != []
+
+
+async def test_a_group_that_does_not_exist_has_settings_all_the_same(admin):
+    [group] = (await admin.ask(describe_configs, request((GROUP, "g"), synonyms=True), 4)).results
+    assert {config.name: (config.value, config.config_source) for config in group.configs} == {
+        "consumer.session.timeout.ms": ("45000", 5),
+        "consumer.heartbeat.interval.ms": ("5000", 5),
+        "consumer.assignment.interval.ms": ("1000", 5),
+    }
+    assert group.configs[0].synonyms[0].name == "group.consumer.session.timeout.ms"
+
+
+async def test_a_subscription_to_client_metrics_has_no_settings(admin):
+    [metrics] = (await admin.ask(describe_configs, request((CLIENT_METRICS, "m")), 4)).results
+    assert (metrics.error_code, metrics.configs) == (0, [])
+
+
+async def test_min_insync_replicas_is_a_default_of_the_cluster_from_the_first_start_on(wire):
+    asked = request((BROKER, "1"), keys=["min.insync.replicas"], synonyms=True)
+    [broker] = (await wire.ask(asked, 4)).results
+    assert [(item.value, item.source) for item in broker.configs[0].synonyms] == [("1", 3), ("1", 5)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -79,7 +101,6 @@ async def test_a_topics_chain_goes_on_with_the_brokers_keys(admin, version):
     assert (config.value, config.config_source) == ("5", 1)
     assert [(item.name, item.value, item.source) for item in config.synonyms] == [
         ("retention.ms", "5", 1),
-        ("log.retention.hours", "168", 5),
     ]
 
 
@@ -115,7 +136,8 @@ async def test_loggers_are_described_by_their_level(admin):
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
         (BROKER_LOGGER, "", ErrorCode.INVALID_REQUEST),
-        (32, "group", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -14,13 +14,15 @@ from typing import Any
 
 import attrs
 
-from kafka_wire.stored.metadata import BrokerEndpoint, PartitionChangeRecord, RegisterBrokerRecord
+from kafka_wire.stored.metadata import BrokerEndpoint, ConfigRecord, PartitionChangeRecord, RegisterBrokerRecord
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.features import decide_features
-from trio_broker.cluster.metadata_image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.config.resource_config import topic_config
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +40,22 @@ def decide_registration(
 ) -> ControllerResult[int]:
     """Return the broker epoch and the records of a start; ``broker_epoch`` is the offset that the first will have."""
     changes = [change for topic in image.topics.values() for change in _elections(topic, config, node.node_id)]
-    return ControllerResult(broker_epoch, (_registration(node, broker_epoch), *decide_features(image), *changes))
+    records = (_registration(node, broker_epoch), *decide_features(image), *_cluster_defaults(image, config), *changes)
+    return ControllerResult(broker_epoch, records)
+
+
+def _cluster_defaults(image: MetadataImage, config: BrokerConfig) -> list[ConfigRecord]:
+    """Keep ``min.insync.replicas`` as a default of the cluster from its first start on, as Kafka does (KIP-966).
+
+    What acks=all means must not change with the file of the broker that happens to lead.
+    """
+    if MIN_INSYNC_REPLICAS in image.configs(CLUSTER_DEFAULT):
+        return []
+    value = str(config.log.min_insync_replicas)
+    resource = CLUSTER_DEFAULT
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=MIN_INSYNC_REPLICAS, value=value)
+    ]
 
 
 def _registration(node: NodeRegistration, broker_epoch: int) -> RegisterBrokerRecord:

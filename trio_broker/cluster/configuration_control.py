@@ -24,8 +24,15 @@ from trio_broker.cluster.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig, ConfigScope
 from trio_broker.config.config_key import ConfigKey, ConfigType, split_list
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
-from trio_broker.config.resource_config import check_topic_configs
+from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from trio_broker.config.resource_config import check_group_configs, check_topic_configs
+
+KEYS: Mapping[ConfigResourceType, Mapping[str, ConfigKey]] = {
+    ConfigResourceType.TOPIC: TOPIC_KEYS,
+    ConfigResourceType.BROKER: BROKER_KEYS,
+    ConfigResourceType.GROUP: GROUP_KEYS,
+}
+"""The keys that a resource of each type may set."""
 
 
 class ConfigOperation(enum.IntEnum):
@@ -119,9 +126,12 @@ def require_configurable(image: MetadataImage, config: BrokerConfig, resource: C
             stands_for_all = resource.type is ConfigResourceType.BROKER and resource.name == ""
             if not stands_for_all and resource.name != str(node_id):
                 raise KafkaError(
-                    f"this is broker {node_id}; settings of broker {resource.name!r} are not here",
+                    f"Unexpected broker id, expected {node_id} or empty string, but received {resource.name}",
                     code=ErrorCode.INVALID_REQUEST,
                 )
+        case ConfigResourceType.GROUP:
+            if not resource.name:
+                raise KafkaError("Default group resources are not allowed.", code=ErrorCode.INVALID_REQUEST)
         case _:
             raise KafkaError(f"no settings are kept for {resource.type.name}", code=ErrorCode.INVALID_REQUEST)
 
@@ -170,9 +180,8 @@ def _altered(
 
 
 def _key(resource: ConfigResource, name: str) -> ConfigKey:
-    key = (TOPIC_KEYS if resource.type is ConfigResourceType.TOPIC else BROKER_KEYS).get(name)
-    if key is None:
-        raise ConfigError(f"{name} is not a key of a {resource.type.name.lower()}", key=name)
+    if (key := KEYS.get(resource.type, {}).get(name)) is None:
+        raise ConfigError(f"Unknown {resource.type.name.lower()} config name: {name}", key=name)
     return key
 
 
@@ -200,10 +209,13 @@ def _check(
     if resource.type is ConfigResourceType.BROKER:
         config.check_change(scope_of(resource), changes, any_pool_size=any_pool_size)
         return
+    merged = {name: value for name, value in {**current, **changes}.items() if value is not None}
     for name in changes:
         _key(resource, name)
-    merged = {**current, **changes}
-    check_topic_configs({name: value for name, value in merged.items() if value is not None}, config)
+    if resource.type is ConfigResourceType.GROUP:
+        check_group_configs(merged, config)
+    else:
+        check_topic_configs(merged, config)
 
 
 def _record(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:

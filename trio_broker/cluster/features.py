@@ -11,7 +11,7 @@ Source: Kafka's FeatureControlManager, QuorumFeatures and GroupVersion; KIP-584,
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -113,8 +113,9 @@ def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) 
     return None if update.feature in SUPPORTED else f"Feature {update.feature} not found."
 
 
-def require_consumer_protocol(image: MetadataImage) -> None:
-    """Refuse what belongs to the consumer protocol while ``group.version`` is 0.
+def require_consumer_protocol(image: MetadataImage, protocols: Collection[str]) -> None:
+    """Refuse what belongs to the consumer protocol while ``group.version`` is 0, or it is not among ``protocols``
+    (``group.coordinator.rebalance.protocols``).
 
     Raises:
         KafkaError: UNSUPPORTED_VERSION.
@@ -122,4 +123,9 @@ def require_consumer_protocol(image: MetadataImage) -> None:
     if image.features.get(GROUP_VERSION, 0) == 0:
         raise KafkaError(
             f"the consumer protocol is switched off: {GROUP_VERSION} is 0", code=ErrorCode.UNSUPPORTED_VERSION
+        )
+    if "consumer" not in protocols:
+        raise KafkaError(
+            "the consumer protocol is not among group.coordinator.rebalance.protocols",
+            code=ErrorCode.UNSUPPORTED_VERSION,
         )

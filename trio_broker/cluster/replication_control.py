@@ -154,7 +154,7 @@ class _TopicPlanner:
         if name == CLUSTER_METADATA_TOPIC:
             raise KafkaError(f"topic {name} is the broker's own", code=ErrorCode.INVALID_REQUEST)
         if name in self.image.topics:
-            raise KafkaError(f"topic {name!r} already exists", code=ErrorCode.TOPIC_ALREADY_EXISTS)
+            raise KafkaError(f"Topic '{name}' already exists.", code=ErrorCode.TOPIC_ALREADY_EXISTS)
         if other := self.names_by_collision_key.get(collision_key(name)):
             raise KafkaError(
                 f"topic {name!r} collides with topic {other!r}: '.' and '_' count as the same",

@@ -238,7 +238,8 @@ class BrokerConfig:
             (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic[ConfigScope.BROKER]),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic[ConfigScope.CLUSTER]),
             (ConfigSource.STATIC_BROKER_CONFIG, self._static),
-            (ConfigSource.DEFAULT_CONFIG, {name: BROKER_KEYS[name].default_text for name in key.names}),
+            # As in Kafka, the default of a fallback is no synonym: it shows with its own key.
+            (ConfigSource.DEFAULT_CONFIG, {key.name: key.default_text}),
         ]
         return tuple(
             ConfigSynonym(name, None if key.sensitive else text, source)

@@ -14,7 +14,7 @@ from trio_broker.config.errors import ConfigError
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.log_config import LogConfig
 
-BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms")
+BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
 """Settings of a consumer group that have a least and a most: ``group.consumer.min.session.timeout.ms`` and so on."""
 
 
@@ -44,23 +44,36 @@ def check_compaction_lag(config: LogConfig, *, of_topic: bool = False) -> None:
         )
 
 
-def check_group_intervals(config: GroupCoordinatorConfig, *, clamp: bool = False) -> GroupCoordinatorConfig:
-    """Check that timeouts of consumer groups lie within their bounds; ``clamp`` returns them held within, as Kafka
-    does with a group's value after the broker's bounds have changed.
+def check_group_intervals(config: GroupCoordinatorConfig) -> None:
+    """Check that the intervals of consumer groups lie within their bounds.
 
     Raises:
-        ConfigError: one lies outside, or its bounds contradict each other.
+        ConfigError: one lies outside; in Kafka's words.
     """
-    held = {}
     for name in BOUNDED_INTERVALS:
-        value = getattr(config, f"group_consumer_{name}")
-        least = getattr(config, f"group_consumer_min_{name}")
-        most = getattr(config, f"group_consumer_max_{name}")
-        if not clamp and not least <= value <= most:
-            dotted = name.replace("_", ".")
-            raise ConfigError(
-                f"consumer.{dotted} ({value}) must be between group.consumer.min.{dotted} ({least}) and "
-                f"group.consumer.max.{dotted} ({most})"
-            )
+        value, least, most = _with_bounds(config, name)
+        dotted = name.replace("_", ".")
+        if value < least:
+            raise ConfigError(f"consumer.{dotted} must be greater than or equal to group.consumer.min.{dotted}")
+        if value > most:
+            raise ConfigError(f"consumer.{dotted} must be less than or equal to group.consumer.max.{dotted}")
+
+
+def held_within_bounds(config: GroupCoordinatorConfig) -> GroupCoordinatorConfig:
+    """Return ``config`` with each interval moved to the nearer bound where it lies outside.
+
+    A group's own value was checked when it was set; the broker's bounds may have changed since.
+    """
+    held: dict[str, Any] = {}
+    for name in BOUNDED_INTERVALS:
+        value, least, most = _with_bounds(config, name)
         held[f"group_consumer_{name}"] = max(least, min(value, most))
     return attrs.evolve(config, **held)
+
+
+def _with_bounds(config: GroupCoordinatorConfig, name: str) -> tuple[int, int, int]:
+    return (
+        getattr(config, f"group_consumer_{name}"),
+        getattr(config, f"group_consumer_min_{name}"),
+        getattr(config, f"group_consumer_max_{name}"),
+    )

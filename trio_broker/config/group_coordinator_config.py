@@ -64,6 +64,13 @@ class GroupCoordinatorConfig:
         1_000,
         "The least time between two target assignments of a consumer group, so that many changes make one.",
         validator=at_least(0),
+        group="consumer.assignment.interval.ms",
+    )
+    group_consumer_min_assignment_interval_ms: int = key(
+        0, "The least that a group may set consumer.assignment.interval.ms to.", validator=at_least(0)
+    )
+    group_consumer_max_assignment_interval_ms: int = key(
+        15_000, "The most that a group may set consumer.assignment.interval.ms to.", validator=at_least(0)
     )
     group_consumer_max_size: int = key(INT_MAX, "The most members of a consumer group.", validator=at_least(1))
     group_consumer_assignors: tuple[str, ...] = key(

@@ -27,6 +27,7 @@ from trio_broker.config.validators import (
     minus_one_or_at_least,
     optionally,
     subset_of,
+    throttled_replicas,
 )
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
@@ -283,11 +284,13 @@ class LogConfig:
         False, "Whether a tiered topic's remote segments go when tiering is turned off.", broker="", topic=True
     )
     leader_replication_throttled_replicas: tuple[str, ...] = key(
-        (), "Replicas whose leader side is throttled, as partition:broker or *.", broker="", topic=True
-    )
+        (), "Replicas whose leader side is throttled, as partition:broker or *.", broker="", topic=True,
+        validator=throttled_replicas(),
+    )  # fmt: skip
     follower_replication_throttled_replicas: tuple[str, ...] = key(
-        (), "Replicas whose follower side is throttled, as partition:broker or *.", broker="", topic=True
-    )
+        (), "Replicas whose follower side is throttled, as partition:broker or *.", broker="", topic=True,
+        validator=throttled_replicas(),
+    )  # fmt: skip
 
     @property
     def segment_size(self) -> int:

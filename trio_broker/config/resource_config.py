@@ -16,7 +16,7 @@ import attrs
 
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
-from trio_broker.config.consistency import check_compaction_lag, check_group_intervals
+from trio_broker.config.consistency import check_compaction_lag, check_group_intervals, held_within_bounds
 from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -31,11 +31,10 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfi
     return attrs.evolve(broker.log, **_valid_values(TOPIC_KEYS, overrides))
 
 
-def group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupCoordinatorConfig:
+def group_config(overrides: Mapping[str, str], broker: GroupCoordinatorConfig) -> GroupCoordinatorConfig:
     """Return the effective settings of a group with these ``overrides``, held within the broker's bounds."""
-    config = broker.group_coordinator
     values = _valid_values(GROUP_KEYS, overrides)
-    return check_group_intervals(attrs.evolve(config, **values), clamp=True) if values else config
+    return held_within_bounds(attrs.evolve(broker, **values)) if values else broker
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig | None = None) -> None:
@@ -97,8 +96,7 @@ def _checked_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str],
 
 def _entry(key: ConfigKey, override: str | None, broker: BrokerConfig, own: ConfigSource) -> ConfigEntry:
     broker_key = key.broker_key
-    default = ConfigSynonym(key.name, key.text_of(key.default), ConfigSource.DEFAULT_CONFIG)
-    synonyms = broker.synonyms(broker_key) if broker_key is not None else (default,)
+    synonyms = broker.synonyms(broker_key) if broker_key is not None else ()
     if override is not None:
         synonyms = (ConfigSynonym(key.name, override, own), *synonyms)
     inherited = key.default if broker_key is None else broker.value(broker_key)

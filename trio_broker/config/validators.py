@@ -5,6 +5,7 @@ Source: the validators in Kafka's ConfigDef, and the ones its keys define for th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -86,6 +87,16 @@ def rebalance_protocols(*, served: tuple[str, ...], known: tuple[str, ...]) -> V
     choices = subset_of(*served, *known)
     return Validator(
         f"{choices.valid_values}, with classic", lambda values: "classic" in values and choices.accepts(values)
+    )
+
+
+def throttled_replicas() -> Validator[tuple[str, ...]]:
+    """Accept Kafka's list of replicas whose replication is throttled."""
+    one = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
+    return Validator(
+        "the literal '*' or a list of replicas in the following format: "
+        "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+        lambda replicas: replicas == ("*",) or all(one.fullmatch(replica) for replica in replicas),
     )
 
 

@@ -47,6 +47,7 @@ from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import ConfigResourceType
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
@@ -180,6 +181,10 @@ class GroupCoordinator:
             self._shards.clear()
         if CONSUMER_OFFSETS_TOPIC in delta.changed_topics:
             await self._take_over()
+        for resource in delta.changed_configs:
+            if resource.type is ConfigResourceType.GROUP:
+                for shard in self._active_shards():
+                    shard.settings_changed(resource.name)
         for shard in self._active_shards():
             await shard.forget_topics(delta.deleted_topics)
             if delta.deleted_topics or delta.changed_topics:

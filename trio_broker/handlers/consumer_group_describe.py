@@ -41,7 +41,8 @@ async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group, or say that it is not there."""
-    require_consumer_protocol(context.services.controller.image)
+    protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
+    require_consumer_protocol(context.services.controller.image, protocols)
     described = await described_groups(
         request.group_ids,
         lambda group_id: describe(group_id, context),

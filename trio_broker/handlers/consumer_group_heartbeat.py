@@ -25,7 +25,8 @@ async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
     """Keep a member alive, and tell it which partitions are its own when that changes."""
-    require_consumer_protocol(context.services.controller.image)
+    protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
+    require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
     return await context.services.groups.consumer_group_heartbeat(

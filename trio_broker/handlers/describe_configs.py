@@ -29,7 +29,7 @@ from trio_broker.cluster.configuration_control import parse_resource, require_co
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.loggers import logger_entries
-from trio_broker.config.resource_config import topic_entries
+from trio_broker.config.resource_config import group_entries, topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
@@ -61,7 +61,8 @@ def describe_resource(
     except KafkaError as error:
         return refused_resource(wanted, error)
     described.add(resource)
-    keys = None if wanted.configuration_keys is None else frozenset(wanted.configuration_keys)
+    # As in Kafka, an empty list names every key, just as null does.
+    keys = frozenset(wanted.configuration_keys or ()) or None
     return DescribeConfigsResult(
         error_message=None,
         resource_type=wanted.resource_type,
@@ -77,12 +78,27 @@ def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEnt
         KafkaError: it does not exist, or is of a kind that has no settings here.
     """
     config, image = context.services.config, context.services.controller.image
+    if resource.type is ConfigResourceType.CLIENT_METRICS:
+        return no_client_metrics(resource)
     require_configurable(image, config, resource)
     if resource.type is ConfigResourceType.TOPIC:
         return topic_entries(image.topics[resource.name].configs, config)
+    if resource.type is ConfigResourceType.GROUP:
+        return group_entries(image.configs(resource), config)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         return logger_entries()
     return config.entries() if resource.name else config.default_entries()
+
+
+def no_client_metrics(resource: ConfigResource) -> Sequence[ConfigEntry]:
+    """Nothing: the broker offers no client telemetry (KIP-714), so no subscription has settings.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: the subscription has no name.
+    """
+    if not resource.name:
+        raise KafkaError("Client metrics subscription name must not be empty", code=ErrorCode.INVALID_REQUEST)
+    return ()
 
 
 def describe_entry(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -34,8 +34,9 @@ from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import GroupMetadataKey, GroupRecord, encode_group_record
 from trio_broker.cluster.metadata_delta import DeletedTopic
-from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.config.resource_config import group_config
 from trio_broker.coordinator import migration
 from trio_broker.coordinator.classic import protocols as classic_protocols
 from trio_broker.coordinator.classic import responses as classic_responses
@@ -164,6 +165,8 @@ class GroupShard:
         if self.state is not ShardState.LOADING:
             return  # closed meanwhile
         self.groups, self.offsets = loaded.groups(self._now()), loaded.offsets
+        for group_id in loaded.consumer:
+            self.settings_changed(group_id)
         self.state = ShardState.ACTIVE
         for tombstones in loaded.contradictory.values():
             self._append(tombstones)
@@ -249,7 +252,7 @@ class GroupShard:
         if isinstance(known, ClassicGroup):
             self._upgrade(known, request, context, future, now, new_member_id)
             return
-        group = known or ConsumerGroup(request.group_id, self._settings)
+        group = known or ConsumerGroup(request.group_id, self._settings_of(request.group_id))
         result = group.heartbeat(request, context, future, now, self._image, new_member_id=new_member_id)
         self._commit_result(group, result, now)
 
@@ -266,10 +269,10 @@ class GroupShard:
         try:
             if request.member_epoch != JOIN_EPOCH or not migration.may_upgrade(classic):
                 raise migration.CannotUpgrade("it is a classic group")
-            group, records = migration.upgraded(classic, self._settings, now, self._image)
+            group, records = migration.upgraded(classic, self._settings_of(classic.group_id), now, self._image)
         except migration.CannotUpgrade as reason:
             # What is wrong with the request itself is said first, as by any group that is not there.
-            group = ConsumerGroup(request.group_id, self._settings)
+            group = ConsumerGroup(request.group_id, self._settings_of(request.group_id))
             result = group.heartbeat(request, context, future, now, self._image, new_member_id=new_member_id)
             if result.records:
                 text = f"group {classic.group_id} is not a consumer group: {reason}"
@@ -305,6 +308,17 @@ class GroupShard:
             if isinstance(group, ConsumerGroup):
                 group.metadata_changed(self._image, now)
                 self._schedule(group.group_id, group.next_deadline())
+
+    def settings_changed(self, group_id: str) -> None:
+        """Let a consumer group follow its own settings; a member learns of them with its next heartbeat."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.settings = self._settings_of(group_id)
+
+    def _settings_of(self, group_id: str) -> GroupCoordinatorConfig:
+        """The broker's settings with those that the group has of its own in their places."""
+        own = self._image.configs(ConfigResource(ConfigResourceType.GROUP, group_id))
+        return group_config(own, self._settings)
 
     # ---- doing what a group says ----------------------------------------------------------------------------------
 
