@@ -397,6 +397,13 @@ async def test_an_unknown_isolation_level_is_refused(client, replicas):
 # ---- divergence
 
 
+async def test_an_empty_partition_knows_the_epoch_in_which_it_began(client, replicas):
+    """A consumer that committed offset 0 with the epoch of the metadata asks so; an error would reset it."""
+    await add_topic(replicas, leader_epoch=0)
+    [answer] = await ask(client, wanted(offset=0, last_fetched_epoch=0), version=12)
+    assert (answer.error_code, answer.high_watermark, answer.diverging_epoch.epoch) == (0, 0, -1)
+
+
 async def test_a_reader_whose_last_epoch_ended_earlier_here_is_told_where(client, replicas):
     [partition] = await add_topic(replicas, leader_epoch=1)
     await produce(replicas, partition, b"a")

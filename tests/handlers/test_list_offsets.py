@@ -115,6 +115,13 @@ async def test_offsets_that_are_not_durable_are_not_told_in_fsync_mode(durable_c
     assert await offset(durable_client, MAX_TIMESTAMP) == -1
 
 
+@pytest.mark.parametrize("end", [EARLIEST, LATEST])
+async def test_an_empty_partition_has_a_leader_epoch(client, replicas, end):
+    await add_topic(replicas, leader_epoch=0)
+    answer = await ask(client, end)
+    assert (answer.error_code, answer.offset, answer.leader_epoch) == (0, 0, 0)
+
+
 async def test_the_current_leader_epoch_is_checked(client, replicas):
     await add_topic(replicas, leader_epoch=5)
     codes = [(await ask(client, LATEST, current_leader_epoch=epoch)).error_code for epoch in (-1, 5, 4, 6)]

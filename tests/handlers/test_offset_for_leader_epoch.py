@@ -44,6 +44,18 @@ async def test_an_epoch_ends_where_the_next_began_and_the_latest_at_the_log_end(
     assert [(end.leader_epoch, end.end_offset) for end in ends] == [(1, 2), (1, 2), (3, 3), (6, 4)]
 
 
+async def test_an_empty_partition_has_an_epoch(client, replicas):
+    await add_topic(replicas, leader_epoch=0)
+    answer = await ask(client, 0)
+    assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, 0, 0)
+
+
+async def test_an_epoch_begins_before_its_first_record(client, three_epochs, replicas):
+    await add_topic(replicas, leader_epoch=7)
+    ends = [await ask(client, epoch) for epoch in (6, 7)]
+    assert [(end.leader_epoch, end.end_offset) for end in ends] == [(6, 4), (7, 4)]
+
+
 async def test_an_epoch_nobody_knows_is_no_error(client, three_epochs):
     answer = await ask(client, 9)
     assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, -1, -1)

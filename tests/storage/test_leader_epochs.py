@@ -85,6 +85,17 @@ def test_epoch_for_offset(epochs: LeaderEpochs, offset: int, epoch: int | None):
     assert epochs.epoch_for_offset(offset) == epoch
 
 
+def test_a_noted_epoch_is_written_by_the_next_assignment(epochs: LeaderEpochs, tmp_path: Path):
+    epochs.note(9, 40)
+    assert epochs.latest_epoch == 9
+    assert not epochs.is_written
+    assert LeaderEpochs.load(tmp_path).latest_epoch == 7
+    assert epochs.assign(9, 40)
+    assert epochs.is_written
+    assert LeaderEpochs.load(tmp_path).latest_epoch == 9
+    assert not epochs.assign(9, 40)
+
+
 def test_truncating_the_end_forgets_what_begins_there(epochs: LeaderEpochs):
     assert epochs.truncate_from_end(30)
     assert epochs.latest_epoch == 3

@@ -105,6 +105,7 @@ class Partition:
         self.append_times = AppendTimes()
         self.append_lock = trio.Lock()
         self.epoch_entry_lock = trio.Lock()
+        log.begin_epoch(leader_epoch)
         self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
         self._sync_soon = sync_soon
         self._produces: list[HighWatermarkWaiter] = []
@@ -178,11 +179,15 @@ class Partition:
             )
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Lead in a later epoch. Whoever waits looks again, since it may have been fenced."""
+        """Lead in a later epoch. Whoever waits looks again, since it may have been fenced.
+
+        ``epoch_entry_lock`` must be held: a worker thread may otherwise be writing the epochs that change here.
+        """
         if leader_epoch == self.leader_epoch:
             return
         assert leader_epoch > self.leader_epoch, f"{self.topic_partition}: epoch {self.leader_epoch} → {leader_epoch}"
         self.leader_epoch = leader_epoch
+        self.log.begin_epoch(leader_epoch)
         self._epoch_entry_needed = self.log.needs_epoch_entry(leader_epoch)
         self._wake_fetches()
 

@@ -171,8 +171,9 @@ class ReplicaManager:
             await self._open_missing(hosted, assignment)
             self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
             for index, leader_epoch in assignment.leader_epochs.items():
-                if partition := hosted.partitions.get(index):
-                    partition.begin_leader_epoch(leader_epoch)
+                if (partition := hosted.partitions.get(index)) and leader_epoch != partition.leader_epoch:
+                    async with partition.epoch_entry_lock:
+                        partition.begin_leader_epoch(leader_epoch)
             self._configure(hosted, assignment.config)
 
     def update_config(self, name: str, config: LogConfig) -> None:

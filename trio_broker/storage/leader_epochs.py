@@ -2,8 +2,9 @@
 
 A follower, and a consumer after a change of leader, ask "where does epoch e end in your log?" and cut their own idea
 of the log at the answer; this table gives it. Entries are (epoch, start offset), both strictly increasing. An entry
-is on disk before the first batch of its epoch is appended, since a batch without its entry could not be truncated by
-epoch.
+is in memory from the beginning of its epoch, so that an empty partition has an epoch too, and on disk before the first
+batch of its epoch is appended, since a batch without its entry could not be truncated by epoch. An epoch without a
+batch may be forgotten: no reader holds a record of it.
 
 Source: Kafka's LeaderEpochFileCache; KIP-101, KIP-279; docs/formats/checkpoints.md.
 """
@@ -43,11 +44,15 @@ class EpochEndOffset:
 
 
 class LeaderEpochs:
-    """The epochs of one log, kept in memory and written through to their file at every change."""
+    """The epochs of one log, in memory, and their file.
+
+    The list of entries is replaced and never changed, so ``is_written`` is a comparison of lists by identity.
+    """
 
     def __init__(self, directory: Path, entries: Iterable[EpochEntry] = ()) -> None:
         self.directory = directory
         self._entries: list[EpochEntry] = list(entries)
+        self._written = self._entries
 
     @classmethod
     def load(cls, directory: Path) -> LeaderEpochs:
@@ -78,11 +83,16 @@ class LeaderEpochs:
         """The newest epoch, None before the first one."""
         return self._entries[-1].epoch if self._entries else None
 
+    @property
+    def is_written(self) -> bool:
+        """Whether the file says what memory says."""
+        return self._written is self._entries
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that ``epoch`` begins at ``start_offset``; the file is durable when this returns. Blocks on fsync.
 
         Entries that contradict the new one (an epoch or a start offset not below it) are dropped: they belong to a
-        history that was truncated. Returns whether anything changed.
+        history that was truncated. Returns whether anything was written.
 
         Raises:
             OSError: the file could not be written; nothing has changed.
@@ -96,15 +106,14 @@ class LeaderEpochs:
         entries = self._entries
         for beginning in beginnings:
             entries = _with(entries, beginning)
-        if entries is self._entries:
+        if entries is self._written:
             return False
-        # The file first: an epoch known to memory alone would never be written, since nobody would ask again.
         self._write(entries)
         self._entries = entries
         return True
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """As ``assign``, but only in memory: recovery notes many epochs and writes once."""
+        """As ``assign``, but only in memory: what needs the entry on disk assigns it again, or calls ``write``."""
         self._entries = _with(self._entries, EpochEntry(epoch, start_offset))
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
@@ -129,9 +138,10 @@ class LeaderEpochs:
     def truncate_from_end(self, end_offset: int) -> bool:
         """Forget epochs that begin at or behind ``end_offset``. Returns whether any did; ``write`` is the caller's."""
         kept = [entry for entry in self._entries if entry.start_offset < end_offset]
-        changed = len(kept) != len(self._entries)
+        if len(kept) == len(self._entries):
+            return False
         self._entries = kept
-        return changed
+        return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
         """Forget epochs that end at or before ``start_offset``; the one that spans it begins there now."""
@@ -151,10 +161,11 @@ class LeaderEpochs:
         """Make the file say what memory says. Blocks on fsync."""
         self._write(self._entries)
 
-    def _write(self, entries: Iterable[EpochEntry]) -> None:
+    def _write(self, entries: list[EpochEntry]) -> None:
         path = self.directory / file_names.LEADER_EPOCH_CHECKPOINT
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
         checkpoints.write_atomically(path, checkpoints.encode_checkpoint(lines))
+        self._written = entries
 
 
 def _with(entries: list[EpochEntry], beginning: EpochEntry) -> list[EpochEntry]:

@@ -240,8 +240,17 @@ class Log:
     # --- Leader epochs ---
 
     def needs_epoch_entry(self, epoch: int) -> bool:
-        """Return whether ``epoch`` has yet to be recorded; doing so waits for the disk."""
-        return epoch >= 0 and epoch != self.epochs.latest_epoch
+        """Return whether ``epoch`` has yet to be recorded durably; doing so waits for the disk."""
+        return epoch >= 0 and (epoch != self.epochs.latest_epoch or not self.epochs.is_written)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Let ``epoch`` begin at the log end, in memory: the log answers for it, and ``assign_epoch`` is still due.
+
+        Not to be called while another thread changes the epochs.
+        """
+        latest = self.epochs.latest_epoch
+        if epoch > (-1 if latest is None else latest):
+            self.epochs.note(epoch, self.log_end_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record, durably, that ``epoch`` begins at ``start_offset``. Nothing to do and no wait if it is known.
