@@ -21,6 +21,7 @@ TESTS_OF_ONE_MODULE = re.compile(r"\]\(\.\./(?P<path>tests/[\w/]+\.py)\):(?P<nam
 TEST_NAME = re.compile(r"`(\w+)`")
 PYTHON_FILE = re.compile(r"`([\w/]+\.py)`")
 CODE_NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
+NAME_IN_DIAGRAM = re.compile(r"\b[A-Z]\w+\.[a-z_]\w*")
 PRODUCT = [ROOT, ROOT / "trio_broker", ROOT / "protocol", ROOT / "admin"]
 
 LIMITS = [
@@ -93,6 +94,7 @@ def test_the_architecture_pages_name_files_that_exist(architecture: str) -> None
 def test_the_architecture_pages_use_names_of_the_code(architecture: str) -> None:
     code = "".join(path.read_text(encoding="utf-8") for folder in PRODUCT[1:] for path in folder.rglob("*.py"))
     words = set(re.findall(r"\w+", code))
-    named = {word for name in CODE_NAME.findall(architecture) for word in name.split(".")} - {""}
+    names = CODE_NAME.findall(architecture) + NAME_IN_DIAGRAM.findall(architecture)
+    named = {word for name in names for word in name.split(".")} - {""}
     assert len(named) > 50
     assert named - words - {"asyncio"} == set()
