@@ -29,7 +29,7 @@ from bench.machine import process_cpu_seconds
 from kafka_wire.headers import RequestHeader, request_header, response_header
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 
 HANDLERS = 8
@@ -116,7 +116,7 @@ async def run_bare() -> None:
 async def run_reactor() -> None:
     """The network floor with a handler that returns a constant, on a free port, which is printed."""
 
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         header = request.header
         return [response_header(header.api_key, header.api_version, header.correlation_id), BODY]
 

@@ -44,7 +44,7 @@ from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.storage.errors import DataDirectoryError
 
@@ -205,7 +205,7 @@ class Broker:
         services.groups.stop_waiting()
         await self.server.drain(trio.current_time() + grace_seconds)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: QueuedRequest) -> Answer:
         return await self.dispatcher.answer(request)
 
     def _follow_config(self) -> None:

@@ -36,7 +36,7 @@ class ConsumerProtocolSubscription:
 
     topics: list[String]
     user_data: Bytes | None = field(default=None)
-    owned_partitions: list[TopicPartition] = field("1+", factory=list, ignorable=True)
+    owned_partitions: list[ConsumerProtocolTopic] = field("1+", factory=list, ignorable=True)
     generation_id: Int32 = field("2+", default=-1, ignorable=True)
     rack_id: String | None = field("3+", default=None, ignorable=True)
 
@@ -45,12 +45,12 @@ class ConsumerProtocolSubscription:
 class ConsumerProtocolAssignment:
     """What a member was given. ``user_data`` is the assignor's own."""
 
-    assigned_partitions: list[TopicPartition]
+    assigned_partitions: list[ConsumerProtocolTopic]
     user_data: Bytes | None = field(default=None)
 
 
 @struct
-class TopicPartition:
+class ConsumerProtocolTopic:
     """Partitions of one topic."""
 
     topic: String

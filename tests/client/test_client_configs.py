@@ -23,7 +23,7 @@ from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka
 from trio_broker.client.configs import (
     CLUSTER_DEFAULT,
     ConfigChange,
-    ConfigEntry,
+    DescribedConfig,
     Operation,
     Resource,
     ResourceType,
@@ -63,7 +63,7 @@ def test_a_broker_is_asked_for_its_own_settings_and_any_for_the_others():
 
         found = describe_configs(client, [TOPIC, BROKER_2, ALL_BROKERS])
         assert list(found) == [TOPIC, BROKER_2, ALL_BROKERS]
-        assert found[TOPIC] == [ConfigEntry(name, None, 5, False, True) for name in ("a", "z")]
+        assert found[TOPIC] == [DescribedConfig(name, None, 5, False, True) for name in ("a", "z")]
         assert [each.resource_name for each in first.requests(DescribeConfigsRequest)[0].resources] == ["t", ""]
         assert [each.resource_name for each in second.requests(DescribeConfigsRequest)[0].resources] == ["2"]
 
@@ -82,7 +82,7 @@ def test_a_broker_is_asked_for_its_own_settings_and_any_for_the_others():
     ],
 )
 def test_what_was_set_for_the_resource_itself_is_changed(resource: Resource, source: int, is_changed: bool):
-    assert ConfigEntry("k", "v", source, False, False).is_changed(resource) == is_changed
+    assert DescribedConfig("k", "v", source, False, False).is_changed(resource) == is_changed
 
 
 def test_an_answer_about_something_else_is_not_kafkas():

@@ -25,7 +25,7 @@ from tests.fakes.scripted_kafka import (
     served_up_to,
 )
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, Connection
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut, VersionNotServed
 from trio_broker.client.receive_buffer import ReceiveBuffer
@@ -35,17 +35,19 @@ GROUPS = ListGroupsResponse(groups=[ListedGroup(group_id="g", protocol_type="con
 
 
 @contextmanager
-def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Iterator[Connection]:
+def connected(server: ScriptedKafka, seconds: float = PATIENCE_SECONDS) -> Iterator[BrokerConnection]:
     with server:
         [address] = parse_addresses(server.address)
-        connection = Connection.open(address, IDENTITY, Deadline(seconds))
+        connection = BrokerConnection.open(address, IDENTITY, Deadline(seconds))
         try:
             yield connection
         finally:
             connection.close()
 
 
-def ask(connection: Connection, version: int | None = None, seconds: float = PATIENCE_SECONDS) -> ListGroupsResponse:
+def ask(
+    connection: BrokerConnection, version: int | None = None, seconds: float = PATIENCE_SECONDS
+) -> ListGroupsResponse:
     return connection.ask(ListGroupsRequest(), Deadline(seconds), version)
 
 
@@ -125,19 +127,19 @@ def test_nobody_listening_is_told_with_the_address():
         port = taken.getsockname()[1]
     [address] = parse_addresses(f"127.0.0.1:{port}")
     with pytest.raises(ConnectFailed, match=f"cannot connect to 127.0.0.1:{port}: Connection refused"):
-        Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+        BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
 
 
 def test_a_host_name_that_cannot_be_one_is_told():
     [address] = parse_addresses("a..b:1")
     with pytest.raises(ConnectFailed, match=r"cannot connect to a\.\.b:1"):
-        Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
+        BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS))
 
 
 def test_no_connection_is_tried_when_the_time_is_over():
     [address] = parse_addresses("127.0.0.1:1")
     with pytest.raises(ConnectFailed, match="no answer"):
-        Connection.open(address, IDENTITY, Deadline(0))
+        BrokerConnection.open(address, IDENTITY, Deadline(0))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_an_answer_may_be_as_large_as_the_one_who_asks_says(enough: bool):
 def test_the_sockets_buffer_is_set_where_a_size_is_told():
     with ScriptedKafka() as server:
         [address] = parse_addresses(server.address)
-        connection = Connection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS), receive_buffer_bytes=20_000)
+        connection = BrokerConnection.open(address, IDENTITY, Deadline(PATIENCE_SECONDS), receive_buffer_bytes=20_000)
         size = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         connection.close()
     assert size in (20_000, 40_000), "Linux doubles it for its own needs"

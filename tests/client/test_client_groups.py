@@ -10,11 +10,9 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    ConsumerProtocolTopic,
     encode_assignment,
     encode_subscription,
-)
-from kafka_wire.consumer_protocol import (
-    TopicPartition as AssignedPartitions,
 )
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages import consumer_group_describe, describe_groups
@@ -71,7 +69,7 @@ def classic_member(name: str, assignment: bytes) -> DescribedGroupMember:
 
 
 def assigned(topic: str, *partitions: int) -> bytes:
-    given = [AssignedPartitions(topic=topic, partitions=list(partitions))]
+    given = [ConsumerProtocolTopic(topic=topic, partitions=list(partitions))]
     return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=given))
 
 

@@ -15,7 +15,7 @@ import trio
 from kafka_wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
+    ConsumerProtocolTopic,
     decode_assignment,
     encode_assignment,
     encode_subscription,
@@ -128,7 +128,7 @@ class WireMember:
         return True
 
     def _share(self, at: int, members: int) -> bytes:
-        mine = TopicPartition(topic=self.topic, partitions=list(range(at, self.partition_count, members)))
+        mine = ConsumerProtocolTopic(topic=self.topic, partitions=list(range(at, self.partition_count, members)))
         return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=[mine]), 0)
 
     async def live(self) -> None:

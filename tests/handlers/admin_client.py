@@ -18,7 +18,7 @@ from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
-from trio_broker.network.request_channel import Request
+from trio_broker.network.request_channel import QueuedRequest
 
 
 @attrs.define
@@ -52,7 +52,7 @@ class AdminClient:
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
         )
-        return Context(Request(header, memoryview(b""), CONNECTION, 0.0), services)
+        return Context(QueuedRequest(header, memoryview(b""), CONNECTION, 0.0), services)
 
 
 async def make_admin_client(**static: str) -> AdminClient:

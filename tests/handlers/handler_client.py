@@ -13,7 +13,7 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.request_channel import ConnectionInfo, Request
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.replication.replica_manager import ReplicaManager
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
@@ -49,7 +49,7 @@ class Client:
             self.parked += 1
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
-        request = Request(header, memoryview(b""), CONNECTION, 0.0, release_slot=release_slot)
+        request = QueuedRequest(header, memoryview(b""), CONNECTION, 0.0, release_slot=release_slot)
         services = BrokerServices(
             node=None,
             config=self.replicas.config,

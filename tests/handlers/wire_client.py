@@ -17,7 +17,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.request_channel import ConnectionInfo, Request
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 
 CORRELATION_ID = 77
 
@@ -37,7 +37,7 @@ class WireClient:
     dispatcher: Dispatcher
     clock: ManualClock
     connection: ConnectionInfo = CONNECTION
-    request: Request | None = None
+    request: QueuedRequest | None = None
     parked: int = 0
 
     @property
@@ -49,7 +49,7 @@ class WireClient:
         sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = Request(header, frame[position:], self.connection, 0.0, release_slot=self.count_parked)
+        self.request = QueuedRequest(header, frame[position:], self.connection, 0.0, release_slot=self.count_parked)
         answer = await self.dispatcher.answer(self.request)
         return None if answer is None else joined(list(answer))
 

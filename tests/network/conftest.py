@@ -16,14 +16,14 @@ from kafka_wire.headers import RequestHeader, request_header
 from trio_broker.clock import ManualClock
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 
 PATIENCE_SECONDS = 20
 """No test waits this long unless it has failed; the machine may be busy with others."""
 
 
-async def echo(request: Request) -> Answer:
+async def echo(request: QueuedRequest) -> Answer:
     """Answer with the correlation id and the body, as a response with header 0."""
     return [request.header.correlation_id.to_bytes(4, "big"), bytes(request.body)]
 

@@ -8,13 +8,13 @@ from trio.testing import wait_all_tasks_blocked
 from kafka_wire.headers import RequestHeader
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, HandlerPool
-from trio_broker.network.request_channel import Answer, ConnectionInfo, Request, RequestChannel
+from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, RequestChannel
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 
 
-def new_request(number: int = 0) -> Request:
-    return Request(RequestHeader(3, 1, number, None), memoryview(b""), INFO, 0.0)
+def new_request(number: int = 0) -> QueuedRequest:
+    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO, 0.0)
 
 
 class Gate:
@@ -26,7 +26,7 @@ class Gate:
         self.held = 0
         self.highest = 0
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: QueuedRequest) -> Answer:
         if self.release_handler:
             request.release_handler()
             request.release_handler()
@@ -45,7 +45,7 @@ async def started(nursery: trio.Nursery, gate: Gate, size: int, capacity: int = 
     return pool
 
 
-async def send(pool: HandlerPool, count: int) -> list[Request]:
+async def send(pool: HandlerPool, count: int) -> list[QueuedRequest]:
     requests = [new_request(number) for number in range(count)]
     for request in requests:
         pool.channel.send_nowait(request)
@@ -143,7 +143,7 @@ async def test_shrinking_retires_idle_slots_without_a_request(nursery):
 async def test_a_request_that_parks_in_a_retired_slot_is_answered_and_the_slot_is_gone(nursery):
     entered, go_on, answer = trio.Event(), trio.Event(), trio.Event()
 
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         entered.set()
         await go_on.wait()
         request.release_handler()

@@ -11,7 +11,7 @@ import trio.lowlevel
 
 from kafka_wire.apis import ApiKey
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.request_channel import Answer, QueuedRequest
 
 
 async def test_a_request_is_answered(serving):
@@ -38,7 +38,7 @@ async def test_the_next_request_is_handled_only_when_the_one_before_is_answered(
     running = 0
     highest = 0
 
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         nonlocal running, highest
         running += 1
         highest = max(highest, running)
@@ -74,7 +74,7 @@ async def test_a_large_frame_comes_whole_and_so_does_the_small_one_behind_it(ser
 
 
 async def test_silence_sends_nothing_and_the_next_request_is_served(serving):
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         return None if request.body else [request.header.correlation_id.to_bytes(4, "big")]
 
     async with serving(handle) as harness:
@@ -104,7 +104,7 @@ async def test_an_unknown_api_closes_the_connection(serving, caplog):
 
 
 async def test_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         request.client_software.name, request.client_software.version = "librdkafka", "2.16.0"
         return [b"\0\0\0\1"]
 
@@ -145,7 +145,7 @@ async def test_a_garbled_header_closes_the_connection_with_one_line(serving, cap
 
 
 async def test_a_handler_that_raises_ends_its_connection_alone(serving, caplog):
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         if request.body == b"bang":
             raise RuntimeError("a bug of ours")
         return [request.header.correlation_id.to_bytes(4, "big"), bytes(request.body)]
@@ -161,7 +161,7 @@ async def test_a_handler_that_raises_ends_its_connection_alone(serving, caplog):
 
 
 async def test_a_handler_may_close_the_connection_with_a_reason(serving, caplog):
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         raise CloseConnection("malformed Metadata v1: a null where none may be")
 
     async with serving(handle) as harness:
@@ -185,7 +185,7 @@ async def test_a_client_that_comes_and_goes_leaves_no_line(serving, caplog):
 
 
 async def test_a_client_that_never_reads_harms_nobody(serving):
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         return [request.header.correlation_id.to_bytes(4, "big"), bytes(20_000_000 if request.body == b"big" else 1)]
 
     async with serving(handle, num_io_threads=1, num_network_threads=1) as harness:

@@ -8,16 +8,16 @@ from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.headers import RequestHeader
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.request_channel import ConnectionInfo, ReplySlot, Request, RequestChannel
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, ReplySlot, RequestChannel
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 
 
-def request(number: int) -> Request:
-    return Request(RequestHeader(3, 1, number, None), memoryview(b""), INFO, 0.0)
+def request(number: int) -> QueuedRequest:
+    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO, 0.0)
 
 
-def number_of(received: Request | None) -> int:
+def number_of(received: QueuedRequest | None) -> int:
     assert received is not None
     return received.header.correlation_id
 

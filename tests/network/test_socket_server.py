@@ -18,7 +18,7 @@ import trio.lowlevel
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
 from trio_broker.network.connection import FRAME_GRACE_SECONDS, PARKED_PROBE_SECONDS
-from trio_broker.network.request_channel import Answer, Request
+from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer, Transfer, balanced_transfers
 
 
@@ -31,7 +31,7 @@ class Gate:
     held: int = 0
     highest: int = 0
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: QueuedRequest) -> Answer:
         if request.body:
             if self.release_handler:
                 request.release_handler()
@@ -163,7 +163,7 @@ async def converse(harness: Any, requests: int, seed: int, done: Counter[str]) -
             done["answers"] += 1
 
 
-async def unsteady(request: Request) -> Answer:
+async def unsteady(request: QueuedRequest) -> Answer:
     """A handler that takes a while, or parks, or does neither."""
     way = request.header.correlation_id % 5
     if way == 0:
@@ -363,7 +363,7 @@ async def test_a_client_that_dribbles_its_frame_is_closed_in_time(serving, frame
 async def test_a_client_that_stops_reading_is_closed_but_a_slow_one_is_not(serving, caplog):
     size = 20_000_000
 
-    async def handle(request: Request) -> Answer:
+    async def handle(request: QueuedRequest) -> Answer:
         return [request.header.correlation_id.to_bytes(4, "big"), bytes(size)]
 
     # A kernel that adapts its buffers might take so much that reading on makes no room for more to be sent.

@@ -7,7 +7,7 @@ import pytest
 from kafka_wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
+    ConsumerProtocolTopic,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -19,11 +19,11 @@ from kafka_wire.errors import WireError
 SUBSCRIPTION = ConsumerProtocolSubscription(
     topics=["foo", "bar"],
     user_data=b"mine",
-    owned_partitions=[TopicPartition(topic="foo", partitions=[0, 2])],
+    owned_partitions=[ConsumerProtocolTopic(topic="foo", partitions=[0, 2])],
     generation_id=5,
     rack_id="r1",
 )
-ASSIGNMENT = ConsumerProtocolAssignment(assigned_partitions=[TopicPartition(topic="foo", partitions=[1])])
+ASSIGNMENT = ConsumerProtocolAssignment(assigned_partitions=[ConsumerProtocolTopic(topic="foo", partitions=[1])])
 
 JAVA_SUBSCRIPTION = bytes.fromhex(
     "0003"  # version
@@ -41,11 +41,11 @@ JAVA_ASSIGNMENT = bytes.fromhex("0001000000010003666f6f0000000100000000ffffffff"
 def test_what_java_writes_is_read_and_written_the_same():
     subscription = decode_subscription(JAVA_SUBSCRIPTION)
     assert subscription.topics == ["foo"]
-    assert subscription.owned_partitions == [TopicPartition(topic="foo", partitions=[0, 1])]
+    assert subscription.owned_partitions == [ConsumerProtocolTopic(topic="foo", partitions=[0, 1])]
     assert (subscription.generation_id, subscription.rack_id, subscription.user_data) == (7, None, None)
     assert encode_subscription(subscription) == JAVA_SUBSCRIPTION
     assignment = decode_assignment(JAVA_ASSIGNMENT)
-    assert assignment.assigned_partitions == [TopicPartition(topic="foo", partitions=[0])]
+    assert assignment.assigned_partitions == [ConsumerProtocolTopic(topic="foo", partitions=[0])]
     assert encode_assignment(assignment, 1) == JAVA_ASSIGNMENT
 
 

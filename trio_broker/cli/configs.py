@@ -21,7 +21,7 @@ from trio_broker.client.configs import (
     CLUSTER_DEFAULT,
     SOURCES,
     ConfigChange,
-    ConfigEntry,
+    DescribedConfig,
     Operation,
     Resource,
     ResourceType,
@@ -121,7 +121,7 @@ def show(client: KafkaClient, resources: Collection[Resource], *, only_changed: 
         print_table({"TYPE": "type", "NAME": "name", "KEY": "key", "VALUE": "value", "SOURCE": "source"}, people)
 
 
-def row(resource: Resource, entry: ConfigEntry) -> dict[str, Any]:
+def row(resource: Resource, entry: DescribedConfig) -> dict[str, Any]:
     """Return one setting as a row; the name of all brokers together is empty."""
     return {
         "type": resource.type.name.lower(),

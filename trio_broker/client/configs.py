@@ -22,7 +22,7 @@ from kafka_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from trio_broker.client.connection import Connection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import check, only
 from trio_broker.client.kafka_client import KafkaClient
 
@@ -76,7 +76,7 @@ class Resource:
 
 
 @attrs.frozen
-class ConfigEntry:
+class DescribedConfig:
     """One setting; the value is None where it is secret, or null."""
 
     name: str
@@ -101,13 +101,13 @@ class ConfigChange:
     value: str | None
 
 
-def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> dict[Resource, list[ConfigEntry]]:
+def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> dict[Resource, list[DescribedConfig]]:
     """Return every setting of each resource by name. A broker is asked for its own.
 
     Raises:
         Refused: a resource does not exist or may not be seen.
     """
-    described: dict[Resource, list[ConfigEntry]] = {}
+    described: dict[Resource, list[DescribedConfig]] = {}
     shared = [each for each in resources if not _must_answer_itself(each)]
     if shared:
         described |= client.attempt(lambda: _describe(client, client.any_broker(), shared))
@@ -145,13 +145,13 @@ def _must_answer_itself(resource: Resource) -> bool:
     return resource.type is ResourceType.BROKER and resource.name.isdecimal()
 
 
-def _describe_broker(client: KafkaClient, resource: Resource) -> dict[Resource, list[ConfigEntry]]:
+def _describe_broker(client: KafkaClient, resource: Resource) -> dict[Resource, list[DescribedConfig]]:
     return _describe(client, client.node(int(resource.name)), [resource])
 
 
 def _describe(
-    client: KafkaClient, broker: Connection, resources: Sequence[Resource]
-) -> dict[Resource, list[ConfigEntry]]:
+    client: KafkaClient, broker: BrokerConnection, resources: Sequence[Resource]
+) -> dict[Resource, list[DescribedConfig]]:
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(resource_type=each.type, resource_name=each.name, configuration_keys=None)
@@ -159,7 +159,7 @@ def _describe(
         ]
     )
     results = client.ask(broker, request).results
-    described: dict[Resource, list[ConfigEntry]] = {}
+    described: dict[Resource, list[DescribedConfig]] = {}
     for each in resources:
         about = [found for found in results if (found.resource_type, found.resource_name) == (each.type, each.name)]
         result = only(about, str(each))
@@ -168,8 +168,8 @@ def _describe(
     return described
 
 
-def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
-    return ConfigEntry(
+def _entry(config: DescribeConfigsResourceResult) -> DescribedConfig:
+    return DescribedConfig(
         name=config.name,
         value=config.value,
         source=config.config_source,

@@ -94,7 +94,7 @@ class Feature:
     finalized_version: int | None
 
 
-class Connection:
+class BrokerConnection:
     """A connected socket on which the versions are agreed; not usable after any error.
 
     ``served`` has the versions of every API that the broker named, ``features`` those that it named, by name.
@@ -113,7 +113,7 @@ class Connection:
     @classmethod
     def open(
         cls, address: Address, identity: Identity, deadline: Deadline, *, receive_buffer_bytes: int = SYSTEMS_CHOICE
-    ) -> Connection:
+    ) -> BrokerConnection:
         """Connect and agree on versions. ``receive_buffer_bytes`` is the size of the socket's buffer.
 
         Raises:

@@ -24,7 +24,7 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoo
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.schema import NEWEST, Request
 from trio_broker.client.address import Address
-from trio_broker.client.connection import SYSTEMS_CHOICE, Connection, Identity
+from trio_broker.client.connection import SYSTEMS_CHOICE, BrokerConnection, Identity
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, Refused, check, only
 
@@ -98,7 +98,7 @@ class KafkaClient:
         self._receive_buffer_bytes = receive_buffer_bytes
         self.bootstrap = tuple(bootstrap)
         self._identity = identity
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._brokers: Brokers | None = None
         self._told_addresses: tuple[Address, ...] = ()
         self._coordinators: dict[str, Node] = {}
@@ -124,7 +124,7 @@ class KafkaClient:
 
     # --- Whom to ask ---
 
-    def any_broker(self) -> Connection:
+    def any_broker(self) -> BrokerConnection:
         """Return a connection to the first bootstrap address that works, else to another broker that was heard of.
 
         Raises:
@@ -156,14 +156,14 @@ class KafkaClient:
             self._told_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
-    def controller(self) -> Connection:
+    def controller(self) -> BrokerConnection:
         """Return a connection to the broker that takes changes of topics and configs."""
         brokers = self.brokers()
         if any(node.node_id == brokers.controller_id for node in brokers.nodes):
             return self.node(brokers.controller_id)
         return self.any_broker()
 
-    def node(self, node_id: int) -> Connection:
+    def node(self, node_id: int) -> BrokerConnection:
         """Return a connection to one broker.
 
         Raises:
@@ -191,27 +191,27 @@ class KafkaClient:
             self._coordinators[group_id] = _coordinator(group_id, response)
         return self._coordinators[group_id]
 
-    def coordinator(self, group_id: str) -> Connection:
+    def coordinator(self, group_id: str) -> BrokerConnection:
         """Return a connection to the broker that looks after a group; errors as ``coordinator_node``."""
         return self._learnt(self.coordinator_node(group_id))
 
     def ask(
-        self, broker: Connection, request: Request[ResponseT], *, at_least: int = 0, at_most: int = NEWEST
+        self, broker: BrokerConnection, request: Request[ResponseT], *, at_least: int = 0, at_most: int = NEWEST
     ) -> ResponseT:
-        """Send a request in the newest common version between the bounds; errors as ``Connection.ask``."""
+        """Send a request in the newest common version between the bounds; errors as ``BrokerConnection.ask``."""
         version = broker.version_for(type(request), at_least=at_least, at_most=at_most)
         return broker.ask(request, self.deadline, version)
 
-    def _connected(self, address: Address) -> Connection:
+    def _connected(self, address: Address) -> BrokerConnection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_usable:
-            connection = Connection.open(
+            connection = BrokerConnection.open(
                 address, self._identity, self.deadline, receive_buffer_bytes=self._receive_buffer_bytes
             )
             self._connections[address] = connection
         return connection
 
-    def _learnt(self, node: Node) -> Connection:
+    def _learnt(self, node: Node) -> BrokerConnection:
         """Connect to an address that the cluster told, and say so when that fails: it is often the wrong one for us."""
         try:
             return self._connected(node.address)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.client.connection import Connection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.deadline import pauses
 from trio_broker.client.errors import ConnectFailed, ConnectionLost, Refused
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
@@ -25,7 +25,7 @@ T = TypeVar("T")
 LEADER_ROUNDS: Final = 5
 """How often a partition without a leader is asked for: about a second and a half, an ordinary election."""
 
-AskLeader = Callable[[Connection, Collection[TopicPartition]], Mapping[TopicPartition, T | Refused]]
+AskLeader = Callable[[BrokerConnection, Collection[TopicPartition]], Mapping[TopicPartition, T | Refused]]
 """Asks one broker about the partitions that it leads."""
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from trio_broker.client.connection import Connection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
@@ -66,7 +66,7 @@ def find_offsets_at(
     stable offset: it is what ``LATEST`` means, and a younger record is not found."""
     isolation_level = 1 if read_committed else 0
 
-    def ask(leader: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
+    def ask(leader: BrokerConnection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
         return _ask_leader(client, leader, {each: timestamps[each] for each in partitions}, isolation_level)
 
     return ask_leaders(client, timestamps, ask)
@@ -90,7 +90,7 @@ def _range(earliest: Found, latest: Found) -> LogRange | Refused:
 
 
 def _ask_leader(
-    client: KafkaClient, leader: Connection, timestamps: Mapping[TopicPartition, int], isolation_level: int
+    client: KafkaClient, leader: BrokerConnection, timestamps: Mapping[TopicPartition, int], isolation_level: int
 ) -> dict[TopicPartition, Found]:
     request = ListOffsetsRequest(
         replica_id=CONSUMER_REPLICA,

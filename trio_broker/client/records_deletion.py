@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from trio_broker.client.connection import Connection
+from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
@@ -22,7 +22,7 @@ def delete_records(client: KafkaClient, offsets: Mapping[TopicPartition, int]) -
     To delete up to the same offset twice is the same as once, so that a lost answer is asked for again.
     """
 
-    def ask(leader: Connection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | Refused]:
+    def ask(leader: BrokerConnection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | Refused]:
         by_topic: dict[str, list[DeleteRecordsPartition]] = defaultdict(list)
         for each in partitions:
             wanted = DeleteRecordsPartition(partition_index=each.partition, offset=offsets[each])

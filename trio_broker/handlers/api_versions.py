@@ -1,7 +1,7 @@
 """ApiVersions: what this broker speaks, asked by every client before anything else.
 
-A version above ours gets the answer in version 0 with the one entry that tells our range, and its body is never parsed
-(KIP-511). The features of the cluster come with it, which tell clients that they may speak the consumer protocol.
+The features of the cluster come with it, by which clients know that they may use the consumer protocol. A version above
+ours does not come here: ``dispatch`` answers it with ``unsupported_version_answer``.
 
 Source: Kafka's RequestContext, ApiVersionsRequest and ApiVersionsResponse; KIP-511 for the software's name, KIP-584 for
 features.
@@ -10,25 +10,20 @@ features.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from kafka_wire.apis import ApiKey
-from kafka_wire.codec import encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.headers import RequestHeader, response_header
 from kafka_wire.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kafka_wire.primitives import Chunk
 from trio_broker.cluster.features import SUPPORTED
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import ServedApi, handles, served_apis
+from trio_broker.handlers.support.registry import handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: what a client may call itself. It ends up in logs and metrics, so it must not be mistakable there."""
@@ -40,25 +35,8 @@ LEVEL_0_SINCE_VERSION = 4
 (KAFKA-17492)."""
 
 
-def entries(apis: Iterable[ServedApi]) -> list[ApiVersion]:
-    """One entry per API, in the order of their keys."""
-    return [
-        ApiVersion(api_key=api.api_key, min_version=api.advertised.low, max_version=api.advertised.high)
-        for api in sorted(apis, key=lambda api: api.api_key)
-    ]
-
-
 def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error.code, api_keys=[], throttle_time_ms=0)
-
-
-def unsupported_version_answer(header: RequestHeader) -> list[Chunk]:
-    """The answer to an ApiVersions newer than ours: version 0, error 35, our range of this very API."""
-    own = served_apis()[ApiKey.API_VERSIONS]
-    response = ApiVersionsResponse(
-        error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=entries([own]), throttle_time_ms=0
-    )
-    return [response_header(ApiKey.API_VERSIONS, 0, header.correlation_id), *encode(response, 0)]
 
 
 @handles(ApiVersionsRequest, error_response=error_response)
@@ -71,7 +49,7 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
     controller = context.services.controller
     return ApiVersionsResponse(
         error_code=ErrorCode.NONE,
-        api_keys=entries(served_apis().values()),
+        api_keys=advertised_versions(served_apis().values()),
         throttle_time_ms=0,
         supported_features=supported_features(context.version),
         finalized_features_epoch=controller.metadata_offset,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 import socket
-from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -22,9 +21,6 @@ from kafka_wire.headers import RequestHeader
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ClientSoftware, ConnectionInfo, ReplySlot
-
-if TYPE_CHECKING:
-    from trio_broker.network.processor import Processor
 
 FRAME_GRACE_SECONDS = 30.0
 """Time for any frame to arrive, however small: generous to a client that a slow network or a debugger holds up."""
@@ -53,9 +49,9 @@ class ConnectionState(enum.Enum):
 
 @attrs.frozen
 class Reassign:
-    """The order to go on in a task of another Processor."""
+    """The command to continue in a task of another Processor, named by its id."""
 
-    processor: Processor
+    processor_id: int
 
 
 @attrs.define(eq=False)

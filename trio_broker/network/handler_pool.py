@@ -1,8 +1,8 @@
 """The handlers: ``num.io.threads`` slots through which every request passes.
 
 A slot is the right to handle requests, a worker is the task that does it. A worker with a slot takes requests from the
-RequestChannel and answers them one after another. When its handler waits (``Request.release_handler``), the slot goes
-at once to another worker, an idle or a new one; the parked worker finishes its request without a slot and is idle
+RequestChannel and answers them one after another. When its handler waits (``QueuedRequest.release_handler``), the slot
+goes at once to another worker, an idle or a new one; the first worker finishes its request without a slot and is idle
 then. One slot therefore carries any number of long polls, and a request that never waits pays nothing for it.
 
 Promises: every request received is answered, if only by closing its connection; whatever a handler raises ends that one
@@ -25,14 +25,14 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, r
 from kafka_wire.apis import api_name
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.request_channel import Answer, Reply, Request, RequestChannel
+from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
 
 __all__ = ["Answer", "CloseConnection", "Handle", "HandlerPool"]
 
 log = logging.getLogger(__name__)
 
-Handle: TypeAlias = Callable[[Request], Awaitable[Answer]]
+Handle: TypeAlias = Callable[[QueuedRequest], Awaitable[Answer]]
 
 MAX_RESTING_WORKERS = 128
 """Workers kept without a slot, about 5 KB each: enough that a herd of long polls parks without starting tasks each
@@ -168,7 +168,7 @@ class HandlerPool:
             if (request := await self._next_request(worker)) is not None:
                 await self._answer(request, worker)
 
-    async def _next_request(self, worker: Worker) -> Request | None:
+    async def _next_request(self, worker: Worker) -> QueuedRequest | None:
         """The next request for the worker's slot; None, and the worker without its slot, when that was retired."""
         slot = worker.slot
         assert slot is not None, "only a worker with a slot takes requests"
@@ -183,7 +183,7 @@ class HandlerPool:
             worker.slot = None
         return request
 
-    async def _answer(self, request: Request, worker: Worker) -> None:
+    async def _answer(self, request: QueuedRequest, worker: Worker) -> None:
         """Handle ``request`` and deliver what comes of it, whatever that is."""
         slot = worker.slot
         assert slot is not None, "a request is begun in a slot"
@@ -209,7 +209,7 @@ class HandlerPool:
                 self._handler_ns += worker.parked_ns - began_ns
                 self._parked_ns += ended_ns - worker.parked_ns
 
-    async def _reply_to(self, request: Request) -> Reply:
+    async def _reply_to(self, request: QueuedRequest) -> Reply:
         """The barrier around every handler: its answer, or why the connection must end."""
         try:
             return await self.handle(request)

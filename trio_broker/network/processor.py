@@ -35,7 +35,7 @@ from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.http_refusal import http_refusal
-from trio_broker.network.request_channel import Request, RequestChannel
+from trio_broker.network.request_channel import QueuedRequest, RequestChannel
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
 from trio_broker.network.send import Sender
 from trio_broker.network.statistics import ProcessorStatistics
@@ -74,7 +74,7 @@ class ProcessorContext:
     is_served: IsServed
     clock: Clock
     memory_pool: RequestMemoryPool
-    assign: Callable[[Connection, Processor | None], None]
+    assign: Callable[[Connection, int | None], None]
     closed: Callable[[Connection, CloseCause], None]
     stopping: CloseConnection | None = None
     admin_url: str | None = None
@@ -164,7 +164,7 @@ class Processor:
             del self.connections[connection]
             if isinstance(ending, Reassign):
                 connection.command = None
-                self.context.assign(connection, ending.processor)
+                self.context.assign(connection, ending.processor_id)
             else:
                 self._close(connection, ending)
 
@@ -277,7 +277,7 @@ class Processor:
             await self._linger(connection)
         connection.state = ConnectionState.IDLE
 
-    def _request(self, connection: Connection, frame: memoryview) -> Request:
+    def _request(self, connection: Connection, frame: memoryview) -> QueuedRequest:
         """Read the header of ``frame``.
 
         Raises:
@@ -291,7 +291,7 @@ class Processor:
         api_key = header.api_key
         if not self.context.is_served(api_key, header.api_version) and api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(f"{api_name(api_key)} version {header.api_version} is not served here")
-        return Request(
+        return QueuedRequest(
             header,
             frame[position:],
             connection.info,

@@ -116,7 +116,7 @@ def _nothing_to_give_back() -> None:
 
 
 @attrs.define(eq=False)
-class Request:
+class QueuedRequest:
     """One request on its way to a handler.
 
     ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``received_at`` is
@@ -149,9 +149,9 @@ class RequestChannel:
     def __init__(self, capacity: int) -> None:
         assert capacity >= 1, f"a channel of capacity {capacity} would let nothing through"
         self._capacity = capacity
-        self._queue: deque[Request] = deque()
+        self._queue: deque[QueuedRequest] = deque()
         self._receivers: dict[Task, None] = {}
-        self._senders: dict[Task, Request] = {}
+        self._senders: dict[Task, QueuedRequest] = {}
         self._peak_depth = 0
         self._recent_peak = 0
         self._interval_peak = 0
@@ -168,7 +168,7 @@ class RequestChannel:
         self._capacity = capacity
         self._admit_senders()
 
-    def send_nowait(self, request: Request) -> None:
+    def send_nowait(self, request: QueuedRequest) -> None:
         """Hand ``request`` to a waiting handler, or queue it.
 
         Raises:
@@ -185,7 +185,7 @@ class RequestChannel:
             raise trio.WouldBlock
         self._sent += 1
 
-    async def send(self, request: Request) -> None:
+    async def send(self, request: QueuedRequest) -> None:
         """Queue ``request``, waiting for room; nothing is sent if the wait is cancelled."""
         try:
             self.send_nowait(request)
@@ -193,7 +193,7 @@ class RequestChannel:
             await self._wait_for_room(request)
             self._sent += 1
 
-    def receive_nowait(self) -> Request:
+    def receive_nowait(self) -> QueuedRequest:
         """Take the oldest request.
 
         Raises:
@@ -205,7 +205,7 @@ class RequestChannel:
         self._admit_senders()
         return request
 
-    async def receive(self) -> Request | None:
+    async def receive(self) -> QueuedRequest | None:
         """Take the oldest request, waiting for one; None when ``dismiss`` ended the wait."""
         if self._queue:
             return self.receive_nowait()
@@ -216,7 +216,7 @@ class RequestChannel:
             del self._receivers[task]
             return Abort.SUCCEEDED
 
-        received: Request | None = await wait_task_rescheduled(abort)
+        received: QueuedRequest | None = await wait_task_rescheduled(abort)
         return received
 
     def dismiss(self, task: Task) -> bool:
@@ -243,7 +243,7 @@ class RequestChannel:
             requests=self._sent,
         )
 
-    async def _wait_for_room(self, request: Request) -> None:
+    async def _wait_for_room(self, request: QueuedRequest) -> None:
         task = current_task()
         self._senders[task] = request
 
@@ -260,7 +260,7 @@ class RequestChannel:
             self._append(self._senders.pop(task))
             reschedule(task)
 
-    def _append(self, request: Request) -> None:
+    def _append(self, request: QueuedRequest) -> None:
         assert not self._receivers, "a request is queued only when no handler waits for one"
         self._queue.append(request)
         depth = len(self._queue)

@@ -327,13 +327,16 @@ class SocketServer:
             candidates = [conn for conn in processors[transfer.source].connections if conn.command is None]
             candidates.sort(key=lambda connection: connection.state.value)
             for connection in candidates[: transfer.count]:
-                connection.give_command(Reassign(processors[transfer.target]))
+                connection.give_command(Reassign(processors[transfer.target].processor_id))
 
-    def _assign(self, connection: Connection, wanted: Processor | None) -> None:
-        """Let ``wanted`` serve ``connection`` if it still can, or else the active Processor with the fewest."""
-        if wanted is None or wanted.is_retiring:
-            wanted = min(self._active, key=lambda processor: len(processor.connections))
-        wanted.accept(connection)
+    def _assign(self, connection: Connection, processor_id: int | None) -> None:
+        """Let the Processor ``processor_id`` serve ``connection`` while it is active, else the one with the fewest."""
+        for processor in self._active:
+            if processor.processor_id == processor_id:
+                break
+        else:
+            processor = min(self._active, key=lambda each: len(each.connections))
+        processor.accept(connection)
 
     def _connection_closed(self, connection: Connection, cause: CloseCause) -> None:
         self._closed[cause.value] += 1

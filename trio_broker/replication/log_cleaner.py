@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Replicas(Protocol):
-    """What the cleaner needs of the one who owns the partitions."""
+class PartitionOwner(Protocol):
+    """What the cleaner needs of the ReplicaManager."""
 
     def partitions(self) -> Iterator[Partition]: ...
 
@@ -85,7 +85,7 @@ class LogCleaner:
 
     def __init__(
         self,
-        replicas: Replicas,
+        replicas: PartitionOwner,
         log_manager: LogManager,
         config: BrokerConfig,
         clock: Clock,

@@ -10,17 +10,16 @@ Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import attrs
 import trio
 
-from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.replication.log_cleaner import LogCleaner
+from trio_broker.replication.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.replication.partition import Partition
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
@@ -45,14 +44,10 @@ PRODUCER_EXPIRY_INTERVAL_MS = 600_000
 """Kafka's ``producer.id.expiration.check.interval.ms``."""
 
 
-class Replicas(Protocol):
-    """What log_maintenance needs of the one who owns the partitions."""
-
-    def partitions(self) -> Iterator[Partition]: ...
+class MaintainedPartitions(PartitionOwner, Protocol):
+    """What the maintenance needs of the ReplicaManager: what the cleaner does, and the high watermarks to write."""
 
     def high_watermarks(self) -> dict[TopicPartition, int]: ...
-
-    def storage_failed(self, partition: Partition, error: OSError) -> KafkaError: ...
 
 
 @attrs.define
@@ -77,7 +72,9 @@ class ClockJumpDetector:
 class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
-    def __init__(self, replicas: Replicas, log_manager: LogManager, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(
+        self, replicas: MaintainedPartitions, log_manager: LogManager, config: BrokerConfig, clock: Clock
+    ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
         self.config = config

@@ -16,21 +16,21 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import attrs
 
 from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType, read_batches, stamp_batch
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import validation
-from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
-from trio_broker.storage.leader_epochs import EpochEntry
+from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, StorageFailed, UnexpectedAppendOffset
+from trio_broker.storage.leader_epochs import EpochEntry, LeaderEpochs
 from trio_broker.storage.producer_replay import read_transaction_marker
-from trio_broker.storage.producer_state import BatchMetadata, TransactionMarker
+from trio_broker.storage.producer_state import BatchMetadata, ProducerStates, TransactionMarker
+from trio_broker.storage.segment import Segment
 from trio_broker.storage.transaction_index import AbortedTransaction
-
-if TYPE_CHECKING:
-    from trio_broker.storage.log import Log
+from trio_broker.topic_partition import TopicPartition
 
 
 class AppendOrigin(enum.Enum):
@@ -57,7 +57,32 @@ class AppendInfo:
     duplicate: bool = False
 
 
-def from_client(log: Log, batch: RecordBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+class AppendTarget(Protocol):
+    """What an append needs of the log it changes; ``Log`` has it."""
+
+    topic_partition: TopicPartition
+    log_start_offset: int
+    log_end_offset: int
+    epochs: LeaderEpochs
+    producers: ProducerStates
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def active_segment(self) -> Segment: ...
+
+    @property
+    def latest_epoch(self) -> int | None: ...
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None: ...
+
+    def write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo: ...
+
+    def fail(self, error: OSError) -> StorageFailed: ...
+
+
+def from_client(log: AppendTarget, batch: RecordBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
     """Append a producer's one batch, which ``validation`` has prepared; see ``Log.append_prepared`` for the errors."""
     producers, header = log.producers, batch.header
     if header.producer_id >= 0:
@@ -92,7 +117,7 @@ def _answer_again(repeated: BatchMetadata, log_start_offset: int) -> AppendInfo:
     )
 
 
-def from_coordinator(log: Log, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+def from_coordinator(log: AppendTarget, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
     """Append batches of the broker's own; see ``Log.append`` for the errors."""
     batches = _batches_of(records)
     _check_fits(log, records)
@@ -113,7 +138,7 @@ def from_coordinator(log: Log, records: memoryview, leader_epoch: int, now_ms: i
     return info
 
 
-def from_leader(log: Log, records: memoryview, now_ms: int) -> AppendInfo:
+def from_leader(log: AppendTarget, records: memoryview, now_ms: int) -> AppendInfo:
     """Append what a follower was sent; see ``Log.append`` for the errors."""
     batches = _batches_of(records)
     _check_order(log, batches)
@@ -150,7 +175,7 @@ def _batches_of(records: memoryview) -> list[RecordBatch]:
     return batches
 
 
-def _check_order(log: Log, batches: Sequence[RecordBatch]) -> None:
+def _check_order(log: AppendTarget, batches: Sequence[RecordBatch]) -> None:
     """See that offsets and epochs go on from where the log ends and never fall."""
     expected, epoch = log.log_end_offset, log.latest_epoch
     for header in (batch.header for batch in batches):
@@ -164,7 +189,7 @@ def _check_order(log: Log, batches: Sequence[RecordBatch]) -> None:
         epoch = header.partition_leader_epoch
 
 
-def _check_fits(log: Log, records: memoryview) -> None:
+def _check_fits(log: AppendTarget, records: memoryview) -> None:
     if len(records) > log.config.segment_size:
         raise RecordListTooLarge(f"{len(records)} bytes; segment.bytes is {log.config.segment_size}")
 
@@ -175,7 +200,7 @@ def _stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: i
     header.partition_leader_epoch = leader_epoch
 
 
-def _note_epochs(log: Log, batches: Sequence[RecordBatch]) -> None:
+def _note_epochs(log: AppendTarget, batches: Sequence[RecordBatch]) -> None:
     """Record the epochs that begin in ``batches`` before the batches are written, with one wait for the disk."""
     headers = (batch.header for batch in batches)
     log.epochs.assign_all(
@@ -185,7 +210,7 @@ def _note_epochs(log: Log, batches: Sequence[RecordBatch]) -> None:
     )
 
 
-def _note_producers(log: Log, batches: Sequence[RecordBatch]) -> None:
+def _note_producers(log: AppendTarget, batches: Sequence[RecordBatch]) -> None:
     for batch in batches:
         if batch.header.producer_id < 0:
             continue
@@ -195,7 +220,7 @@ def _note_producers(log: Log, batches: Sequence[RecordBatch]) -> None:
             _complete_transaction(log, marker)
 
 
-def _complete_transaction(log: Log, marker: TransactionMarker) -> None:
+def _complete_transaction(log: AppendTarget, marker: TransactionMarker) -> None:
     completed = log.producers.complete(marker)
     if completed is None or not completed.aborted:
         return

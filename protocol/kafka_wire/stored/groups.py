@@ -226,11 +226,11 @@ class ConsumerGroupTargetAssignmentMemberKey:
 class ConsumerGroupTargetAssignmentMemberValue:
     """The partitions that the member shall have in the end."""
 
-    topic_partitions: list[TopicPartition]
+    topic_partitions: list[TargetTopicPartitions]
 
 
 @struct
-class TopicPartition:
+class TargetTopicPartitions:
     """Partitions of one topic."""
 
     topic_id: Uuid

@@ -13,7 +13,7 @@ import attrs
 from kafka_wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
+    ConsumerProtocolTopic,
     decode_assignment,
     encode_assignment,
     encode_subscription,
@@ -197,7 +197,8 @@ class ConsumerDriver:
         subscription = ConsumerProtocolSubscription(
             topics=_words(topics),
             owned_partitions=[
-                TopicPartition(topic=name, partitions=indexes) for name, indexes in _parse_partitions(owned).items()
+                ConsumerProtocolTopic(topic=name, partitions=indexes)
+                for name, indexes in _parse_partitions(owned).items()
             ],
         )
         metadata = b"\0\1\0" if garbage == "yes" else encode_subscription(subscription)
@@ -236,7 +237,8 @@ class ConsumerDriver:
         if partitions.startswith("raw "):
             return partitions.removeprefix("raw ").encode()
         assigned = [
-            TopicPartition(topic=name, partitions=indexes) for name, indexes in _parse_partitions(partitions).items()
+            ConsumerProtocolTopic(topic=name, partitions=indexes)
+            for name, indexes in _parse_partitions(partitions).items()
         ]
         return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=assigned))
 

@@ -39,7 +39,7 @@ from kafka_wire.records.batch import MAX_SEQUENCE, NO_PRODUCER_EPOCH, NO_PRODUCE
 from kafka_wire.schema import NEWEST
 from trio_broker import __version__
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
-from trio_broker.client.connection import Connection, Identity
+from trio_broker.client.connection import BrokerConnection, Identity
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.errors import (
     ClientError,
@@ -125,7 +125,7 @@ class BatchProducer:
             option_prefix=self.settings.option_prefix,
             may_create_topics=self.settings.allow_auto_topic_creation,
         )
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._producer_id: int | None = None
         self._producer_epoch = 0
         self._sequences: dict[tuple[bytes, TopicPartition], int] = {}
@@ -340,14 +340,14 @@ class BatchProducer:
             for answer in topic.partition_responses
         }
 
-    def _connected(self, leader: int, deadline: Deadline) -> Connection:
+    def _connected(self, leader: int, deadline: Deadline) -> BrokerConnection:
         """Return the connection to a broker; each is touched by one thread at a time."""
         connection = self._connections.get(leader)
         address = self._metadata.address(leader)
         if connection is None or not connection.is_usable or connection.address != address:
             if connection is not None:
                 connection.close()
-            connection = self._connections[leader] = Connection.open(address, self._identity, deadline)
+            connection = self._connections[leader] = BrokerConnection.open(address, self._identity, deadline)
         return connection
 
     def _outcome(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> _Outcome:

@@ -17,7 +17,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from trio_broker.client.address import Address
-from trio_broker.client.connection import Connection, Identity
+from trio_broker.client.connection import BrokerConnection, Identity
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.errors import ClientError, VersionNotServed, WriteFailed, error_name
 from trio_broker.client.kafka_client import KafkaClient
@@ -106,7 +106,7 @@ class ProducerMetadata:
                 if not topic.error_code:
                     self._take(topic)
 
-    def any_broker(self, deadline: Deadline) -> Connection:
+    def any_broker(self, deadline: Deadline) -> BrokerConnection:
         """Return a connection for a question that every broker answers; errors as ``KafkaClient.any_broker``."""
         with self._lock:
             if self._client is None:

@@ -21,7 +21,7 @@ import attrs
 from kafka_wire.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
+    ConsumerProtocolTopic,
     decode_subscription,
     encode_assignment,
     protocol_version,
@@ -282,7 +282,7 @@ def _protocols(member: ConsumerMember) -> list[ClassicProtocol]:
 def assignment_bytes(partitions: Mapping[bytes, Iterable[int]], metadata: bytes, image: MetadataImage) -> bytes:
     """``partitions`` as a client of the classic protocol reads them, in the version in which it wrote ``metadata``."""
     assigned = [
-        TopicPartition(topic=image.topics_by_id[topic_id].name, partitions=sorted(indexes))
+        ConsumerProtocolTopic(topic=image.topics_by_id[topic_id].name, partitions=sorted(indexes))
         for topic_id, indexes in sorted(partitions.items())
         if topic_id in image.topics_by_id
     ]

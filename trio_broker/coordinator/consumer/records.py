@@ -24,7 +24,7 @@ from kafka_wire.stored.groups import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
     GroupRecord,
-    TopicPartition,
+    TargetTopicPartitions,
     TopicPartitions,
 )
 from trio_broker.coordinator.consumer.member import ConsumerMember, PartitionEpochs, Target
@@ -87,7 +87,7 @@ def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
     """What the member shall have."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
-            TopicPartition(topic_id=topic_id, partitions=sorted(target[topic_id])) for topic_id in sorted(target)
+            TargetTopicPartitions(topic_id=topic_id, partitions=sorted(target[topic_id])) for topic_id in sorted(target)
         ]
     )
     return GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)

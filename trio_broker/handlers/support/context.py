@@ -7,14 +7,14 @@ import attrs
 from kafka_wire.headers import RequestHeader
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.request_channel import ConnectionInfo, Request
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 
 
 @attrs.frozen
 class Context:
     """Who asks, in which version, and the parts of the broker that can answer."""
 
-    request: Request
+    request: QueuedRequest
     services: BrokerServices
 
     @property

@@ -26,12 +26,12 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
 from kafka_wire.schema import fields_of
-from trio_broker.handlers.api_versions import unsupported_version_answer
+from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.handler_pool import Answer, CloseConnection
-from trio_broker.network.request_channel import Request
+from trio_broker.network.request_channel import QueuedRequest
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Dispatcher:
         self.apis = served_apis()
         self.requests: Counter[int] = Counter()
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: QueuedRequest) -> Answer:
         """The response to ``request`` as chunks, its header first, or None for silence.
 
         Raises:

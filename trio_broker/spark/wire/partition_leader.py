@@ -21,7 +21,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.schema import NEWEST
-from trio_broker.client.connection import MAX_RESPONSE_BYTES, Connection, Pending
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
 from trio_broker.client.deadline import Deadline
 from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient
@@ -68,7 +68,7 @@ class Fetched:
 class _Leader:
     """Where to ask, and as what."""
 
-    connection: Connection
+    connection: BrokerConnection
     topic_id: bytes
     leader_epoch: int
 
