@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
@@ -221,6 +222,16 @@ async def test_a_transactional_id_is_refused_for_good(client, replicas):
         await ask(client, batch(), transactional_id="mine")
     assert raised.value.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert not raised.value.code.retriable
+
+
+async def test_the_broker_logs_once_in_a_while_that_transactions_are_not_served(client, replicas, caplog):
+    await add_topic(replicas)
+    context = client.context(9)
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            await produce(request(batch(), transactional_id="mine"), context)
+    [line] = [record.getMessage() for record in caplog.records if "transactions are not served" in record.getMessage()]
+    assert "transactional id 'mine' of client 'test' at 127.0.0.1" in line
 
 
 async def test_acks_all_needs_min_in_sync_replicas_and_acks_1_does_not(client, replicas):

@@ -19,6 +19,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.transactions import refuse_transactional_id
 from trio_broker.yield_budget import YieldBudget
 
 BATCHED_SINCE_VERSION = 4
@@ -97,7 +98,7 @@ async def require_coordinator(key_type: int, key: str, context: Context) -> None
         case KeyType.GROUP:
             await context.services.groups.find(key)
         case KeyType.TRANSACTIONAL_ID:
-            raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            refuse_transactional_id(key, context)
         case KeyType.SHARE_PARTITION:
             raise KafkaError("share groups are not served", code=ErrorCode.INVALID_REQUEST)
         case _:

@@ -8,11 +8,11 @@ Source: Kafka's TransactionCoordinator.handleInitProducerId; KIP-98.
 
 from __future__ import annotations
 
-from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.transactions import refuse_transactional_id
 
 FIRST_EPOCH = 0
 NO_EPOCH = -1
@@ -26,5 +26,5 @@ def error_response(request: InitProducerIdRequest, error: KafkaError) -> InitPro
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     """Hand out the next producer id."""
     if request.transactional_id is not None:
-        raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refuse_transactional_id(request.transactional_id, context)
     return InitProducerIdResponse(producer_id=await context.services.producer_ids.next(), producer_epoch=FIRST_EPOCH)

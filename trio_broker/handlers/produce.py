@@ -30,6 +30,7 @@ from kafka_wire.records.errors import InvalidRecord
 from trio_broker.cluster.replication_control import is_internal_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.transactions import refuse_transactional_id
 from trio_broker.network.handler_pool import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
@@ -212,7 +213,7 @@ async def produce(request: ProduceRequest, context: Context) -> ProduceResponse 
     """Append every batch; answer as the producer's ``acks`` ask."""
     require_acks(request.acks)
     if request.transactional_id is not None:
-        raise KafkaError("transactions are not served", code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refuse_transactional_id(request.transactional_id, context)
     production = ProduceOperation(request, context, context.services.replicas)
     responses = [await production.append_topic(topic) for topic in request.topic_data]
     if request.acks == ACKS_NONE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 import attrs
@@ -12,8 +13,11 @@ from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.replication.replica_manager import ReplicaManager
+
+log = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -38,7 +42,7 @@ class NodeInfo:
 
 @attrs.define
 class BrokerServices:
-    """Everything a handler may ask or tell."""
+    """Everything a handler may ask or tell. ``throttled_log`` is for what clients can cause as often as they like."""
 
     node: NodeInfo
     config: BrokerConfig
@@ -47,3 +51,6 @@ class BrokerServices:
     replicas: ReplicaManager
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    throttled_log: LogThrottle = attrs.field(
+        init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
+    )
