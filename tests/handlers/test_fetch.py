@@ -427,6 +427,25 @@ async def begin_session(client, *partitions, version=11, **fields):
     return response
 
 
+async def test_a_topic_named_in_two_places_is_answered_in_the_order_asked(client, replicas):
+    await add_topic(replicas, partitions=3)
+    await add_topic(replicas, "others", topic_id=OTHER_ID)
+    asked = request(wanted(2))
+    asked.topics += [FetchTopic(topic="others", partitions=[wanted(0)])]
+    asked.topics += [FetchTopic(topic="orders", partitions=[wanted(0), wanted(1)])]
+    response = await client.ask(fetch, asked, 11)
+    answered = [(topic.topic, [each.partition_index for each in topic.partitions]) for topic in response.responses]
+    assert answered == [("orders", [2]), ("others", [0]), ("orders", [0, 1])]
+
+
+async def test_a_partition_named_twice_is_answered_once_as_it_was_asked_for_last(client, replicas):
+    [partition] = await add_topic(replicas)
+    await produce(replicas, partition, b"a")
+    await produce(replicas, partition, b"b")
+    [answer] = await ask(client, wanted(offset=0), wanted(offset=1))
+    assert values(answer) == [b"b"]
+
+
 async def test_no_session_wanted_gives_none(client, replicas):
     await add_topic(replicas)
     response = await client.ask(fetch, request(wanted(), session_id=0, session_epoch=-1), 11)

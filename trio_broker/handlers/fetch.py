@@ -87,8 +87,7 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
         if session is not None:
-            # Not over the session's partitions: a request that names one twice has more results than those.
-            session.incremental_changes([(key, session.partitions[key]) for key, _ in asked], results)
+            session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
     keyed = ((key, result) for (key, _), result in zip(asked, results, strict=True))
     return FetchResponse(session_id=session_id, responses=responses_of(keyed))
@@ -147,13 +146,18 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
 
 
 def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
-    """The partitions that the request names, found or not, in its order."""
-    return [
-        (SessionKey(topic.topic, topic.topic_id, wanted.partition), target_of(wanted, hosted))
+    """The partitions that the request names, found or not, in its order.
+
+    One that is named twice is read once, in its first place, as it is asked for last; so Kafka's map of partitions has
+    it.
+    """
+    asked = {
+        SessionKey(topic.topic, topic.topic_id, wanted.partition): target_of(wanted, hosted)
         for topic in request.topics
         for hosted in [find_topic(topic.topic, topic.topic_id, context)]
         for wanted in topic.partitions
-    ]
+    }
+    return list(asked.items())
 
 
 def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
@@ -196,15 +200,13 @@ def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTa
 
 
 def responses_of(results: Iterable[KeyedResult]) -> list[FetchableTopicResponse]:
-    """The results under their topics, each topic once, in the order of its first result."""
-    topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+    """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
+    topics: list[FetchableTopicResponse] = []
     for key, result in results:
-        topic = topics.get((key.topic, key.topic_id))
-        if topic is None:
-            topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
-            topics[key.topic, key.topic_id] = topic
-        topic.partitions.append(partition_data(result))
-    return list(topics.values())
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (key.topic, key.topic_id):
+            topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
+        topics[-1].partitions.append(partition_data(result))
+    return topics
 
 
 def partition_data(result: FetchedPartition) -> PartitionData:
