@@ -7,6 +7,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
+from tests.replication.real_logs import make_replicas
 from trio_broker.clock import ManualClock
 from trio_broker.replication import fetch_sessions
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchTarget
@@ -41,6 +42,16 @@ def test_ids_are_positive_and_differ(cache):
     assert first.session_id > 0
     assert second.session_id > 0
     assert first.session_id != second.session_id
+
+
+def test_without_slots_there_are_no_sessions(clock):
+    assert FetchSessionCache(clock, max_sessions=0).create(asked(0), by_id=False) is None
+
+
+def test_the_number_of_sessions_is_that_of_the_configuration(memory_path):
+    replicas = make_replicas(memory_path, max_incremental_fetch_session_cache_slots="3")
+    assert replicas.fetch_sessions.max_sessions == 3
+    replicas.log_manager.close(clean=False)
 
 
 def test_a_full_cache_of_busy_sessions_gives_no_new_one(cache, clock):

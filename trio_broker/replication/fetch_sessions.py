@@ -5,8 +5,8 @@ consumer was last told of each. A request of the session changes some of them; i
 have records, an error, or another high watermark or log start offset than the consumer knows. Epochs count the
 requests, so that one which was lost, repeated or overtaken is noticed: the consumer then starts a new session.
 
-Sessions are a cache. There are ``MAX_SESSIONS`` of them, and a new one takes the place of the one unused longest once
-that has been idle for a while; when there is none like that, the consumer is simply served in full.
+Sessions are a cache. There are ``max_sessions`` of them at most, and a new one takes the place of the one unused
+longest once that has been idle for a while; when there is none like that, the consumer is simply served in full.
 
 Source: KIP-227; Kafka's FetchManager and FetchSession; KIP-516 for topic ids.
 """
@@ -36,12 +36,8 @@ INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
 """Epochs wrap from here to 1, leaving the two special ones out."""
 
-MAX_SESSIONS = 1000
-"""Kafka's ``max.incremental.fetch.session.cache.slots``: bounds the memory that clients can pin, by some 200 bytes a
-partition each."""
-
 MAX_SESSION_PARTITIONS = 100_000
-"""Over all sessions together: with more, new consumers are served in full."""
+"""Over all sessions together, some 200 bytes each: with more, new consumers are served in full."""
 
 IDLE_SECONDS = 120.0
 """A session that was used within this time is not evicted for another (Kafka's
@@ -131,9 +127,9 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """The sessions of all consumers."""
+    """The sessions of all consumers. ``max_sessions`` is ``max.incremental.fetch.session.cache.slots``; 0: none."""
 
-    def __init__(self, clock: Clock, max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(self, clock: Clock, max_sessions: int) -> None:
         self.clock = clock
         self.max_sessions = max_sessions
         self._sessions: dict[int, FetchSession] = {}  # the one unused longest first

@@ -108,7 +108,7 @@ class ReplicaManager:
         self.log_maintenance = LogMaintenance(self, log_manager, config, clock)
         self.durability = Durability(config.node.log_durability)
         self.flusher = Flusher(io_limiter, self._sync_failed)
-        self.fetch_sessions = FetchSessionCache(clock)
+        self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
         self._assignment_lock = trio.Lock()
