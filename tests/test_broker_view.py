@@ -62,7 +62,7 @@ async def test_it_is_all_that_the_admin_app_asks_for(view):
     assert {name for name in vars(BrokerView) if not name.startswith("_")} <= set(dir(asked))
 
 
-async def test_the_node_is_told_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
+async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
     node = view.node()
     [listener] = node.listeners
     assert (node.node_id, node.cluster_id) == (broker.services.node.node_id, broker.services.node.cluster_id)
@@ -113,7 +113,7 @@ def fail_with_io_error(*_args, **_options):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-async def test_every_key_is_told_with_its_source(view):
+async def test_every_key_is_shown_with_its_source(view):
     assert {entry.name for entry in view.config_entries()} == {
         key.name for key in keys.BROKER_KEYS.values() if not key.internal
     }
@@ -127,7 +127,7 @@ async def test_a_pool_is_shown_with_the_sizes_it_may_be_given_now(view):
     assert entry(view, "queued.max.requests").allowed_range is None
 
 
-async def test_topics_are_told_with_the_offsets_of_their_partitions(client, view):
+async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, view):
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
     [topic] = view.topics()
@@ -283,12 +283,12 @@ async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
 # --- both doors lead to the same room ---
 
 
-async def test_a_kafka_client_is_told_what_was_changed_here(broker, client, view):
+async def test_a_kafka_client_sees_what_was_changed_over_http(broker, client, view):
     await view.change_config({"num.io.threads": "8"}, changed_by="a test")
     assert await described(client, broker, "num.io.threads") == ("8", 2)
 
 
-async def test_what_a_kafka_client_changed_is_told_here_with_who_it_was(broker, client, view):
+async def test_what_a_kafka_client_changed_is_journalled_with_its_name(broker, client, view):
     assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="8") == ErrorCode.NONE
     changed = entry(view, "num.io.threads")
     assert (changed.value, changed.source) == ("8", ConfigSource.DYNAMIC_BROKER_CONFIG)
@@ -305,7 +305,7 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
 # --- who listens ---
 
 
-async def test_a_listener_hears_of_changes_and_samples_until_it_has_had_enough(broker, view):
+async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(broker, view):
     heard = []
     enough = view.subscribe(heard.append)
     await view.change_config({"num.io.threads": "8"}, changed_by="a test")

@@ -40,7 +40,7 @@ async def append(broker, *records: bytes) -> None:
 # --- one group ---
 
 
-async def test_a_group_is_told_with_its_members(broker, view):
+async def test_a_group_is_shown_with_its_members(broker, view):
     joined = await broker.settle("g")
     group = view.group("g")
     assert (group.group_id, group.type, group.state, group.protocol_type, group.protocol, group.generation) == (
@@ -57,7 +57,7 @@ async def test_a_group_is_told_with_its_members(broker, view):
     assert (member.client_id, member.client_host, member.epoch) == ("client", "/127.0.0.1", None)
 
 
-async def test_offsets_are_told_with_lag_in_records_and_seconds(broker, view):
+async def test_offsets_are_shown_with_lag_in_records_and_seconds(broker, view):
     await append(broker, b"a", b"b", b"c")
     broker.advance(90)
     await broker.commit("g", 1)
@@ -72,7 +72,7 @@ async def test_a_group_that_has_committed_nothing_has_no_lag(broker, view):
     assert (offsets.lag_records, offsets.lag_seconds, offsets.partitions) == (None, None, ())
 
 
-async def test_the_timeline_tells_who_came_and_who_went(broker, view):
+async def test_the_timeline_shows_who_came_and_who_went(broker, view):
     joined = await broker.settle("g")
     broker.advance(60)
     await broker.leave(joined, "g")
@@ -100,7 +100,7 @@ def test_every_cause_of_a_rebalance_has_its_words() -> None:
 # --- all groups ---
 
 
-async def test_all_groups_are_told_by_id_with_their_lag(broker, view):
+async def test_all_groups_are_shown_by_id_with_their_lag(broker, view):
     await append(broker, b"a", b"b")
     broker.advance(10)
     await broker.commit("behind", 0)
@@ -160,7 +160,7 @@ async def test_lag_by_partition_is_measured_where_it_is_asked_for(broker, view):
 # --- events ---
 
 
-async def test_groups_that_rebalanced_are_told_once_and_not_more_than_fit(broker, view):
+async def test_groups_that_rebalanced_are_shown_once_and_not_more_than_fit(broker, view):
     assert view.pop_rebalanced() is None
     for _ in range(2):
         await broker.leave(await broker.settle("g"), "g")

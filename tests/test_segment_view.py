@@ -49,7 +49,7 @@ async def only_log(view: SegmentView):
     return partition.log
 
 
-async def test_a_running_broker_tells_of_its_files(tmp_path):
+async def test_a_running_broker_shows_of_its_files(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
@@ -100,7 +100,7 @@ async def test_records_that_are_not_safe_yet_are_behind_the_high_watermark(tmp_p
     assert (log.high_watermark, log.segments[0].next_offset) == (0, 1)
 
 
-async def test_aborted_transactions_are_told_and_open_ones_end_what_is_stable(replicas, view):
+async def test_aborted_transactions_are_shown_and_open_ones_end_what_is_stable(replicas, view):
     partition = await written_to(replicas)
     for sequence, committed in enumerate((False, True, False)):
         data = make_batch(producer_id=7, producer_epoch=0, sequence=sequence, transactional=True)
@@ -115,7 +115,7 @@ async def test_aborted_transactions_are_told_and_open_ones_end_what_is_stable(re
     assert (log.last_stable_offset, log.high_watermark) == (6, 7)
 
 
-async def test_the_index_of_the_active_segment_is_told_thinned_out(replicas, view):
+async def test_the_index_of_the_active_segment_is_shown_thinned_out(replicas, view):
     partition = await written_to(replicas, index_interval_bytes="0")
     for _ in range(700):
         partition.append(batch(b"a"), now_ms=NOW_MS)
@@ -128,7 +128,7 @@ async def test_the_index_of_the_active_segment_is_told_thinned_out(replicas, vie
     assert positions[-1][0] > 600
 
 
-async def test_a_partition_without_a_working_disk_is_told_with_its_error(replicas, view):
+async def test_a_partition_without_a_working_disk_is_shown_with_its_error(replicas, view):
     first, second, third = await add_topic(replicas, partitions=3)
     second.fail(KafkaError("the disk failed", code=ErrorCode.KAFKA_STORAGE_ERROR))
     hosted = replicas.topic("orders")
@@ -150,7 +150,7 @@ async def test_partitions_can_be_chosen_and_topics_may_be_missing(replicas, view
     assert await view.topic_manifest("nowhere") is None
 
 
-async def test_ten_thousand_segments_hold_up_nobody(replicas: ReplicaManager, view: SegmentView, monkeypatch):
+async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, view: SegmentView, monkeypatch):
     partition = await written_to(replicas)
     log = partition.log
     row = [Segment(log.directory, base, log.config, size=1000, created_ms=NOW_MS) for base in range(-MANY_SEGMENTS, 0)]

@@ -1,11 +1,11 @@
-"""The segments of a running broker, as the admin app tells programs that read the files themselves.
+"""The segments of a running broker, for programs that read the files themselves.
 
-What is told of a partition is true at one moment: its offsets and the row of its segments are taken together, without
-a checkpoint in between, and from memory. Sealed segments do not change afterwards; of the active one it is known how
-much of the file was written. Everything that is made of that, aborted transactions first of all, is made in a worker
-thread, from the very segments that were in the row: compaction may have replaced them by then.
+A manifest of a partition is consistent: its offsets and the list of its segments are taken together, without a
+checkpoint in between, and from memory. Sealed segments do not change afterwards; of the active one it is known how much
+of the file was written. Everything that is made of that, aborted transactions first of all, is made in a worker thread,
+from the very segments of the list: compaction may have replaced them by then.
 
-Between two partitions others have the loop. Ten thousand segments of one partition take it for some milliseconds.
+The loop is yielded between two partitions. Ten thousand segments of one partition hold it for some milliseconds.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ about what a reader reads at a time."""
 
 
 @attrs.frozen
-class LogMoment:
-    """A log as it was at one moment; ``sizes`` are those of the segments in ``row``, which go on."""
+class LogSnapshot:
+    """A log as it was; ``sizes`` are those that ``segments`` had, of which the last one goes on growing."""
 
     log: Log
     leader_epoch: int
@@ -44,21 +44,21 @@ class LogMoment:
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
-    row: tuple[Segment, ...]
+    segments: tuple[Segment, ...]
     sizes: Sequence[int]
     active_positions: Sequence[OffsetPosition]
 
 
 @attrs.frozen
-class PartitionMoment:
+class PartitionSnapshot:
     """One partition: its log, or why it cannot be read."""
 
     partition: int
-    log: LogMoment | str
+    log: LogSnapshot | str
 
 
 class SegmentView:
-    """What the admin app is told of segments."""
+    """The part of the admin app's view that is about segments."""
 
     def __init__(self, replicas: ReplicaManager, cluster_id: str, node_id: int) -> None:
         self.replicas = replicas
@@ -71,52 +71,52 @@ class SegmentView:
         hosted = self.replicas.topics.get(topic)
         if hosted is None:
             return None
-        moments = []
+        snapshots = []
         for index in sorted({*hosted.partitions, *hosted.failures}):
             if not partitions or index in partitions:
-                moments.append(moment(hosted, index))
+                snapshots.append(partition_snapshot(hosted, index))
                 await trio.lowlevel.checkpoint()
-        return await trio.to_thread.run_sync(self._manifest, hosted, moments, limiter=self._limiter)
+        return await trio.to_thread.run_sync(self._manifest, hosted, snapshots, limiter=self._limiter)
 
-    def _manifest(self, hosted: HostedTopic, moments: Sequence[PartitionMoment]) -> view.TopicManifest:
+    def _manifest(self, hosted: HostedTopic, snapshots: Sequence[PartitionSnapshot]) -> view.TopicManifest:
         return view.TopicManifest(
             version=view.MANIFEST_VERSION,
             cluster_id=self.cluster_id,
             node_id=self.node_id,
             topic=hosted.name,
             topic_id=uuid_text(hosted.topic_id),
-            partitions=tuple(map(partition_manifest, moments)),
+            partitions=tuple(map(partition_manifest, snapshots)),
         )
 
 
-def moment(hosted: HostedTopic, index: int) -> PartitionMoment:
+def partition_snapshot(hosted: HostedTopic, index: int) -> PartitionSnapshot:
     """One partition as it is now."""
     partition = hosted.partitions.get(index)
     if partition is None:
-        return PartitionMoment(index, str(hosted.missing(index)))
+        return PartitionSnapshot(index, str(hosted.missing(index)))
     if partition.failure is not None:
-        return PartitionMoment(index, str(partition.failure))
-    return PartitionMoment(index, log_moment(partition))
+        return PartitionSnapshot(index, str(partition.failure))
+    return PartitionSnapshot(index, log_snapshot(partition))
 
 
-def log_moment(partition: Partition) -> LogMoment:
+def log_snapshot(partition: Partition) -> LogSnapshot:
     """The log of a partition as it is now, from memory."""
-    row = partition.log.segments
-    return LogMoment(
+    segments = partition.log.segments
+    return LogSnapshot(
         log=partition.log,
         leader_epoch=partition.leader_epoch,
         log_start_offset=partition.log_start_offset,
         last_stable_offset=partition.last_stable_offset,
         high_watermark=partition.high_watermark,
         log_end_offset=partition.log_end_offset,
-        row=row,
-        sizes=[segment.size for segment in row],
-        active_positions=row[-1].offset_index.spread(MAX_ACTIVE_POSITIONS),
+        segments=segments,
+        sizes=[segment.size for segment in segments],
+        active_positions=segments[-1].offset_index.spread(MAX_ACTIVE_POSITIONS),
     )
 
 
-def partition_manifest(taken: PartitionMoment) -> view.PartitionManifest:
-    """One partition in the app's terms; safe in a worker thread."""
+def partition_manifest(taken: PartitionSnapshot) -> view.PartitionManifest:
+    """One partition for the API; safe in a worker thread."""
     if isinstance(taken.log, str):
         return view.PartitionManifest(taken.partition, taken.log, None)
     try:
@@ -125,14 +125,14 @@ def partition_manifest(taken: PartitionMoment) -> view.PartitionManifest:
         return view.PartitionManifest(taken.partition, str(error), None)
 
 
-def log_manifest(taken: LogMoment) -> view.LogManifest:
-    """One log in the app's terms.
+def log_manifest(taken: LogSnapshot) -> view.LogManifest:
+    """One log for the API.
 
     Raises:
         CorruptIndex: which transactions were aborted cannot be read.
     """
     directory = os.path.abspath(taken.log.directory)
-    aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset, taken.row)
+    aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset, taken.segments)
     return view.LogManifest(
         log_directory=os.path.dirname(directory),
         directory_name=os.path.basename(directory),
@@ -140,7 +140,7 @@ def log_manifest(taken: LogMoment) -> view.LogManifest:
         log_start_offset=taken.log_start_offset,
         last_stable_offset=taken.last_stable_offset,
         high_watermark=taken.high_watermark,
-        segments=segments(taken),
+        segments=segment_infos(taken),
         active_positions=tuple(view.PositionInfo(each.offset, each.position) for each in taken.active_positions),
         aborted_transactions=tuple(
             view.AbortedTransactionInfo(each.producer_id, each.first_offset, each.last_offset) for each in aborted
@@ -148,10 +148,10 @@ def log_manifest(taken: LogMoment) -> view.LogManifest:
     )
 
 
-def segments(taken: LogMoment) -> tuple[view.SegmentInfo, ...]:
-    """The row, each segment up to where the next one begins, as the one that was active then ends with the log."""
-    ends = [*(segment.base_offset for segment in taken.row[1:]), taken.log_end_offset]
+def segment_infos(taken: LogSnapshot) -> tuple[view.SegmentInfo, ...]:
+    """The segments, each up to where the next one begins, and the last one up to the end of the log."""
+    ends = [*(segment.base_offset for segment in taken.segments[1:]), taken.log_end_offset]
     return tuple(
         view.SegmentInfo(segment.base_offset, end, size)
-        for segment, end, size in zip(taken.row, ends, taken.sizes, strict=True)
+        for segment, end, size in zip(taken.segments, ends, taken.sizes, strict=True)
     )

@@ -1,7 +1,7 @@
 """What the page of one group shows: its parts put together, and cut to what a page can hold.
 
 Pure functions over values of the view. A group may have thousands of members on thousands of partitions; the page shows
-those that somebody would look for, and the HTTP API has the rest.
+those that are most likely to be looked for, and the HTTP API has the rest.
 """
 
 from __future__ import annotations

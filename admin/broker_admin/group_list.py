@@ -14,7 +14,7 @@ import attrs
 from broker_admin.view import GroupSummary, GroupSurvey
 
 DEFAULT_LIMIT = 100
-"""Groups, members or partitions of one answer when nobody says how many."""
+"""Groups, members or partitions of one answer without a ``limit``."""
 
 MAX_LIMIT = 1000
 """The most of them in one answer: some hundreds of kilobytes, unless ids are long."""

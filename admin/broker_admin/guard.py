@@ -1,4 +1,4 @@
-"""Hypercorn's connections, each behind a guard; the part of its worker that we need, without the part that harms.
+"""Hypercorn's connections, each behind a guard that lets no exception out of it.
 
 Hypercorn's own ``worker_serve`` is not used. It runs connections in a nursery that one exception ends, swallows
 KeyboardInterrupt, and can only be given another connection class by replacing a global of its module, which would
@@ -43,7 +43,7 @@ LINGER_SECONDS = 1.0
 """What is left of a connection whose peer is gone may take this long to notice."""
 
 GRACEFUL_SECONDS = 1.0
-"""What requests under way are given when the server is told to stop."""
+"""What requests under way are given once the server stops."""
 
 MAX_REQUEST_HEAD_BYTES = 128 * 1024
 """A group's id may be 32 KB long, and three times that in an address, where each byte may take three characters."""
@@ -59,7 +59,7 @@ PROTOCOL_ERRORS = (h11.ProtocolError, H2Error, WebSocketError)
 class ProtocolErrorFilter(logging.Filter):
     """Turns hypercorn's report of a peer that broke the protocol, a long traceback at ERROR, into one line at INFO.
 
-    Anybody who can connect may cause as many of them as he likes. What fails on our own account stays as it is.
+    Anything that can connect may cause any number of them. An exception of our own is reported as before.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -84,7 +84,9 @@ class PatientlessTCPServer(TCPServer):
         Hypercorn keeps such a connection for its keep-alive time, and one whose HTTP/2 window was full for good.
         """
         await super()._read_data()
+        # The idle task would otherwise hold the nursery open for the whole keep-alive time.
         await self.idle_task.stop()
+        # A deadline instead of a cancellation: an answer that is under way to a half-closed peer may still be sent.
         nursery = self._task_group._nursery
         assert nursery is not None, "reading goes on inside the connection's nursery"
         nursery.cancel_scope.deadline = min(nursery.cancel_scope.deadline, trio.current_time() + LINGER_SECONDS)
@@ -99,13 +101,16 @@ class PatientlessTCPServer(TCPServer):
                 with trio.fail_after(SEND_TIMEOUT_SECONDS, shield=True):
                     await self.stream.send_all(event.data)
             except trio.TooSlowError:
+                # Half an answer was sent, so the connection cannot be used any more. Closing the socket itself, at once
+                # and without a checkpoint, also wakes what else waits on the stream.
                 self.stream.socket.close()
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass
             except trio.BusyResourceError:
-                pass  # The connection is being closed at this moment, which sends too, and without the lock.
+                pass  # Another task closes the connection, which sends too, and without the lock.
             else:
                 return
+        # Outside of the lock, which the protocol takes if it reacts by sending once more.
         await self.protocol.handle(Closed())
 
 
@@ -140,6 +145,7 @@ class ConnectionGuard:
         self.streams.add(stream)
         try:
             await PatientlessTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well
+        # Not BaseException: Cancelled and KeyboardInterrupt belong to the broker, and pass.
         except* Exception as errors:
             log.info("admin connection from %s dropped: %s", peer, describe(errors))
             log.debug("admin connection from %s", peer, exc_info=errors)
@@ -150,13 +156,16 @@ class ConnectionGuard:
 
     async def drain(self) -> None:
         """Let idle connections go and wait for the others."""
+        # Hypercorn's connections watch this event: idle ones end, others after the answer under way.
         await self.context.terminated.set()
+        # A connection accepted just before may enter after the last one left, hence a loop with a new event each time.
         while self.streams:
             self.drained = trio.Event()
             await self.drained.wait()
 
     def abort(self) -> None:
         """Close every connection now; what waits on one, shielded or not, wakes."""
+        # A cancellation does not end a shielded send; closing the socket under it does.
         for stream in list(self.streams):
             stream.socket.close()
 
@@ -171,6 +180,7 @@ async def serve_connections(app: ASGIApp, listening: socket.socket, stop: trio.E
 
 async def serve_until(stop: trio.Event, guard: ConnectionGuard, listener: trio.SocketListener) -> None:
     """Accept from ``listener`` until ``stop``, then let the connections end, or end them."""
+    # Two nurseries: the inner one accepts and ends first, so that no connection begins while the others are drained.
     async with trio.open_nursery() as connections:
         try:
             async with trio.open_nursery() as accepting:

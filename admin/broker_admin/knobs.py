@@ -1,7 +1,7 @@
-"""The three numbers that can be turned while the broker runs, and what is honestly to be said about each.
+"""The three settings that have a slider on the overview, and what each does and does not do.
 
 The texts are part of the product: in a Python process with one event loop, more threads are not more throughput, and
-a page that lets people believe so would be worse than none.
+the page must not suggest that they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
 
-A page is whole without its script: it shows the readings of the moment it was rendered. The script adds what moves.
+A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
 What both need (the node, the knobs, the curl command) is in the page once, as data attributes.
 """
 

@@ -14,9 +14,8 @@ MAX_EVENT_STREAMS = 32
 RENDERING_THREADS = 1
 """Scrapes that come at once are rendered one after another: they are not worth a second thread's share of the GIL."""
 
-
 LAG_READERS = 1
-"""Groups whose lag is read at once: each may read from disk for many partitions, which brokers have better uses for."""
+"""Groups whose lag is read at once: each may read from disk for many partitions, and clients need the disk more."""
 
 
 @attrs.define

@@ -56,6 +56,7 @@ class RequestGuard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY_HEADERS)
+                # Assets have set their own; answers of the API and pages show the state of now, and are not kept.
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
@@ -67,6 +68,7 @@ class RequestGuard:
     def reason_to_refuse(self, scope: Scope) -> str | None:
         """Why this request is not for us, or None if it is."""
         headers = Headers(scope=scope)
+        # Exactly one: proxies and servers disagree on which of several counts.
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.is_our_host(hosts[0], scope):
             return "the Host header does not name this server; further names are set by admin.allowed.hosts"
@@ -81,6 +83,7 @@ class RequestGuard:
             return False
         if name in self.allowed_hosts:
             return True
+        # The address of the connection itself: DNS can be rebound, an IP address in the Host header cannot.
         server = scope.get("server")
         return server is not None and same_address(name, server[0])
 

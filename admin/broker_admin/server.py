@@ -1,4 +1,5 @@
-"""The admin server as one task of the broker's nursery: binds, then keeps an HTTP server running until told to end.
+"""The admin server as one task of the broker's nursery: binds, then keeps an HTTP server running until it
+is stopped.
 
 It promises that no request and no bug in the HTTP server can end the broker: hypercorn 0.18 lets exceptions of its
 protocol libraries out of a connection, one malformed upgrade request is enough, and in Trio an exception cancels the
@@ -9,8 +10,8 @@ backlog, so the port never closes. KeyboardInterrupt and Trio's Cancelled pass t
 Hypercorn, Starlette and Jinja2 are imported when ``serve_admin`` runs, not when this module is imported, because the
 broker's start-up time counts.
 
-There is no login. The server therefore refuses to listen anywhere but on loopback unless it is told to by name
-(``admin.allow.remote``), and then says in the log what that means.
+There is no login. The server therefore refuses to listen anywhere but on loopback without
+``admin.allow.remote``, and with it warns in the log of what that means.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ LISTEN_BACKLOG = 64
 """Connections the kernel holds for us while the loop is busy or the server is started again."""
 
 RESTART_PAUSE_SECONDS = 0.2
-"""Between a server's death and the next one: long enough not to spin, short enough that nobody notices."""
+"""Between a server's death and the next one: long enough not to spin, short enough to go unnoticed."""
 
 
 class AdminListenerError(Exception):
-    """The admin address cannot be served; the text is one clear line for whoever started the broker."""
+    """The admin address cannot be served; the text is one clear line for the command that starts the broker."""
 
 
 @attrs.frozen
@@ -70,6 +71,7 @@ async def serve_admin(
         AdminListenerError: the address cannot be bound, or is not loopback and ``allow_remote`` is not set.
     """
     listening = await bind_listener(host, port, allow_remote=allow_remote)
+    # Bound before the imports below: a taken port is then reported at once, and clients wait in the backlog.
     stop = stopping if stopping is not None else trio.Event()
     with listening:
         bound_host, bound_port = listening.getsockname()[:2]
@@ -79,19 +81,21 @@ async def serve_admin(
 
         app = create_app(view, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop)
         task_status.started(AdminAddress(bound_host, bound_port))
+        # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
         await supervise(lambda: serve_connections(app, listening.dup(), stop), stop)
 
 
 async def bind_listener(host: str, port: int, *, allow_remote: bool) -> socket.socket:
     """Return a listening socket on ``host`` and ``port``; ``host`` may be a name, of which the first address counts."""
     try:
+        # PASSIVE without a host gives the wildcard address, which the check for loopback below then refuses.
         found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         if not ipaddress.ip_address(address[0]).is_loopback:
             exposed = f"admin.listener={host}:{port} is open to other machines, and the admin server has no login"
             if not allow_remote:
                 raise AdminListenerError(f"{exposed}: use a loopback address, or set admin.allow.remote=true")
-            log.warning("%s: whoever reaches it may change the broker", exposed)
+            log.warning("%s: every client that reaches it may change the broker", exposed)
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -110,6 +114,7 @@ async def supervise(serve: Callable[[], Awaitable[None]], stop: trio.Event) -> N
     while not stop.is_set():
         try:
             await serve()
+        # Cancelled and KeyboardInterrupt pass. Trio would end the broker's nursery by any other exception.
         except* Exception:
             log.exception("the admin server ended by an exception; starting it again")
         if not stop.is_set():

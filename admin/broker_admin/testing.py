@@ -1,4 +1,4 @@
-"""A broker that is not there: FakeBrokerView, for tests and for working on the page.
+"""FakeBrokerView: a broker of constants and curves, for tests and for working on the pages.
 
 It keeps the promises of ``BrokerView`` and nothing more. Time does not pass by itself: ``tick`` makes one second of it,
 with readings that follow smooth curves, so that two runs give the same history. The pools take 1 to 256
@@ -185,7 +185,7 @@ class FakeBrokerView:
             return ConfigChangeResult(refusals=refusals)
         made = tuple(self.change(key, value, changed_by) for key, value in changes.items())
         for change in made:
-            self.tell(change)
+            self.publish(change)
         return ConfigChangeResult(changes=made)
 
     def reason_to_refuse(self, key: str, value: str | None) -> str | None:
@@ -262,8 +262,8 @@ class FakeBrokerView:
         return list(self.group_list[group_id].rebalances) if group_id in self.group_list else None
 
     def rebalanced(self, *group_ids: str) -> None:
-        """Tell all who subscribed that these groups have rebalanced."""
-        self.tell(GroupsRebalanced(self.now_ms, group_ids))
+        """Publish that these groups have rebalanced."""
+        self.publish(GroupsRebalanced(self.now_ms, group_ids))
 
     def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
         self.listeners.append(listener)
@@ -273,8 +273,8 @@ class FakeBrokerView:
         await trio.lowlevel.checkpoint()
         return lambda: self.metrics_text
 
-    def tell(self, event: BrokerEvent) -> None:
-        """Tell all who subscribed."""
+    def publish(self, event: BrokerEvent) -> None:
+        """Pass ``event`` to all listeners."""
         for listener in list(self.listeners):
             listener(event)
 
@@ -284,7 +284,7 @@ class FakeBrokerView:
             self.now_ms += 1000
             sample = self.sample()
             self.samples.append(sample)
-            self.tell(sample)
+            self.publish(sample)
 
     def sample(self) -> HistorySample:
         """The readings of this second: a load that comes and goes, shared by however many workers there are."""

@@ -1,4 +1,4 @@
-"""Numbers, times and foreign text, as people read them; the filters of the page's templates.
+"""Numbers, times and text of clients as the pages show them: filters of the templates.
 
 Ids of groups and members, client ids and reasons are whatever a client sent: markup, control characters, letters that
 run from right to left, 32 KB of them. Jinja2 escapes the markup; ``shown_text`` does the rest.
@@ -17,7 +17,7 @@ MEMBER_TAIL = 12
 
 
 def bytes_text(count: float) -> str:
-    """A size as people read it: ``1.4 GiB``."""
+    """A size in binary units: ``1.4 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -47,20 +47,20 @@ def short_duration_text(seconds: float) -> str:
 
 
 def time_text(at_ms: int) -> str:
-    """A moment in UTC, to the second; the script shows it in the reader's own zone."""
+    """A time in UTC, to the second; the script shows it in the reader's own zone."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def clock_text(at_ms: int) -> str:
-    """A moment's time of day in UTC, for an axis."""
+    """A time of day in UTC, for an axis."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%H:%M:%S")
 
 
 def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:
     """A client's ``text`` in one line of at most ``length`` characters, each of which can be seen.
 
-    What cannot be seen, or would turn the letters around it, is written as its escape, so that nobody takes
-    ``a\\u{0}b`` for ``ab``.
+    What cannot be seen, or would turn the letters around it, is written as its escape, so that
+    ``a\\u{0}b`` is not taken for ``ab``.
     """
     cut = text[:length]
     shown = "".join(map(shown_character, cut)) if not cut.isprintable() else cut
@@ -83,7 +83,7 @@ def partitions_text(partitions: Sequence[int]) -> str:
 
 
 def member_tail(member_id: str, client_id: str) -> str:
-    """A member id beside its client id: where it only adds a UUID to that, the end of it, which tells members apart."""
+    """A member id beside its client id: where it only adds a UUID to that, the end of it, by which members differ."""
     if len(member_id) > len(client_id) + MEMBER_TAIL and member_id.startswith(f"{client_id}-"):
         return f"…{member_id[-MEMBER_TAIL:]}"
     return member_id

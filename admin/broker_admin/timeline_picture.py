@@ -1,4 +1,4 @@
-"""A group's rebalances as the page tells them: a picture over time, and causes in lines that can be read.
+"""A group's rebalances as the page shows them: a picture over time, and a list of causes.
 
 In the picture each rebalance is a stem: where it stands is when, how high it is is how long it took, its tone is what
 made it happen. Places are percentages, so that the browser stretches the picture without a script.
@@ -14,7 +14,7 @@ from broker_admin.texts import short_duration_text
 from broker_admin.view import CauseKind, RebalanceCause, RebalanceInfo
 
 SHOWN_CAUSES = 4
-"""Members named for one kind of cause; when two hundred join, their names tell nothing."""
+"""Members named for one kind of cause; the names of two hundred that join say nothing."""
 
 MIN_SPAN_MS = 60_000
 """The picture shows at least a minute, or a single rebalance would be as wide as it is."""
@@ -108,9 +108,10 @@ def timeline_picture(entries: Sequence[RebalanceEntry], now_ms: int) -> Timeline
     """The picture of ``entries``, oldest first, up to now; None when there are none."""
     if not entries:
         return None
-    # Not the first and the last of them, nor simply now: clocks are set back.
+    # Not the times of the first and the last, nor simply now: a wall clock may have been set back in between.
     first_ms = min(entry.rebalance.started_at_ms for entry in entries)
     end_ms = max(now_ms, *(entry.rebalance.ended_at_ms or entry.rebalance.started_at_ms for entry in entries))
+    # Four percent of room on the left, or the first stem's circle would be cut at the edge.
     span_ms = max(MIN_SPAN_MS, (end_ms - first_ms) * 100 // 96)
     start_ms = end_ms - span_ms
     longest_ms = max(duration_so_far_ms(entry.rebalance, end_ms) for entry in entries)

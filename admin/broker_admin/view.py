@@ -1,4 +1,5 @@
-"""BrokerView: everything that the admin app may ask or tell a broker, and the values that only this app knows.
+"""BrokerView: everything that the admin app reads from a broker and changes in it, and the values that
+only this app knows.
 
 The broker passes an object that has these methods; a test passes a fake one (``testing.py``). Most questions are
 answered at once, from memory, on the broker's own event loop. Those that wait say why: ``change_config`` writes to disk
@@ -57,7 +58,7 @@ class NodeDescription:
 
 @attrs.frozen
 class Readiness:
-    """Whether clients are served; when not, ``reason`` says what is waited for."""
+    """Whether clients are served; when not, ``reason`` says why."""
 
     ready: bool
     reason: str = ""
@@ -273,7 +274,7 @@ class AbortedTransactionInfo:
 
 @attrs.frozen
 class LogManifest:
-    """What a reader of a log's files must know besides the files, all of it as it was at one moment.
+    """What a reader of a log's files must know besides the files, all of it from one point in time.
 
     The files are in ``directory_name`` under ``log_directory``, an absolute path on the broker's machine. ``segments``
     are in the order of their offsets, without gaps. ``active_positions`` are some entries of the active segment's
@@ -375,7 +376,7 @@ class GroupsRebalanced:
 
 
 BrokerEvent = HistorySample | JournalEntry | GroupsRebalanced
-"""What a listener hears of: each new sample, each change of a config wherever it was made, and rebalances."""
+"""What a listener receives: each new sample, each change of a setting by any client, and rebalances."""
 
 
 class BrokerView(Protocol):
@@ -415,7 +416,7 @@ class BrokerView(Protocol):
     async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         """The files of these partitions, or of all, by number; None if there is no such topic.
 
-        Each partition as it is at one moment. Partitions that there are none of are left out.
+        Each partition is of one point in time; those that do not exist are left out.
         """
         ...
 

@@ -32,7 +32,7 @@ async def patch(client: httpx.AsyncClient, body: str | bytes, headers: Mapping[s
     return await client.patch("/api/v1/config", content=body, headers=headers)
 
 
-async def test_config_tells_everything_about_every_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_config_shows_everything_about_every_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
     view.dynamic["num.io.threads"] = "12"
     configs = (await client.get("/api/v1/config")).json()["configs"]
     assert configs["num.io.threads"] == {
@@ -214,7 +214,7 @@ async def test_metrics_come_as_prometheus_wants_them(client: httpx.AsyncClient) 
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def test_unknown_addresses_and_methods_are_told_in_json_under_api(client: httpx.AsyncClient) -> None:
+async def test_unknown_addresses_and_methods_are_shown_in_json_under_api(client: httpx.AsyncClient) -> None:
     missing = await client.get("/api/v1/nothing")
     assert (missing.status_code, "nothing at this address" in missing.json()["error"]) == (404, True)
     wrong = await client.delete("/api/v1/config")
@@ -249,7 +249,7 @@ class BrokenView(FakeBrokerView):
         raise RuntimeError("the inner workings")
 
 
-async def test_a_bug_of_ours_is_told_without_details() -> None:
+async def test_a_bug_of_ours_is_shown_without_details() -> None:
     transport = httpx.ASGITransport(create_app(BrokenView()), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.get("/api/v1/threads")

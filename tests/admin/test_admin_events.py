@@ -102,7 +102,7 @@ async def test_a_change_made_anywhere_is_sent_at_once(
         assert trio.current_time() == before
 
 
-async def test_groups_that_rebalanced_are_told_by_their_ids(view: FakeBrokerView) -> None:
+async def test_groups_that_rebalanced_are_shown_by_their_ids(view: FakeBrokerView) -> None:
     async with open_stream(create_app(view)) as stream:
         view.rebalanced("checkout", "a/\n\nb")
         name, event = await stream.event()
@@ -139,7 +139,7 @@ async def test_a_stream_ends_when_the_server_stops(view: FakeBrokerView) -> None
         assert view.listeners == []
 
 
-async def test_a_reader_that_falls_behind_is_sent_away(view: FakeBrokerView) -> None:
+async def test_the_stream_of_a_reader_that_falls_behind_ends(view: FakeBrokerView) -> None:
     """It connects again and reads the history; memory for it stays bounded meanwhile."""
     async with open_stream(create_app(view), room=0) as stream:
         await trio.testing.wait_all_tasks_blocked()

@@ -210,7 +210,7 @@ async def test_a_group_of_thousands_shows_some_and_says_how_many_more(
     assert len(page) < 600_000
 
 
-async def test_a_group_that_is_gone_is_told_in_words(client: httpx.AsyncClient) -> None:
+async def test_a_group_that_is_gone_is_shown_in_words(client: httpx.AsyncClient) -> None:
     answer = await client.get("/groups/detail", params={"group_id": "<b>gone"})
     assert answer.status_code == 404
     assert "There is no such group now" in answer.text

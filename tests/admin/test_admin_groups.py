@@ -65,7 +65,7 @@ def add_groups(view: FakeBrokerView, count: int) -> None:
 # --- the list ---
 
 
-async def test_the_list_tells_state_members_and_lag_of_each_group(client: httpx.AsyncClient) -> None:
+async def test_the_list_shows_state_members_and_lag_of_each_group(client: httpx.AsyncClient) -> None:
     body = (await client.get("/api/v1/groups")).json()
     assert (body["total"], body["matching"], body["offset"], body["is_complete"]) == (5, 5, 0, True)
     assert [group["group_id"] for group in body["groups"]] == [
@@ -178,7 +178,7 @@ async def test_equal_lags_stay_in_the_order_of_their_ids(view: FakeBrokerView) -
 # --- one group ---
 
 
-async def test_a_group_is_told_with_members_and_their_assignments(client: httpx.AsyncClient) -> None:
+async def test_a_group_is_shown_with_members_and_their_assignments(client: httpx.AsyncClient) -> None:
     body = (await client.get("/api/v1/groups/checkout")).json()
     assert (body["state"], body["type"], body["protocol_type"], body["protocol"], body["generation"]) == (
         "Stable",
@@ -210,7 +210,7 @@ async def test_members_of_a_large_group_come_in_parts(client: httpx.AsyncClient,
     assert (await client.get("/api/v1/groups/large?limit=-1")).status_code == 400
 
 
-async def test_offsets_are_told_by_partition_with_their_sum_and_maximum(client: httpx.AsyncClient) -> None:
+async def test_offsets_are_shown_by_partition_with_their_sum_and_maximum(client: httpx.AsyncClient) -> None:
     body = (await client.get("/api/v1/groups/checkout/offsets")).json()
     assert (body["lag_records"], body["lag_seconds"], body["partition_count"]) == (3, 0.041, 3)
     assert body["partitions"][1] == {
@@ -224,7 +224,7 @@ async def test_offsets_are_told_by_partition_with_their_sum_and_maximum(client: 
     }
 
 
-async def test_the_timeline_tells_who_did_it_why_and_how_long_it_took(client: httpx.AsyncClient) -> None:
+async def test_the_timeline_shows_who_did_it_why_and_how_long_it_took(client: httpx.AsyncClient) -> None:
     rebalances = (await client.get("/api/v1/groups/checkout/timeline")).json()["rebalances"]
     assert [rebalance["generation"] for rebalance in rebalances] == [4, 5, 6, 7]
     assert (rebalances[2]["duration_ms"], rebalances[2]["member_count"]) == (10_240, 2)
@@ -351,7 +351,7 @@ async def test_the_list_never_asks_for_a_single_groups_offsets(view: FakeBrokerV
 # --- what the page is made of ---
 
 
-def test_causes_are_told_by_kind_and_the_worst_gives_the_tone() -> None:
+def test_causes_are_shown_by_kind_and_the_worst_gives_the_tone() -> None:
     members = [fake_member("c", number, {}) for number in range(200)]
     rebalance = fake_rebalance(
         0, 100, 2, 199,
@@ -431,7 +431,7 @@ def test_foreign_text_is_shown_in_one_line_of_what_can_be_seen(text: str, shown:
 @pytest.mark.parametrize(
     ("partitions", "text"), [((), ""), ((3,), "3"), ((2, 0, 1, 5), "0–2, 5"), ((7, 8, 10, 11), "7–8, 10–11")]
 )
-def test_partitions_are_told_as_ranges(partitions: tuple[int, ...], text: str) -> None:
+def test_partitions_are_shown_as_ranges(partitions: tuple[int, ...], text: str) -> None:
     assert partitions_text(partitions) == text
 
 
@@ -442,7 +442,7 @@ def test_short_durations_keep_their_milliseconds(seconds: float, text: str) -> N
     assert short_duration_text(seconds) == text
 
 
-def test_a_member_id_beside_its_client_id_is_told_by_its_end() -> None:
+def test_a_member_id_beside_its_client_id_is_shown_by_its_end() -> None:
     assert member_tail("rdkafka-6ba7b810-9dad-11d1-80b4-00c04fd430c8", "rdkafka") == "…00c04fd430c8"
     assert member_tail("rdkafka", "rdkafka") == "rdkafka"
     assert member_tail("something-else", "rdkafka") == "something-else"

@@ -133,14 +133,14 @@ def test_without_its_script_the_page_says_so_and_offers_nothing_that_does_nothin
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB"), (5 << 50, "5120.0 TiB")]
 )
-def test_sizes_are_told_in_binary_units(count: int, text: str) -> None:
+def test_sizes_are_shown_in_binary_units(count: int, text: str) -> None:
     assert bytes_text(count) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000.7, "1 d 1 h")]
 )
-def test_durations_are_told_by_their_two_largest_units(seconds: float, text: str) -> None:
+def test_durations_are_shown_by_their_two_largest_units(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
 

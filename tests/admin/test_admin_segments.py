@@ -25,7 +25,7 @@ async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
-async def test_a_manifest_tells_everything_that_a_reader_of_the_files_needs(client: httpx.AsyncClient) -> None:
+async def test_a_manifest_shows_everything_that_a_reader_of_the_files_needs(client: httpx.AsyncClient) -> None:
     body = (await client.get(MANIFEST)).json()
     assert {key: value for key, value in body.items() if key != "partitions"} == {
         "version": 1,
@@ -86,7 +86,9 @@ async def test_what_is_no_number_of_a_partition_is_refused(client: httpx.AsyncCl
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
-async def test_pages_of_others_are_not_told_where_files_lie(client: httpx.AsyncClient, headers: dict[str, str]) -> None:
+async def test_pages_of_other_origins_do_not_learn_where_files_lie(
+    client: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
     answer = await client.get(MANIFEST, headers=headers)
     assert answer.status_code == 403
     assert "/var/lib" not in answer.text

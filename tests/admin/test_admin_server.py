@@ -251,7 +251,7 @@ async def test_a_connection_whose_peer_is_gone_is_not_kept(
         assert not guard.streams
 
 
-async def test_a_peer_that_is_gone_with_a_full_http2_window_takes_nobodys_place(
+async def test_a_peer_that_is_gone_with_a_full_http2_window_takes_no_place(
     view: FakeBrokerView, mock_clock: trio.testing.MockClock
 ) -> None:
     """Hypercorn would wait for good for a window that nobody is left to open."""
@@ -309,7 +309,7 @@ async def test_an_interrupt_among_deaths_still_comes_through() -> None:
     assert not caught.group_contains(RuntimeError)
 
 
-async def test_an_address_that_is_taken_is_told_in_one_line(view: FakeBrokerView, address: AdminAddress) -> None:
+async def test_an_address_that_is_taken_is_shown_in_one_line(view: FakeBrokerView, address: AdminAddress) -> None:
     with pytest.raises(
         AdminListenerError, match=rf"^admin.listener=127.0.0.1:{address.port} cannot be used: .*in use$"
     ):

@@ -55,7 +55,7 @@ def test_the_history_keeps_five_minutes() -> None:
     assert history.samples[0].sampled_at_ms == 11_000
 
 
-def test_listeners_hear_of_each_sample_of_the_time_since_the_last_one() -> None:
+def test_listeners_receive_each_sample_of_the_time_since_the_last_one() -> None:
     history = History(server_statistics(), lambda: 0)
     heard: list[HistorySample] = []
     history.subscribe(heard.append)

@@ -67,7 +67,7 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_compaction_tells_what_it_did_and_what_it_leaves_alone() -> None:
+def test_compaction_shows_what_it_did_and_what_it_leaves_alone() -> None:
     left_alone = UncleanablePartition(TopicPartition("t", 0), "damaged")
     cleaner = LogCleanerStatistics(3, 1000, 100, 50, 5, (), (left_alone,), 0.25)
     values = values_of(render(snapshot(cleaner=cleaner)))
@@ -80,7 +80,7 @@ def test_compaction_tells_what_it_did_and_what_it_leaves_alone() -> None:
     }
 
 
-def test_every_number_of_the_snapshot_is_told() -> None:
+def test_every_number_of_the_snapshot_is_shown() -> None:
     values = values_of(render(snapshot()))
     expected = {
         ("trio_broker_node_info", ("abc", "fsync", "1", "0.1.0")): 1.0,
@@ -133,7 +133,7 @@ def test_the_page_and_prometheus_read_the_same_numbers() -> None:
     assert values[("trio_broker_request_queue_size", ())] == sample.queue_depth
 
 
-def test_partitions_are_told_only_when_asked_for() -> None:
+def test_partitions_are_shown_only_when_asked_for() -> None:
     assert not [name for name, _ in values_of(render(snapshot())) if "partition_size" in name]
     partition = PartitionInfo(
         partition=3,
@@ -197,7 +197,7 @@ def test_groups_are_counted_by_type_and_state() -> None:
     assert not [name for name, _ in values if "group_lag" in name]
 
 
-def test_lag_is_told_by_group_and_partition_as_far_as_it_is_known() -> None:
+def test_lag_is_shown_by_group_and_partition_as_far_as_it_is_known() -> None:
     lags = (lag(0, 40, 1.5), lag(1, 3, None), lag(2, None, None))
     values = values_of(render(snapshot(lags=lags)))
     assert {key: value for key, value in values.items() if "group_lag" in key[0]} == {

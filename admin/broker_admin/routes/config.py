@@ -5,7 +5,7 @@ a number or a boolean, and null resets the key to the layer below. A change is m
 answer shows the entries as they are now, and what the journal says of it.
 
 A change needs ``Content-Type: application/json`` and any ``X-Requested-With``: see ``security.py`` for why. The
-latter's text is kept in the journal, so that ``curl`` can be told from the page.
+latter's text is kept in the journal, which so shows whether a change came from the page or from ``curl``.
 """
 
 from __future__ import annotations

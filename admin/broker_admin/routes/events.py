@@ -5,8 +5,9 @@ most once a second with the ids of groups that rebalanced, a comment line when n
 proxies and peers see a living connection. The data are JSON, the same objects as in ``/api/v1/history`` and
 ``/api/v1/journal``, and ``GroupsRebalanced``.
 
-A stream holds a small queue. A reader that falls so far behind that it is full is sent away rather than served stale
-numbers: it connects again and reads the history. The number of streams is bounded; they end when the server stops.
+A stream holds a small queue. Once a reader has fallen so far behind that it is full, the stream ends rather than serve
+stale numbers: the reader connects again and reads the history. The number of streams is bounded; they end when the
+server stops.
 
 Written as an ASGI response of our own rather than over an async generator, since a generator is left half-run when
 a send is cancelled, and Trio then finds it in the garbage.
@@ -30,13 +31,13 @@ from broker_admin.view import BrokerEvent, GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0
-"""Shorter than the idle timeouts of proxies people put in front of such servers, commonly 30 to 60 seconds."""
+"""Shorter than the idle timeouts that proxies have, commonly 30 to 60 seconds."""
 
 QUEUED_EVENTS = 30
 """Half a minute of samples: more than a hiccup of the network, little enough to forget about."""
 
 RECONNECT_MS = 2000
-"""What browsers are told to wait before they connect again."""
+"""How long browsers wait before they connect again."""
 
 
 async def get_events(request: Request) -> Response | EventStream:
@@ -55,6 +56,7 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        # HEAD asks whether there is room, as the page does to learn why its stream was refused.
         if scope["method"] == "GET":
             await self.stream(receive, send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -67,11 +69,14 @@ class EventStream:
             try:
                 sender.send_nowait(event)
             except trio.WouldBlock:
-                # The receiver takes what is queued, then finds the channel closed and ends the stream.
+                # The publisher runs on the broker's loop and does not wait. The receiver takes what is queued, then
+                # finds the channel closed and ends the stream.
                 sender.close()
             except trio.ClosedResourceError:
                 pass
 
+        # Counted only now, after the head was sent: connections that begin in one turn of the loop may exceed the bound
+        # by their number, which harms nothing.
         unsubscribe = self.parts.view.subscribe(enqueue)
         self.parts.open_streams += 1
         try:
@@ -80,8 +85,10 @@ class EventStream:
                 nursery.start_soon(cancel_at_stop, self.parts.stopping, nursery.cancel_scope)
                 await send_text(send, f"retry: {RECONNECT_MS}\n\n")
                 await self.forward(receiver, send)
+                # The two watchers would wait for ever.
                 nursery.cancel_scope.cancel()
         finally:
+            # Before any checkpoint, so that a browser that connects again at once finds the room it has left.
             self.parts.open_streams -= 1
             unsubscribe()
             sender.close()

@@ -84,7 +84,7 @@ async def get_group_page(request: Request) -> Response:
     context = frame(parts.view, request)
     async with parts.reading_lag:
         offsets = await parts.view.group_offsets(group_id)
-    # Read only now: whatever was waited for above, members and timeline are of the same moment.
+    # Read after the wait above, without another between them: members and timeline then belong together.
     group, rebalances = parts.view.group(group_id), parts.view.group_timeline(group_id)
     if offsets is None or group is None or rebalances is None:
         page = TEMPLATES.get_template("no_group.html").render(

@@ -1,6 +1,6 @@
 """``/healthz`` and ``/readyz``: is the process alive, and does it serve clients.
 
-They say only up or down, with a reason when down; whoever watches a broker may be trusted with less than its operator.
+They say only up or down, with a reason when down: a monitor may be trusted with less than an operator.
 """
 
 from __future__ import annotations

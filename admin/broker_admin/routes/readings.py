@@ -1,4 +1,4 @@
-"""What the broker reads off itself: node, threads, topics, history, journal. All GET, all JSON."""
+"""The broker's readings: node, threads, topics, history, journal. All GET, all JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def get_history(request: Request) -> Response:
 
 
 async def get_journal(request: Request) -> Response:
-    """The recent config changes, oldest first, whoever made them."""
+    """The recent config changes, oldest first, by all clients."""
     view = parts_of(request).view
     return json_response({"changes": mask_changes(view.journal(), sensitive_keys(view.config_entries()))})
 

@@ -1,8 +1,8 @@
-"""``/api/v1/topics/{topic}/manifest``: which files a topic's partitions consist of, and how much of them counts.
+"""``/api/v1/topics/{topic}/manifest``: the files of a topic's partitions, and how much of them counts.
 
-For programs that read the files themselves instead of fetching. It tells what the files alone do not: where the log
-begins, which offsets are safe to read, how much of the active segment was written at that moment, and which
-transactions were aborted. GET, JSON, encoded in a worker thread.
+For programs that read the files themselves instead of fetching. It has what the files alone do not: where the log
+begins, which offsets are safe to read, how much of the active segment is written, and which transactions were aborted.
+GET, JSON, encoded in a worker thread.
 """
 
 from __future__ import annotations

@@ -26,9 +26,10 @@ const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 
 /** @param {number} value */
 const short = (value) => {
+  const whole = Math.round(value);
   if (value >= 1e6) return `${(value / 1e6).toFixed(value < 1e7 ? 1 : 0)} M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(0)} k`;
-  if (value >= 1e3) return `${Math.floor(value / 1e3)}\u202f${String(Math.round(value % 1e3)).padStart(3, "0")}`;
+  if (value >= 1e3) return `${Math.floor(whole / 1e3)}\u202f${String(whole % 1e3).padStart(3, "0")}`;
   return value >= 100 || Number.isInteger(value) ? value.toFixed(0) : value.toFixed(1);
 };
 
@@ -154,6 +155,7 @@ function linePath(shown, pick, x, y) {
       previousMs = -Infinity;
       continue;
     }
+    // "M" lifts the pen over a gap: a straight line would claim values that were not measured.
     const verb = sample.sampled_at_ms - previousMs > GAP_MS ? "M" : "L";
     path += `${verb}${x(sample.sampled_at_ms).toFixed(1)},${y(value).toFixed(1)}`;
     previousMs = sample.sampled_at_ms;
@@ -179,7 +181,7 @@ function areaPath(line, base) {
  *   end: number, top: number}} Frame the chart's scales: `base` is where zero is, `end` the time at the right edge */
 
 /** Draw `chart` into `plot`. @param {Element} plot @param {Chart} chart @param {Sample[]} shown the samples, oldest first
- * @param {Change[]} changes oldest first @param {number | null} cursorMs the moment under the pointer */
+ * @param {Change[]} changes oldest first @param {number | null} cursorMs the time under the pointer */
 export function draw(plot, chart, shown, changes, cursorMs) {
   const { clientWidth: width, clientHeight: height } = plot;
   const end = shown.length ? shown[shown.length - 1].sampled_at_ms : Date.now();
@@ -261,9 +263,9 @@ function marker(change, chart, at, base, width, labelled) {
   return group;
 }
 
-/** The moment that a pointer over `plot` points at. @param {Element} plot @param {number} clientX
+/** The time that a pointer over `plot` points at. @param {Element} plot @param {number} clientX
  * @param {number} end the time at the right edge */
-export function momentAt(plot, clientX, end) {
+export function timeAt(plot, clientX, end) {
   const box = plot.getBoundingClientRect();
   const share = (clientX - box.left - MARGIN.left) / (box.width - MARGIN.left - MARGIN.right);
   return end - WINDOW_MS + Math.min(1, Math.max(0, share)) * WINDOW_MS;

@@ -3,7 +3,7 @@
  * The pages about groups: read again every few seconds, and at once when the group that is shown has rebalanced.
  *
  * The server renders everything. This fetches the page at its own address and puts those of its `data-part`s in place
- * that have changed, so that what somebody is about to click or has marked stays where it is otherwise.
+ * that have changed, so that what is being clicked or is selected stays where it is otherwise.
  */
 
 import { isLive, keepUpToDate, quietly, read, showConnections, showLocalTimes } from "./live.js";
@@ -14,7 +14,7 @@ const REBALANCE_MS = 250; // after news of a rebalance, of which there may be se
 const groupId = new URLSearchParams(location.search).get("group_id");
 /** @type {Map<string, string>} what the server rendered last, by part */
 const rendered = new Map();
-let isLoading = false;
+let isLoading = false; // a page of a large group may take longer than the pause between two refreshes
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let soon;
 
@@ -49,8 +49,11 @@ function show(page) {
   const fresh = new Map(parts(page).map((part) => [name(part), part.innerHTML]));
   for (const part of parts(document)) {
     const html = fresh.get(name(part));
+    // Compared with what was rendered, not with what is there: times in it have been written in the local zone since.
     if (html === undefined || html === rendered.get(name(part))) continue;
+    // Scrolled places inside the part are new elements; without this they would jump to their top.
     const top = part.querySelector(".scroll")?.scrollTop ?? 0;
+    // The server's own rendering, in which all text of clients is escaped.
     part.innerHTML = html;
     rendered.set(name(part), html);
     const scrolled = part.querySelector(".scroll");

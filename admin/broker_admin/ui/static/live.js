@@ -22,11 +22,11 @@ export const isStill = new URLSearchParams(location.search).has("still");
 
 /** @type {"live" | "polling" | "lost"} */
 let state = "live";
-let lastReadingAt = performance.now(); // when the broker last told anything, on the page's own clock
+let lastReadingAt = performance.now(); // when the broker last answered or sent an event, on the page's own clock
 let startedAtMs = Number(document.body.dataset.startedAtMs);
-/** @type {{seconds: number, at: number}} the uptime as the broker told it, and when */
+/** @type {{seconds: number, at: number}} the uptime that the broker reported, and when */
 let uptime = { seconds: Number(find("[data-uptime]").dataset.uptime), at: 0 };
-let reasonNotReady = ""; // as /readyz tells it
+let reasonNotReady = ""; // as /readyz reports it
 /** @type {string} what stays in the banner until it is closed or there is worse */
 let notice = "";
 
@@ -182,7 +182,7 @@ function connect(load, handlers) {
   });
 }
 
-/** An EventSource does not tell the status of the answer that ended it, so the same address is asked for that. */
+/** An EventSource does not show the status of the answer that ended it, so the same address is asked for that. */
 async function showWhyRefused() {
   const answer = await fetch("/api/v1/events", { method: "HEAD" });
   if (answer.status !== 503) return;

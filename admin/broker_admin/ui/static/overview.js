@@ -8,7 +8,7 @@
  * @typedef {import("./charts.js").Change} Change
  */
 
-import { CHARTS, WINDOW_MS, draw, momentAt } from "./charts.js";
+import { CHARTS, WINDOW_MS, draw, timeAt } from "./charts.js";
 import { Knob } from "./knobs.js";
 import { get, isLive, isStill, keepUpToDate, loadRows, quietly, showConnections } from "./live.js";
 
@@ -18,7 +18,7 @@ const TABLES_MS = 5_000; // how often the tables of topics and groups are read
 let samples = [];
 /** @type {Change[]} */
 let changes = [];
-/** @type {number | null} the moment under the pointer, the same in all charts */
+/** @type {number | null} the time under the pointer, the same in all charts */
 let cursorMs = null;
 
 /** @type {Knob[]} */
@@ -75,7 +75,7 @@ for (const plot of document.querySelectorAll(".plot")) {
   plot.addEventListener("pointermove", (event) => {
     if (!samples.length) return;
     const { clientX } = /** @type {PointerEvent} */ (event);
-    cursorMs = momentAt(plot, clientX, samples[samples.length - 1].sampled_at_ms);
+    cursorMs = timeAt(plot, clientX, samples[samples.length - 1].sampled_at_ms);
     render();
   });
   plot.addEventListener("pointerleave", () => {
