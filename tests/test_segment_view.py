@@ -16,7 +16,7 @@ from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
 from trio_broker.replication.replica_manager import ReplicaManager
-from trio_broker.segment_view import MAX_ACTIVE_POSITIONS, SegmentView, log_moment
+from trio_broker.segment_view import MAX_ACTIVE_POSITIONS, SegmentView, log_snapshot
 from trio_broker.storage import AppendOrigin
 from trio_broker.storage.segment import Segment
 
@@ -156,9 +156,9 @@ async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, v
     row = [Segment(log.directory, base, log.config, size=1000, created_ms=NOW_MS) for base in range(-MANY_SEGMENTS, 0)]
     monkeypatch.setattr(log, "_segments", (*row, *log.segments))
     began = time.thread_time()
-    moment = log_moment(partition)
+    taken = log_snapshot(partition)
     assert time.thread_time() - began < LOOP_SECONDS
-    assert len(moment.row) == MANY_SEGMENTS + 1
+    assert len(taken.segments) == MANY_SEGMENTS + 1
     manifest = await view.topic_manifest("orders")
     [told] = json.loads(encode(manifest))["partitions"]
     assert len(told["log"]["segments"]) == MANY_SEGMENTS + 1
