@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.java_programs import compiled_java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 LEADERS = "LeaderElectionCommand"
@@ -75,9 +75,8 @@ def write_json(path: Path, content: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
+def told(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
     """The exit code of each call and what it printed, by its name."""
-    java = compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
     wanted = calls(tmp_path_factory.mktemp("plans"))
     given = [
         {
