@@ -112,12 +112,16 @@ class HandlerPool:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for slot in self.slots:
-                self._start_worker(slot)
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for slot in self.slots:
+                    self._start_worker(slot)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            # A live change may still resize the pool during a stop; a closed nursery would refuse its new workers.
+            self._nursery = None
 
     def resize(self, size: int) -> None:
         """Handle ``size`` requests at a time from now on; those in the hands of a retiring slot are answered first."""
