@@ -22,7 +22,6 @@ NOT_YET_CLEAN: tuple[str, ...] = (
     "trio_broker/config",
     "trio_broker/coordinator",
     "trio_broker/group_view.py",
-    "trio_broker/handlers",
     "trio_broker/replication",
     "trio_broker/scheduled_task.py",
     "trio_broker/spark",
