@@ -33,7 +33,16 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [("topics", "list"), ("groups", "describe"), ("configs", "alter"), ("cluster", "info"), ("version",)]
+    "command",
+    [
+        ("topics", "list"),
+        ("groups", "describe"),
+        ("configs", "alter"),
+        ("cluster", "info"),
+        ("produce",),
+        ("consume",),
+        ("version",),
+    ],
 )
 def test_a_command_for_any_kafka_imports_no_broker_and_no_event_loop(command: tuple[str, ...]):
     modules = imported_by(*command, "--help")
@@ -56,5 +65,16 @@ def test_every_command_is_told_by_the_help():
     completed = subprocess.run(
         [sys.executable, "-m", "trio_broker", "--help"], capture_output=True, text=True, check=True, timeout=60
     )
-    for name in ("start", "topics", "groups", "configs", "cluster", "dump-log", "pipeline", "version"):
+    for name in (
+        "start",
+        "produce",
+        "consume",
+        "topics",
+        "groups",
+        "configs",
+        "cluster",
+        "dump-log",
+        "pipeline",
+        "version",
+    ):
         assert f"\n  {name} " in completed.stdout

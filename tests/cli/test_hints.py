@@ -52,6 +52,19 @@ def usage_error(*arguments: str) -> str:
             "topic add-partitions t",
             "No such command 'add-partitions'; here: trio-broker topics alter TOPIC --partitions N",
         ),
+        (
+            "consume -t orders -C",
+            "No such option -t; here: the topic is named without an option: trio-broker consume TOPIC",
+        ),
+        ("consume orders -e", "No such option -e; here: it ends at the end of the log, unless --follow is given"),
+        ("consume orders --max-messages 5", "No such option --max-messages; here: --count N"),
+        (
+            "produce orders --property parse.key=true",
+            "No such option --property; here: --key-separator stands for parse.key and key.separator",
+        ),
+        ("topic produce orders", "No such command 'produce'; here: trio-broker produce TOPIC"),
+        ("-L", "No such option -L; here: trio-broker cluster info, and trio-broker topics describe"),
+        ("consume orders --folow", "No such option --folow; did you mean --follow?"),
         ("topics create t --partition 3", "No such option --partition; did you mean --partitions?"),
         ("topics crate t", "No such command 'crate'; did you mean create?"),
         ("tpoics list", "No such command 'tpoics'; did you mean topics?"),
@@ -84,6 +97,12 @@ def test_what_a_hint_names_exists(text: str):
         command = command_at(*path)
         options = {name for each in command.params for name in each.opts}
         assert {word for word in text.partition(example)[2].split() if re.fullmatch(r"--?[a-z-]+", word)} <= options
+
+
+@pytest.mark.parametrize("name", ["produce", "consume"])
+def test_a_hint_of_a_command_is_about_none_of_its_options(name: str):
+    options = {option for each in command_at(name).params for option in each.opts}
+    assert options & HINTS[name].keys() == {"-b", "--bootstrap-server"}
 
 
 def test_a_hint_stands_in_no_way_of_what_exists():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from trio_broker.testing.process import BrokerProcess
 
@@ -23,7 +23,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 SECONDS = 60
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PRODUCE = re.compile(r"seq (\d+) \| kcat .*-P -t (\w+) -p (\d+)")
 CONSUME = re.compile(r"kcat .*-G (\w+) (\w+)")
 
 
@@ -55,34 +54,28 @@ class Shell:
 
     def run(self, command: str) -> list[str]:
         """What a command prints, on both outputs."""
-        if found := PRODUCE.fullmatch(command):
-            return self.produce(int(found[1]), found[2], int(found[3]))
         if found := CONSUME.fullmatch(command):
             return self.consume(found[1], found[2])
         if command == "kill kcat":
             return self.leave()
-        words = shlex.split(command)
-        assert words[0] == "trio-broker", command
-        server = [] if "--bootstrap-server" in words else ["--bootstrap-server", self.bootstrap_servers]
-        completed = subprocess.run(
-            [sys.executable, "-m", "trio_broker", *words[1:], *server],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-        failed = "trio-broker: " in completed.stdout or "Error: " in completed.stdout
+        piped = b""
+        *sources, last = command.split(" | ")
+        for source in sources:
+            piped = self.process(source, piped, stderr=subprocess.PIPE).stdout
+        completed = self.process(last, piped, stderr=subprocess.STDOUT)
+        printed = completed.stdout.decode()
+        failed = "trio-broker: " in printed or "Error: " in printed
         assert (completed.returncode != 0) == failed, completed
-        return completed.stdout.splitlines()
+        return printed.splitlines()
 
-    def produce(self, count: int, topic: str, partition: int) -> list[str]:
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
-        for number in range(count):
-            producer.produce(topic, b"%d" % number, partition=partition)
-        assert producer.flush(SECONDS) == 0
-        return []
+    def process(self, command: str, piped: bytes, stderr: int) -> subprocess.CompletedProcess[bytes]:
+        """Run one program of a line."""
+        words = shlex.split(command)
+        assert words[0] in ("trio-broker", "seq", "printf"), command
+        if words[0] == "trio-broker":
+            server = [] if "--bootstrap-server" in words else ["--bootstrap-server", self.bootstrap_servers]
+            words = [sys.executable, "-m", "trio_broker", *words[1:], *server]
+        return subprocess.run(words, input=piped, stdout=subprocess.PIPE, stderr=stderr, timeout=SECONDS, check=False)
 
     def consume(self, group: str, topic: str) -> list[str]:
         settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -127,7 +120,8 @@ def test_the_page_shows_what_the_commands_print(shell: Shell) -> None:
 
 
 def test_the_page_shows_every_command() -> None:
-    shown = {" ".join(example.command.split()[1:3]) for example in examples()}
-    lists = re.findall(r"^trio-broker (\w+) +(.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {" ".join(each.split()[1:3]) for example in examples() for each in example.command.split(" | ")}
+    assert {"produce greetings", "consume greetings"} <= shown
+    lists = re.findall(r"^trio-broker (\w+) +([a-z].+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lists) == 4
     assert {f"{group} {name}" for group, names in lists for name in names.split(" | ")} - shown == {"configs describe"}

@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -19,7 +20,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.java_programs import Java
+from tests.java_programs import Java, compiled_java
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, decode
@@ -61,8 +62,15 @@ every_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: eng
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=SETTINGS) as process:
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.getbasetemp() / "java-classes"
+    compiled_java(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def kafka(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka"), classes, overrides=SETTINGS) as process:
         yield process
 
 
@@ -322,7 +330,7 @@ def test_append_time_is_the_brokers(kafka: KafkaProcess):
 
 
 @pytest.mark.soak
-def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Java):
+def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, classes: Path):
     """Its snappy has a framing of its own, its lz4 and zstd other frames than librdkafka's; in transactions."""
     topics = {codec: f"java-{codec}" for codec in CODECS}
     for topic in topics.values():
@@ -339,7 +347,7 @@ def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Ja
         }
         for codec, topic in topics.items()
     ]
-    for told in java.run("RunTools", given=runs):
+    for told in Java(classes).run("RunTools", given=runs):
         assert told["code"] in (0, None), told
     for topic in topics.values():
         wanted = consumed(kafka, topic, read_committed=True)

@@ -43,9 +43,7 @@ def commands(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    # An empty group would wait three seconds for more members; nothing here depends on that.
-    overrides = {"group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data", overrides=overrides) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data") as broker:
         yield broker
 
 

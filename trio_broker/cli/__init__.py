@@ -1,7 +1,7 @@
 """The ``trio-broker`` command: each of its commands lives in a module of its own, imported when it is called.
 
-``start``, ``dump-log`` and ``version`` are about this machine. ``topics``, ``groups``, ``configs`` and ``cluster`` ask
-a cluster over the network, ours or any other Kafka, and so know nothing of the broker. ``pipeline`` starts Spark jobs.
+``start``, ``dump-log`` and ``version`` are about this machine. The others, but ``pipeline``, ask a cluster
+over the network, ours or any other Kafka, and so know nothing of the broker. ``pipeline`` starts Spark jobs.
 
 Whatever goes wrong ends a command with one line on standard error and exit code 1; a wrong option with exit code 2.
 """
@@ -15,6 +15,8 @@ from trio_broker.cli.command_group import LazyGroup
 
 COMMANDS = {
     "start": "trio_broker.cli.start:start",
+    "produce": "trio_broker.cli.produce:produce_command",
+    "consume": "trio_broker.cli.consume:consume_command",
     "topics": "trio_broker.cli.topics:topics",
     "groups": "trio_broker.cli.groups:groups",
     "configs": "trio_broker.cli.configs:configs",

@@ -49,7 +49,15 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
     What the cluster refuses, and whatever keeps it from being asked, ends the command with one line.
     """
+    return _asks_cluster(command, "How long all of it may take.")
 
+
+def keeps_asking_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """The same for a command that goes on for as long as there are records."""
+    return _asks_cluster(command, "How long the cluster may take to answer, or to come back.")
+
+
+def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
     @click.option(
         "-b",
         "--bootstrap-server",
@@ -67,7 +75,7 @@ def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
         default=DEFAULT_TIMEOUT_SECONDS,
         show_default=True,
         metavar="SECONDS",
-        help="How long all of it may take.",
+        help=timeout_help,
     )
     @functools.wraps(command)
     def run(*arguments: Any, bootstrap_server: tuple[Address, ...], command_timeout: float, **options: Any) -> None:

@@ -4,7 +4,7 @@ Kafka's scripts take an action as an option (``--list``) and names as options (`
 such word that is refused is answered with one line that says how the same is asked here.
 
 Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, ConfigCommand, ConsoleProducer and ConsoleConsumer;
-rpk's reference.
+rpk's reference; ``kcat -h``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ TOPICS: Final[dict[str, str]] = {
     "add-partitions": "trio-broker topics alter TOPIC --partitions N",
     "trim-prefix": "trio-broker topics purge TOPIC --to PLACE",
     "delete-records": "trio-broker topics purge TOPIC --to PLACE",
+    "produce": "trio-broker produce TOPIC",
+    "consume": "trio-broker consume TOPIC",
     "alter-config": "trio-broker configs alter --topic TOPIC --set KEY=VALUE",
 }
 
@@ -66,6 +68,42 @@ CONFIGS: Final[dict[str, str]] = {
     "get": "trio-broker configs describe --broker ID --all",
 }
 
+PRODUCE: Final[dict[str, str]] = {
+    "--topic": "the topic is named without an option: trio-broker produce TOPIC",
+    "-t": "the topic is named without an option: trio-broker produce TOPIC",
+    "-P": "trio-broker produce TOPIC",
+    "-l": "files are read by lines, unless --whole is given",
+    "--property": "--key-separator stands for parse.key and key.separator",
+    "--reader-property": "--key-separator stands for parse.key and key.separator",
+    "--request-required-acks": "--acks",
+    "--compression-codec": "--compression",
+    "--compression.type": "--compression",
+    "--timestamp": "a line of --json may have a timestamp",
+    "--tombstone": "--null makes an empty value one",
+}
+
+CONSUME: Final[dict[str, str]] = {
+    "--topic": "the topic is named without an option: trio-broker consume TOPIC",
+    "-t": "the topic is named without an option: trio-broker consume TOPIC",
+    "-C": "trio-broker consume TOPIC",
+    "-e": "it ends at the end of the log, unless --follow is given",
+    "-J": "--json",
+    "-n": "--count N",
+    "-n1": "--count 1",
+    "--num": "--count N",
+    "--max-messages": "--count N",
+    "--offset": "--from OFFSET",
+    "--from-beginning": "--from earliest, which is meant unless --follow is given",
+    "--read-committed": "--isolation-level read_committed, which is meant unless another is given",
+    "--group": "no group is joined and nothing is committed; --from says where to begin",
+    "-G": "no group is joined and nothing is committed; --from says where to begin",
+    "-g": "no group is joined and nothing is committed; --from says where to begin",
+    "--property": "--format says what is printed",
+    "--formatter": "--format says what is printed, and --json prints all of it",
+    "--formatter-property": "--format says what is printed",
+    "--timeout-ms": "it ends at the end of the log, unless --follow is given",
+}
+
 CLUSTER: Final[dict[str, str]] = {
     "describe": "trio-broker cluster info",
     "list": "trio-broker cluster info",
@@ -80,6 +118,10 @@ MAIN: Final[dict[str, str]] = {
     "--list": "trio-broker topics list",
     "--describe": "trio-broker topics describe [TOPIC]",
     "broker": "trio-broker start",
+    "records": "trio-broker consume TOPIC",
+    "-C": "trio-broker consume TOPIC",
+    "-P": "trio-broker produce TOPIC",
+    "-L": "trio-broker cluster info, and trio-broker topics describe",
     "brokers": "trio-broker cluster info",
     "api-versions": "trio-broker cluster info --apis",
     "features": "trio-broker cluster info",
@@ -89,6 +131,8 @@ MAIN: Final[dict[str, str]] = {
 
 HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "": FOR_ALL | MAIN,
+    "produce": FOR_ALL | PRODUCE,
+    "consume": FOR_ALL | CONSUME,
     "topics": FOR_ALL | TOPICS,
     "groups": FOR_ALL | GROUPS,
     "configs": FOR_ALL | CONFIGS,

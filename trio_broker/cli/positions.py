@@ -118,14 +118,18 @@ def chosen_partitions(client: KafkaClient, selections: Collection[TopicSelection
     }
 
 
-def known_ranges(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogRange]:
-    """Return where the logs begin and end, in order.
+def known_ranges(
+    client: KafkaClient, partitions: Collection[TopicPartition], *, read_committed: bool = False
+) -> dict[TopicPartition, LogRange]:
+    """Return where the logs begin and end, in order; with ``read_committed`` they end at the last stable offset.
 
     Raises:
         Refused: a partition does not exist, or cannot tell now.
     """
     ranges: dict[TopicPartition, LogRange] = {}
-    for partition, log in sorted(find_ranges(client, partitions).items(), key=lambda each: each[0]):
+    for partition, log in sorted(
+        find_ranges(client, partitions, read_committed=read_committed).items(), key=lambda each: each[0]
+    ):
         if isinstance(log, Refused):
             raise log
         ranges[partition] = log

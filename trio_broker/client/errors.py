@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.primitives import uuid_text
 
 T = TypeVar("T")
 
@@ -55,6 +56,10 @@ class VersionNotServed(ClientError):
     """The broker serves no version of the API that we speak."""
 
 
+class DamagedRecords(ClientError):
+    """A broker served a batch whose checksum or content is wrong; the text names partition and offset."""
+
+
 class WriteFailed(ClientError):
     """Records were not written, or nobody can say whether they were; the text names topic and partition."""
 
@@ -76,6 +81,14 @@ class Refused(ClientError):
     def name(self) -> str:
         """Kafka's name of the code."""
         return error_name(self.code)
+
+
+class TopicReplaced(Refused):
+    """The topic was deleted, and another one has its name."""
+
+    def __init__(self, topic: str, wanted: bytes, found: bytes) -> None:
+        reason = f"it was deleted and created again: its id was {uuid_text(wanted)} and is {uuid_text(found)}"
+        super().__init__(f"topic {topic!r}", ErrorCode.INCONSISTENT_TOPIC_ID, reason)
 
 
 def error_name(code: int) -> str:

@@ -73,11 +73,11 @@ def find_offsets_at(
 
 
 def find_ranges(
-    client: KafkaClient, partitions: Collection[TopicPartition]
+    client: KafkaClient, partitions: Collection[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, LogRange | Refused]:
-    """Return where each partition's log begins and ends."""
+    """Return where each partition's log begins and ends; with ``read_committed`` at its last stable offset."""
     earliest = find_offsets(client, partitions, EARLIEST)
-    latest = find_offsets(client, partitions, LATEST)
+    latest = find_offsets(client, partitions, LATEST, read_committed=read_committed)
     return {partition: _range(earliest[partition], latest[partition]) for partition in partitions}
 
 

@@ -1,5 +1,4 @@
-"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, keeps its session, acknowledges
-assignments and leaves.
+"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, lives, moves and leaves.
 
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat.
 """
@@ -25,7 +24,7 @@ def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) ->
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
-    """Renew a member's session, and answer with its assignment when that has changed."""
+    """Keep a member alive, and tell it which partitions are its own when that changes."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
     require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:

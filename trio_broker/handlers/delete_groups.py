@@ -1,4 +1,4 @@
-"""DeleteGroups: delete groups without members, and their committed offsets.
+"""DeleteGroups: groups without members go, and their offsets with them.
 
 Source: Kafka's KafkaApis.handleDeleteGroupsRequest; KIP-229.
 """
@@ -20,6 +20,6 @@ def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGro
 
 @handles(DeleteGroupsRequest, error_response=error_response)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    """Delete each group, named once or more, or answer with its error."""
+    """Delete the groups that may go, each named once, and say of each how it fared."""
     group_ids = list(dict.fromkeys(request.groups_names))
     return DeleteGroupsResponse(results=await context.services.groups.delete_groups(group_ids, context.release_handler))

@@ -1,7 +1,6 @@
-"""DeleteTopics: delete topics by name or, from version 6 on, by id.
+"""DeleteTopics: topics go, by name or, from version 6 on, by id.
 
-The answer is sent when the topic is unknown to every other request; its files are deleted after
-``file.delete.delay.ms``.
+The answer leaves when the topic is unknown to every other request; its files follow after ``file.delete.delay.ms``.
 
 Source: Kafka's ControllerApis.deleteTopics and ReplicationControlManager.
 """
@@ -17,7 +16,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 DELETION_DISABLED_SINCE_VERSION = 3
-"""Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
+"""Before it clients do not know TOPIC_DELETION_DISABLED; they are told INVALID_REQUEST."""
 
 
 def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
@@ -26,7 +25,7 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
 
 @handles(DeleteTopicsRequest, error_response=error_response)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    """Delete each topic, or answer with its error."""
+    """Delete the topics that may go, and say of each how it fared."""
     wanted = targets(request)
     try:
         outcomes = await context.services.controller.delete_topics(wanted)

@@ -1,6 +1,6 @@
-"""Heartbeat: renew the session of a classic group's member, and answer whether the group rebalances.
+"""Heartbeat: a member of a classic group says that it lives, and hears whether the group rebalances.
 
-The most frequent request of a group, so the handler does nothing but call the coordinator.
+The commonest request of a group, so there is nothing here but the way to the coordinator.
 
 Source: Kafka's KafkaApis.handleHeartbeatRequest and GroupCoordinatorService.heartbeat.
 """
@@ -15,13 +15,12 @@ from trio_broker.handlers.support.registry import handles
 
 
 def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
-    # While its group is being loaded every member is treated as alive, as in Kafka: all sessions start when loading
-    # ends.
+    # While its group is still being loaded, a member is simply alive: sessions begin anew when that is done.
     loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
 @handles(HeartbeatRequest, error_response=error_response)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    """Renew a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
+    """Keep a member's session alive, and tell it of a rebalance."""
     return await context.services.groups.heartbeat(request, context.request_context)

@@ -1,8 +1,8 @@
-"""The statistics of the network, each as of one moment.
+"""The readings of the network, as facts of one moment.
 
 Counters only grow; readers take differences. Ratios are of the last whole second (``SAMPLE_SECONDS``), sampled once
-centrally, so that the admin page, the metrics and a test see the same figures. For another interval, divide the
-difference of two ``busy_ns`` by the difference of their ``measured_ns``.
+for everybody, so that the admin page, the metrics and a test see the same figures; whoever wants another interval
+divides the difference of two ``busy_ns`` by the difference of their ``measured_ns``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RequestChannelStatistics:
 
 @attrs.frozen
 class HandlerSlotStatistics:
-    """Of one of the ``num.io.threads``: busy while a request holds it; delayed requests hold none."""
+    """Of one of the ``num.io.threads``: busy while a request holds it, parked requests not counted."""
 
     slot: int
     idle_ratio: float
@@ -72,7 +72,7 @@ class ProcessorStatistics:
 
 @attrs.frozen
 class SocketServerStatistics:
-    """Of the socket server as a whole.
+    """Of everything between the network cable and the handlers.
 
     ``measured_ns`` is ``time.perf_counter_ns`` of this reading. ``send_seconds`` runs from the answer to the last byte
     accepted by the kernel, summed over ``requests``.

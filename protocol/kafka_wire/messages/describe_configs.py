@@ -60,7 +60,7 @@ class DescribeConfigsResult:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One config. A sensitive value is always null."""
+    """One config. A sensitive value is null, whoever asks."""
 
     name: String
     value: String | None

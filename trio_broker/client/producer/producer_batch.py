@@ -9,6 +9,8 @@ Source: Kafka's ProducerBatch.split.
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from kafka_wire.records.batch import (
@@ -28,6 +30,9 @@ from kafka_wire.records.batch import (
 from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafka_wire.records.crc import Buffer
 from trio_broker.topic_partition import TopicPartition
+
+MOST_RECORDS: Final = 500_000
+"""Records of one batch. Readers refuse a million, however small they are."""
 
 
 @attrs.frozen(eq=False, repr=False)

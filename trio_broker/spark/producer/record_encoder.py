@@ -19,7 +19,7 @@ from kafka_wire.records.batch import BATCH_HEADER_BYTES
 from kafka_wire.records.compression import Codec, compress
 from kafka_wire.records.crc import Buffer
 from kafka_wire.records.record import MAX_RECORDS_PER_BATCH, append_record
-from trio_broker.client.producer.producer_batch import UnsequencedBatch
+from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
 from trio_broker.spark.producer.partitioner import hash_keys
 from trio_broker.spark.producer.row_columns import ROW_ID_KEY, BytesColumn, Int64Array, RowColumns
 from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, TaskId
@@ -34,9 +34,6 @@ MAX_DELTA_BYTES: Final = 3
 assert MAX_RECORDS_PER_BATCH < 1 << 20
 
 LENGTH_AND_OFFSET_BYTES: Final = MAX_LENGTH_BYTES + MAX_DELTA_BYTES
-
-MOST_RECORDS: Final = 500_000
-"""Records of one batch. Readers refuse a million, however small they are."""
 
 ROW_BYTES: Final = 8
 """What a row id ends with."""

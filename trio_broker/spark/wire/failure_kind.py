@@ -9,9 +9,16 @@ import enum
 from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.client.errors import ClientError, ConnectFailed, ConnectionLost, NotKafka, Refused, TimedOut
+from trio_broker.client.errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    NotKafka,
+    Refused,
+    TimedOut,
+    TopicReplaced,
+)
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE
-from trio_broker.spark.wire.partition_leader import TopicReplaced
 
 
 class FailureKind(enum.Enum):

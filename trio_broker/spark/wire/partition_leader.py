@@ -13,39 +13,22 @@ Source: Kafka's Fetch API; KIP-320 for leader epochs, KIP-516 for topic ids.
 
 from __future__ import annotations
 
-from typing import Final
-
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from kafka_wire.primitives import NO_UUID, uuid_text
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.schema import NEWEST
 from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
 from trio_broker.client.deadline import Deadline
-from trio_broker.client.errors import Refused, check, only
+from trio_broker.client.errors import Refused, TopicReplaced, check, only
+from trio_broker.client.fetcher import NAMES_UP_TO, NOT_A_REPLICA, READ_COMMITTED, READ_UNCOMMITTED
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.receive_buffer import ReceiveBuffer
 from trio_broker.client.topics import PartitionDescription, TopicDescription, find_topics
 from trio_broker.spark.chunk import AbortedTransactionStart
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.topic_partition import TopicPartition
-
-NAMES_UP_TO: Final = 12
-"""The last version of Fetch in which topics go by name; from the next one on a broker must have told an id."""
-
-READ_UNCOMMITTED: Final = 0
-READ_COMMITTED: Final = 1
-
-NOT_A_REPLICA: Final = -1
-
-
-class TopicReplaced(Refused):
-    """The topic was deleted, and another one has its name."""
-
-    def __init__(self, topic: str, wanted: bytes, found: bytes) -> None:
-        reason = f"it was deleted and created again: its id was {uuid_text(wanted)} and is {uuid_text(found)}"
-        super().__init__(f"topic {topic!r}", ErrorCode.INCONSISTENT_TOPIC_ID, reason)
 
 
 @attrs.frozen

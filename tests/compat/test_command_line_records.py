@@ -1,0 +1,242 @@
+"""``produce``, ``consume`` and ``topics purge`` against a real broker process, beside kcat on the same topics."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.oracles import absent
+from trio_broker.testing.process import BrokerProcess
+
+SECONDS = 60
+KCAT = shutil.which("kcat")
+EVERYTHING = r"%t %p %o %K %S %T [%h] %k=%s\n"
+
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kcat_is_installed() -> None:
+    if KCAT is None:
+        absent("kcat", "kcat is not installed")
+
+
+def kcat(broker: BrokerProcess, *arguments: str, given: bytes = b"") -> bytes:
+    assert KCAT is not None
+    completed = subprocess.run(
+        [KCAT, "-b", broker.bootstrap_servers, "-q", *arguments],
+        input=given,
+        capture_output=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    return completed.stdout
+
+
+def command_line(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "trio_broker", *arguments]
+
+
+def environment(broker: BrokerProcess) -> dict[str, str]:
+    return {**os.environ, "TRIO_BROKER_BOOTSTRAP_SERVER": broker.bootstrap_servers}
+
+
+def ours(broker: BrokerProcess, *arguments: str, given: bytes = b"") -> bytes:
+    """What a command prints that must succeed."""
+    completed = subprocess.run(
+        command_line(*arguments),
+        input=given,
+        capture_output=True,
+        timeout=SECONDS,
+        env=environment(broker),
+        check=False,
+    )
+    assert completed.returncode == 0, completed
+    return completed.stdout
+
+
+@contextmanager
+def running(broker: BrokerProcess, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that goes on, and is ended with the block."""
+    process = subprocess.Popen(
+        command_line(*arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(broker),
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    """Type Ctrl-C; returns the exit code and what was printed meanwhile."""
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=SECONDS)
+    return process.returncode, out, err
+
+
+# --- The same as kcat ---
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_is_produced_kcat_reads_and_we_do_the_same(broker: BrokerProcess, topic: str, codec: str) -> None:
+    lines = b"".join(
+        b"key %d:value %d of a text that repeats itself\n" % (number % 50, number) for number in range(1000)
+    )
+    options = ("-z", codec, "-K", ":", "-H", "trace=7", "-H", "empty=", "-H", "null")
+    ours(broker, "produce", topic, *options, given=lines + b"tombstone:\nno key\n")
+
+    theirs = kcat(broker, "-C", "-t", topic, "-o", "beginning", "-e", "-f", EVERYTHING)
+    assert theirs.count(b"\n") == 1002
+    assert sorted(ours(broker, "consume", topic, "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_kcat_produces_is_read(broker: BrokerProcess, topic: str, codec: str) -> None:
+    lines = b"".join(
+        b"key %d:value %d of a text that repeats itself\n" % (number % 50, number) for number in range(1000)
+    )
+    kcat(broker, "-P", "-t", topic, "-z", codec, "-K", ":", "-H", "a=1", "-Z", given=lines + b"tombstone:\n")
+
+    theirs = kcat(broker, "-C", "-t", topic, "-o", "beginning", "-e", "-Z", "-f", EVERYTHING)
+    assert theirs.count(b"\n") == 1001
+    assert sorted(ours(broker, "consume", topic, "-Z", "-f", EVERYTHING).splitlines()) == sorted(theirs.splitlines())
+
+
+def test_the_same_input_makes_the_same_records(broker: BrokerProcess, topic: str) -> None:
+    """But for an empty line, which kcat leaves out, and librdkafka's own hash of keys: so there is one partition."""
+    lines = b"k:v\nk:v:w\nk:\nplain\nlast without end"
+    options = ("-K", ":", "-Z", "-H", "h=1")
+    first, second = f"{topic}-ours", f"{topic}-theirs"
+    ours(broker, "produce", first, *options, given=lines)
+    kcat(broker, "-P", "-t", second, *options, given=lines)
+    form = r"%p %o %K %S [%h] %k|%s\n"
+    expected = kcat(broker, "-C", "-t", second, "-o", "beginning", "-e", "-Z", "-f", form)
+    assert kcat(broker, "-C", "-t", first, "-o", "beginning", "-e", "-Z", "-f", form) == expected
+    assert expected.count(b"\n") == 5
+
+
+@pytest.mark.parametrize("place", ["beginning", "end", "7", "-3", "-1000", "s@1700000005000", "s@1700000005001"])
+def test_places_mean_what_they_mean_to_kcat(broker: BrokerProcess, topic: str, place: str) -> None:
+    line = b'{"value": "%d", "timestamp": %d, "partition": 0}\n'
+    lines = b"".join(line % (number, 1_700_000_000_000 + number * 1000) for number in range(10))
+    ours(broker, "produce", topic, "--json", given=lines)
+    theirs = kcat(broker, "-C", "-t", topic, "-p", "0", "-o", place, "-e")
+    assert ours(broker, "consume", f"{topic}:0", "-o", place) == theirs
+
+
+# --- Nothing is lost ---
+
+
+def test_a_topic_copied_as_lines_of_json_is_the_same_to_the_byte(broker: BrokerProcess, topic: str) -> None:
+    chance = random.Random(7)
+    names = [f"{topic}-{suffix}" for suffix in ("from", "to")]
+    for name in names:
+        ours(broker, "topics", "create", name, "--partitions", "3")
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for number in range(300):
+        key, value, header = (chance.randbytes(chance.randrange(200)) for _ in range(3))
+        headers = [("h", header), ("null", None), ("größe", b"")]
+        producer.produce(names[0], value, key, partition=number % 3, headers=headers)
+    producer.produce(names[0], None, None, partition=0)
+    assert producer.flush(SECONDS) == 0
+    lines = ours(broker, "consume", names[0], "--json")
+    ours(broker, "produce", names[1], "--json", given=lines)
+
+    def everything(name: str) -> list[bytes]:
+        form = "%p %o %T [%h] %K %S %s"
+        return [kcat(broker, "-C", "-t", name, "-p", each, "-o", "beginning", "-e", "-f", form) for each in "012"]
+
+    assert everything(names[0]) == everything(names[1])
+    assert lines.count(b"\n") == 301
+
+
+def test_a_record_larger_than_a_batch_arrives(broker: BrokerProcess, topic: str) -> None:
+    value = b"x" * 900_000
+    ours(broker, "produce", topic, given=value + b"\nsmall\n" + value)
+    assert sorted(map(len, ours(broker, "consume", topic).splitlines())) == [5, 900_000, 900_000]
+
+
+def test_a_record_that_is_too_large_is_told_in_one_line(broker: BrokerProcess, topic: str) -> None:
+    completed = subprocess.run(
+        command_line("produce", topic),
+        input=bytes(2_000_000),
+        capture_output=True,
+        timeout=SECONDS,
+        env=environment(broker),
+        check=False,
+    )
+    assert completed.returncode == 1
+    last = completed.stderr.decode().splitlines()[-1]
+    assert "a record of 2000" in last
+    assert "is too large: the limit is 1048588 bytes (max.message.bytes of the topic)" in last
+
+
+# --- Going on and ending ---
+
+
+def test_a_line_is_sent_when_the_input_pauses_and_followers_see_it(broker: BrokerProcess, topic: str) -> None:
+    ours(broker, "produce", topic, given=b"before\n")
+    with (
+        running(broker, "produce", topic) as producer,
+        running(broker, "consume", topic, "--follow", "-o", "-1") as reader,
+    ):
+        assert producer.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"before\n"
+        for line in (b"one\n", b"two\n"):
+            producer.stdin.write(line)
+            producer.stdin.flush()
+            assert reader.stdout.readline() == line
+        producer.stdin.write(b"unfinished")
+        producer.stdin.flush()
+        assert interrupted(reader) == (0, b"", b"")
+        assert interrupted(producer) == (0, b"", f"{topic}: 2 records written to 1 partition\n".encode())
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(broker: BrokerProcess, topic: str) -> None:
+    ours(broker, "produce", topic, given=b"a line of some length, again and again\n" * 50_000)
+    with running(broker, "consume", topic) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(SECONDS) == 1
+
+
+def test_a_broker_that_restarts_is_waited_for(start_broker: Callable[..., BrokerProcess]) -> None:
+    broker = start_broker()
+    ours(broker, "produce", "t", given=b"before\n")
+    with running(broker, "produce", "t") as producer, running(broker, "consume", "t", "--follow", "-o", "-1") as reader:
+        assert producer.stdin is not None
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"before\n"
+        broker.kill()
+        producer.stdin.write(b"while it was away\n")
+        producer.stdin.flush()
+        broker.start()
+        assert reader.stdout.readline() == b"while it was away\n"
+        assert interrupted(reader)[0] == 0
+        assert interrupted(producer)[0] == 0
+
+
+def test_a_purged_topic_has_what_came_afterwards(broker: BrokerProcess, topic: str) -> None:
+    ours(broker, "produce", topic, "-p", "0", given=b"a\nb\nc\n")
+    ours(broker, "topics", "purge", f"{topic}:0", "--to", "-1", "--execute")
+    ours(broker, "produce", topic, "-p", "0", given=b"d\n")
+    assert ours(broker, "consume", topic) == b"c\nd\n"
+    assert kcat(broker, "-C", "-t", topic, "-o", "beginning", "-e") == b"c\nd\n"

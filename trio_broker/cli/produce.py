@@ -1,0 +1,186 @@
+"""``trio-broker produce``: lines of standard input, or of files, to a topic of any Kafka.
+
+What was read is sent whenever the input pauses, so that ``tail -f log | trio-broker produce …`` is timely; while it
+does not, whole batches are. Ctrl-C ends the input, not the sending.
+
+Source: kcat's producer mode and kafka-console-producer, for the options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from kafka_wire.records.compression import Codec
+from kafka_wire.records.record import Header
+from trio_broker.cli.connecting import CLIENT_ID, keeps_asking_cluster
+from trio_broker.cli.escapes import separator
+from trio_broker.cli.interrupts import Interrupts
+from trio_broker.cli.output import note
+from trio_broker.cli.record_input import BadInput, JsonParser, Parser, PieceParser, RecordInput, pieces
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.record_producer import RecordProducer
+from trio_broker.client.producer.settings import ACKS_ALL, DEFAULT_REQUEST_TIMEOUT_MS, ProducerSettings
+
+ACKS: Final = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": 0}
+
+STANDARD_INPUT: Final = Path("-")
+
+
+def header(text: str) -> Header:
+    """Read ``KEY=VALUE``, or ``KEY`` for a header whose value is null.
+
+    Raises:
+        click.BadParameter: there is no key.
+    """
+    key, equals, value = text.partition("=")
+    if not key:
+        raise click.BadParameter(f"{text!r} is not of the form KEY=VALUE")
+    return key, value.encode("utf-8", "surrogateescape") if equals else None
+
+
+@click.command("produce")
+@click.argument("topic")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="What stands between key and value.")
+@click.option("-k", "--key", help="The key of every record that has none of its own.")
+@click.option(
+    "-H", "--header", "headers", type=header, multiple=True, metavar="KEY=VALUE", help="A header; may be repeated."
+)
+@click.option("-p", "--partition", type=click.IntRange(0, 0x7FFF_FFFF), help="The partition of every record.")
+@click.option("-Z", "--null", "null_values", is_flag=True, help="An empty value is null: a tombstone.")
+@click.option("-D", "--delimiter", type=separator, metavar="TEXT", help=r"What ends a record; \n if not given.")
+@click.option("--whole", is_flag=True, help="Each file is one record.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Each line is a JSON object with key, value, headers, as consume prints it."
+)
+@click.option("--repartition", is_flag=True, help="Let the keys decide although the JSON names partitions.")
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice([codec.name.lower() for codec in Codec]),
+    default="none",
+    show_default=True,
+)
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Which replicas must have a record; less than all may lose it.",
+)
+@click.option("--no-create", is_flag=True, help="Do not let the broker create the topic.")
+@keeps_asking_cluster
+def produce_command(
+    client: KafkaClient, topic: str, files: tuple[Path, ...], compression: str, acks: str, no_create: bool, **form: Any
+) -> None:
+    r"""Write records to TOPIC: the lines of FILES, or of standard input.
+
+    TEXT may have the escapes \n, \r, \t, \0, \xNN. A line without the key separator has no key of its own. Ctrl-C ends
+    the input; the records that were read by then are written.
+    """
+    source = RecordInput(parser(**form), None if form["whole"] else form["delimiter"] or b"\n")
+    timeout_ms = int(client.deadline.timeout_seconds * 1000)
+    settings = ProducerSettings(
+        bootstrap_servers=client.bootstrap,
+        client_id=CLIENT_ID,
+        codec=Codec[compression.upper()],
+        request_timeout_ms=min(DEFAULT_REQUEST_TIMEOUT_MS, timeout_ms),
+        delivery_timeout_ms=timeout_ms,
+        max_block_ms=timeout_ms,
+        acks=ACKS[acks],
+        allow_auto_topic_creation=not no_create,
+    )
+    with BatchProducer(settings) as batch_producer, Interrupts() as interrupts:
+        batch_producer.partition_count(topic)  # A topic that does not exist is noticed before anything is typed.
+        producer = RecordProducer(batch_producer, first_partition=random.randrange(1 << 16))
+        try:
+            try:
+                with contextlib.suppress(KeyboardInterrupt):
+                    for file in files or (STANDARD_INPUT,):
+                        feed(producer, topic, file, source, interrupts)
+            finally:
+                # What stands before a piece that is no record is written all the same.
+                if batch_producer.is_usable:
+                    producer.flush()
+        finally:
+            report(topic, producer)
+
+
+def parser(
+    *,
+    as_json: bool,
+    repartition: bool,
+    key_separator: bytes | None,
+    key: str | None,
+    headers: tuple[Header, ...],
+    partition: int | None,
+    null_values: bool,
+    delimiter: bytes | None,
+    whole: bool,
+) -> Parser:
+    """Return what makes records of pieces of the input.
+
+    Raises:
+        click.UsageError: the options contradict each other.
+    """
+    if as_json:
+        if key_separator or key is not None or null_values or delimiter or whole:
+            raise click.UsageError("--json says key, value and where a record ends: leave out -K, -k, -Z, -D, --whole")
+        return JsonParser(headers, partition, repartition)
+    if repartition:
+        raise click.UsageError("--repartition is for --json")
+    if whole and delimiter:
+        raise click.UsageError("--whole takes no --delimiter")
+    key_bytes = None if key is None else key.encode("utf-8", "surrogateescape")
+    return PieceParser(key_separator, key_bytes, headers, partition, null_values)
+
+
+def feed(producer: RecordProducer, topic: str, file: Path, source: RecordInput, interrupts: Interrupts) -> None:
+    """Send the records of one file, and what is gathered whenever it pauses.
+
+    Raises:
+        BadInput: a piece is no record; those before it were taken.
+        WriteFailed: a record could not be written.
+    """
+    number = 0
+    with opened(file) as stream:
+        try:
+            for piece in pieces(stream, source.delimiter, interrupts.waiting):
+                if piece is None:
+                    producer.flush()
+                    continue
+                number += 1
+                if (record := source.parse(piece)) is not None:
+                    producer.send(topic, record)
+        except ValueError as error:
+            name = "standard input" if file == STANDARD_INPUT else str(file)
+            raise BadInput(f"{name}, record {max(1, number)}: {error}") from None
+
+
+@contextlib.contextmanager
+def opened(file: Path) -> Iterator[io.BufferedIOBase]:
+    """Open a file, or standard input, which stays open."""
+    if file != STANDARD_INPUT:
+        with file.open("rb") as stream:
+            yield stream
+        return
+    if sys.stdin.isatty():
+        note("one record a line; Ctrl-D ends")
+    yield cast(io.BufferedIOBase, sys.stdin.buffer)
+
+
+def report(topic: str, producer: RecordProducer) -> None:
+    """Say how many records were acknowledged."""
+    counts = producer.record_counts
+    records, partitions = sum(counts.values()), len(counts)
+    where = f" to {partitions} {'partition' if partitions == 1 else 'partitions'}" if records else ""
+    note(f"{topic}: {records} {'record' if records == 1 else 'records'} written{where}")

@@ -1,0 +1,350 @@
+"""Records of partitions as their leaders serve them: a round of Fetch requests, one to each leader, after the other.
+
+``Fetcher`` knows from which offset each partition is read next and asks for all of them, ``PartitionRecords`` is what
+came of one. All leaders are asked before the first answer is waited for. A leader that moves, restarts or is not there
+yet is asked again until there was no answer for the client's patience; what is gone for good ends the reading.
+
+Fetch sessions are not used: a program that reads a few partitions for a while gains nothing from them.
+
+Source: Kafka's Fetcher and CompletedFetch; KIP-74 for the first batch, KIP-516 for topic ids.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kafka_wire.primitives import NO_UUID
+from kafka_wire.records.batch import RecordBatch, TimestampType, read_batches
+from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES
+from kafka_wire.records.control import EndTransactionMarker, read_control_record
+from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
+from kafka_wire.records.record import Record
+from kafka_wire.schema import NEWEST
+from trio_broker.client.connection import MAX_RESPONSE_BYTES, BrokerConnection, Pending
+from trio_broker.client.deadline import RetryDeadline
+from trio_broker.client.errors import (
+    ClientError,
+    ConnectFailed,
+    ConnectionLost,
+    DamagedRecords,
+    Refused,
+    TimedOut,
+    TopicReplaced,
+    check,
+)
+from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
+from trio_broker.client.offsets import find_ranges
+from trio_broker.client.receive_buffer import ReceiveBuffer
+from trio_broker.client.topics import find_topics
+from trio_broker.topic_partition import TopicPartition
+
+NAMES_UP_TO: Final = 12
+"""The last version of Fetch in which topics go by name; from the next one on a broker must have told an id."""
+
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+NOT_A_REPLICA: Final = -1
+
+MAX_WAIT_MS: Final = 500
+"""How long a broker waits for new records before it answers without; Kafka's default ``fetch.max.wait.ms``."""
+
+FETCH_BYTES: Final = 16 * 1024 * 1024
+"""About the size of one answer."""
+
+PARTITION_BYTES: Final = 1024 * 1024
+"""About how much of one partition is in one answer; Kafka's default ``max.partition.fetch.bytes``."""
+
+MISSING_ROUNDS: Final = 5
+"""How often in a row a topic must be told missing before it is believed: about a second and a half. A broker that has
+just started, or has not heard of a new topic yet, says so for a moment."""
+
+MISSING: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+ASKED_AGAIN: Final = (
+    NOT_NOW
+    | PERHAPS_DONE
+    | {ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+
+
+@attrs.frozen
+class FetchedBatch:
+    """The records of one batch that are for the reader: none of a control batch or of an aborted transaction."""
+
+    records: list[Record]
+    timestamp_type: TimestampType
+    next_offset: int
+
+
+@attrs.frozen
+class PartitionRecords:
+    """What one answer has of one partition, from ``fetch_offset`` on. ``data`` is good until the next round.
+
+    ``aborted`` has the first offset of each aborted transaction in it, with its producer id.
+    """
+
+    partition: TopicPartition
+    fetch_offset: int
+    data: memoryview
+    aborted: tuple[tuple[int, int], ...]
+
+    def batches(self) -> Iterator[FetchedBatch]:
+        """Yield the batches in order, their checksums compared.
+
+        Raises:
+            DamagedRecords: a batch is damaged, or of a format that is not read.
+        """
+        waiting = sorted(self.aborted, reverse=True)
+        aborted: set[int] = set()
+        next_offset = self.fetch_offset
+        try:
+            for batch in read_batches(self.data):
+                batch.verify_crc()
+                header = batch.header
+                while waiting and waiting[-1][0] <= header.last_offset:
+                    aborted.add(waiting.pop()[1])
+                if header.is_control:
+                    if is_abort_marker(batch):
+                        aborted.discard(header.producer_id)
+                    records: list[Record] = []
+                elif header.is_transactional and header.producer_id in aborted:
+                    records = []
+                else:
+                    # A batch may begin before the offset that was asked for (KIP-74).
+                    all_records = batch.records(max_bytes=MAX_DECOMPRESSED_BYTES)
+                    records = [record for record in all_records if record.offset >= self.fetch_offset]
+                next_offset = header.next_offset
+                yield FetchedBatch(records, header.timestamp_type, next_offset)
+        except (CorruptRecordBatch, InvalidRecord) as error:
+            raise DamagedRecords(f"{self.partition}: {error}") from None
+        if next_offset <= self.fetch_offset:
+            raise DamagedRecords(f"{self.partition}: no whole batch came from offset {self.fetch_offset} on")
+
+
+def is_abort_marker(batch: RecordBatch) -> bool:
+    """Return whether a control batch says that its producer's transaction was aborted."""
+    markers = [read_control_record(record) for record in batch.records()]
+    return any(isinstance(marker, EndTransactionMarker) and not marker.committed for marker in markers)
+
+
+@attrs.frozen
+class _LeaderAndEpoch:
+    """Who leads a partition, and what its topic is called there."""
+
+    node_id: int
+    topic_id: bytes
+    leader_epoch: int
+
+
+@attrs.frozen
+class _Question:
+    """A request under way."""
+
+    connection: BrokerConnection
+    partitions: Mapping[TopicPartition, int]
+    topic_names: Mapping[bytes, str]
+    pending: Pending[FetchResponse]
+    buffer: ReceiveBuffer
+
+
+class Fetcher:
+    """Reads the partitions of ``positions`` from these offsets on; remove one from there to read it no longer.
+
+    ``client.deadline`` says how long one answer may take, and how long to go on without any. ``on_lost`` is called with
+    a line where records are gone that were not read yet.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        positions: Mapping[TopicPartition, int],
+        *,
+        read_committed: bool,
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self.positions = dict(positions)
+        self._client = client
+        self._isolation_level = READ_COMMITTED if read_committed else READ_UNCOMMITTED
+        self._on_lost = on_lost
+        self._leaders: dict[TopicPartition, _LeaderAndEpoch] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._buffers: dict[int, ReceiveBuffer] = defaultdict(ReceiveBuffer)
+        self._missing_rounds = 0
+        deadline = client.deadline
+        self._retry_deadline = RetryDeadline(deadline.timeout_seconds, now=deadline.now, sleep=deadline.sleep)
+
+    def fetch(self) -> list[PartitionRecords]:
+        """Ask each leader once, and return the records that came: perhaps none.
+
+        ``positions`` are moved by the caller, behind what it has taken.
+
+        Raises:
+            Refused: a partition is gone, or may not be read.
+            ClientError: nobody answered for too long, or what came makes no sense.
+        """
+        self._retry_deadline.renew()
+        while True:
+            try:
+                return self._round()
+            except TopicReplaced:
+                raise
+            except Refused as error:
+                if error.code in MISSING:
+                    self._missing_rounds += 1
+                    if self._missing_rounds >= MISSING_ROUNDS:
+                        raise
+                elif error.code not in ASKED_AGAIN:
+                    raise
+                failure: ClientError = error
+            except (ConnectFailed, ConnectionLost, TimedOut) as error:
+                failure = error
+            self._leaders.clear()
+            self._client.forget()
+            if not self._retry_deadline.pause():
+                raise failure
+
+    # --- One round ---
+
+    def _round(self) -> list[PartitionRecords]:
+        self._client.deadline = self._retry_deadline.left_for(self._retry_deadline.seconds)
+        questions: list[_Question] = []
+        fetched: list[PartitionRecords] = []
+        try:
+            for node_id, partitions in self._by_leader().items():
+                questions.append(self._ask(node_id, partitions))
+            while questions:
+                fetched += self._answer(questions[0])
+                questions.pop(0)
+        finally:
+            for question in questions:
+                # Its answer is still to come, and must not be taken for that to the next request.
+                question.connection.close()
+        self._missing_rounds = 0
+        self._rotate(fetched)
+        return fetched
+
+    def _by_leader(self) -> dict[int, dict[TopicPartition, int]]:
+        if unknown := [partition for partition in self.positions if partition not in self._leaders]:
+            self._find_leaders(unknown)
+        by_leader: dict[int, dict[TopicPartition, int]] = defaultdict(dict)
+        for partition, offset in self.positions.items():
+            by_leader[self._leaders[partition].node_id][partition] = offset
+        return by_leader
+
+    def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Learn who leads some partitions.
+
+        Raises:
+            Refused: one of them has no leader now, or does not exist.
+            TopicReplaced: this is not the topic any more.
+        """
+        wanted = set(partitions)
+        for name, topic in find_topics(self._client, sorted({each.topic for each in wanted})).items():
+            if isinstance(topic, Refused):
+                raise topic
+            known_id = self._topic_ids.setdefault(name, topic.topic_id)
+            if known_id != topic.topic_id:
+                raise TopicReplaced(name, known_id, topic.topic_id)
+            for each in topic.partitions:
+                if each.leader_id >= 0:
+                    leader = _LeaderAndEpoch(each.leader_id, topic.topic_id, each.leader_epoch)
+                    self._leaders[TopicPartition(name, each.index)] = leader
+                elif TopicPartition(name, each.index) in wanted:
+                    raise Refused(f"partition {TopicPartition(name, each.index)}", ErrorCode.LEADER_NOT_AVAILABLE)
+        for partition in wanted:
+            if partition not in self._leaders:
+                raise Refused(f"partition {partition}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _ask(self, node_id: int, partitions: Mapping[TopicPartition, int]) -> _Question:
+        connection = self._client.node(node_id)
+        topics: dict[str, FetchTopic] = {}
+        for partition, offset in partitions.items():
+            leader = self._leaders[partition]
+            topic = topics.setdefault(
+                partition.topic, FetchTopic(topic=partition.topic, topic_id=leader.topic_id, partitions=[])
+            )
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=leader.leader_epoch,
+                    fetch_offset=offset,
+                    partition_max_bytes=PARTITION_BYTES,
+                )
+            )
+        deadline = self._client.deadline
+        request = FetchRequest(
+            replica_id=NOT_A_REPLICA,
+            # A broker that waits as long as we do would answer too late.
+            max_wait_ms=min(MAX_WAIT_MS, deadline.remaining_ms // 2),
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=self._isolation_level,
+            topics=list(topics.values()),
+        )
+        by_name = any(topic.topic_id == NO_UUID for topic in topics.values())
+        version = connection.version_for(FetchRequest, at_most=NAMES_UP_TO if by_name else NEWEST)
+        names = {} if version <= NAMES_UP_TO else {topic.topic_id: name for name, topic in topics.items()}
+        pending = connection.begin(request, deadline, version)
+        return _Question(connection, partitions, names, pending, self._buffers[node_id])
+
+    def _answer(self, question: _Question) -> list[PartitionRecords]:
+        response = question.connection.finish(
+            question.pending,
+            self._client.deadline,
+            buffer=question.buffer,
+            # One batch comes whole even if it is larger than all limits (KIP-74).
+            max_bytes=FETCH_BYTES + MAX_RESPONSE_BYTES,
+        )
+        check(f"broker {question.connection.address}: Fetch", response.error_code)
+        fetched: list[PartitionRecords] = []
+        for topic in response.responses:
+            name = question.topic_names.get(topic.topic_id, topic.topic)
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                if partition in question.partitions:
+                    fetched += self._taken(partition, question.partitions[partition], data)
+        return fetched
+
+    def _taken(self, partition: TopicPartition, offset: int, data: PartitionData) -> list[PartitionRecords]:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._move_into_range(partition, offset)
+            return []
+        check(f"partition {partition}", data.error_code)
+        if not data.records:
+            return []
+        aborted = tuple((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
+        return [PartitionRecords(partition, offset, memoryview(data.records), aborted)]
+
+    def _move_into_range(self, partition: TopicPartition, offset: int) -> None:
+        """Go on where the log begins now, if that is behind what was to be read.
+
+        Raises:
+            Refused: the log ends before it.
+        """
+        log = find_ranges(self._client, [partition])[partition]
+        if isinstance(log, Refused):
+            raise log
+        if offset > log.latest:
+            reason = f"offset {offset} was to be read, and the log ends at {log.latest}"
+            raise Refused(f"partition {partition}", ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        if offset < log.earliest:
+            self._on_lost(f"{partition}: offsets {offset} to {log.earliest - 1} are gone; the log begins behind them")
+            self.positions[partition] = log.earliest
+
+    def _rotate(self, fetched: Iterable[PartitionRecords]) -> None:
+        """Put the partitions that were served behind the others: an answer that is full has those that come first."""
+        for each in fetched:
+            if each.partition in self.positions:
+                self.positions[each.partition] = self.positions.pop(each.partition)

@@ -1,0 +1,158 @@
+"""Single records in, batches out to a ``BatchProducer``.
+
+A record goes to the partition that it names, else to that of its key, by the hash of Kafka's Java clients. Records with
+neither go to one partition until its batch is full, then to the next, which makes whole batches (KIP-480). What is
+gathered is sent when it makes a worthwhile request, or by ``flush``.
+
+Source: Kafka's KafkaProducer, RecordAccumulator and BuiltInPartitioner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, NewRecord
+from kafka_wire.records.compression import Codec, compress
+from kafka_wire.records.record import Header, append_record
+from trio_broker.client.errors import WriteFailed
+from trio_broker.client.producer.batch_producer import BatchProducer
+from trio_broker.client.producer.murmur2 import partition_of
+from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
+from trio_broker.topic_partition import TopicPartition
+
+DELIVERED_BYTES: Final = 1024 * 1024
+"""Full batches of so many bytes together are sent: a request of that size costs little beside what it carries."""
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""About what a record takes beside key, value and headers, and each header beside its own."""
+
+
+@attrs.frozen
+class ProducerRecord:
+    """A record to be written. Without ``partition`` its key decides, without ``timestamp`` (ms) it is now."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+def system_now_ms() -> int:
+    """Return the time of records that have none, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+@attrs.define(eq=False)
+class OpenBatch:
+    """Records of one partition, as they are sent, up to now."""
+
+    base_timestamp: int
+    max_timestamp: int
+    record_count: int = 0
+    data: bytearray = attrs.field(factory=bytearray)
+
+    def append(self, record: NewRecord) -> None:
+        """Put a record behind the others."""
+        timestamp_delta = record.timestamp - self.base_timestamp
+        append_record(self.data, timestamp_delta, self.record_count, record.key, record.value, record.headers)
+        self.record_count += 1
+        self.max_timestamp = max(self.max_timestamp, record.timestamp)
+
+    def closed(self, partition: TopicPartition, codec: Codec, level: int | None) -> UnsequencedBatch:
+        """Return the batch, compressed."""
+        return UnsequencedBatch(
+            partition=partition,
+            record_count=self.record_count,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            codec=codec,
+            blocks=(self.data if codec is Codec.NONE else compress(codec, self.data, level),),
+        )
+
+
+class RecordProducer:
+    """Gathers records for ``producer``, which it does not close. ``record_counts`` has what was acknowledged.
+
+    ``first_partition`` is where records without key and partition go first; ``now_ms`` is replaced by tests.
+    """
+
+    def __init__(
+        self, producer: BatchProducer, *, first_partition: int = 0, now_ms: Callable[[], int] = system_now_ms
+    ) -> None:
+        self.record_counts: dict[TopicPartition, int] = {}
+        self._producer = producer
+        self._settings = producer.settings
+        self._now_ms = now_ms
+        self._sticky_partition = first_partition
+        self._open: dict[TopicPartition, OpenBatch] = {}
+        self._full: list[UnsequencedBatch] = []
+        self._full_bytes = 0
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether there are records that were not sent yet."""
+        return bool(self._open or self._full)
+
+    def send(self, topic: str, record: ProducerRecord) -> None:
+        """Take a record, and send what is full by it.
+
+        Raises:
+            WriteFailed: the topic does not exist or has no such partition, or records could not be written.
+        """
+        partition = self._partition(topic, record)
+        timestamp = self._now_ms() if record.timestamp is None else record.timestamp
+        batch = self._open.get(partition)
+        if batch is not None and self._is_full(batch, record):
+            self._close(partition)
+            if record.key is None and record.partition is None:
+                self._sticky_partition += 1
+                partition = self._partition(topic, record)
+            batch = self._open.get(partition)
+        if batch is None:
+            batch = self._open[partition] = OpenBatch(timestamp, timestamp)
+        batch.append(NewRecord(timestamp, record.key, record.value, record.headers))
+        if self._full_bytes >= DELIVERED_BYTES:
+            self._deliver()
+
+    def flush(self) -> None:
+        """Return when everything is acknowledged.
+
+        Raises:
+            WriteFailed: a record could not be written.
+        """
+        for partition in list(self._open):
+            self._close(partition)
+        self._deliver()
+
+    def _partition(self, topic: str, record: ProducerRecord) -> TopicPartition:
+        count = self._producer.partition_count(topic)
+        if record.partition is not None:
+            if record.partition >= count:
+                raise WriteFailed(f"topic {topic!r} has no partition {record.partition}; it has {count}, from 0 on")
+            return TopicPartition(topic, record.partition)
+        if record.key is not None:
+            return TopicPartition(topic, partition_of(record.key, count))
+        return TopicPartition(topic, self._sticky_partition % count)
+
+    def _is_full(self, batch: OpenBatch, record: ProducerRecord) -> bool:
+        """Return whether a batch has no room for another record."""
+        size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
+        size += sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in record.headers)
+        too_large = BATCH_HEADER_BYTES + len(batch.data) + size > self._settings.batch_size
+        return too_large or batch.record_count == MOST_RECORDS
+
+    def _close(self, partition: TopicPartition) -> None:
+        batch = self._open.pop(partition).closed(partition, self._settings.codec, self._settings.compression_level)
+        self._full.append(batch)
+        self._full_bytes += batch.size_bytes
+
+    def _deliver(self) -> None:
+        batches, self._full, self._full_bytes = self._full, [], 0
+        self._producer.deliver(batches)
+        for batch in batches:
+            self.record_counts[batch.partition] = self.record_counts.get(batch.partition, 0) + batch.record_count
