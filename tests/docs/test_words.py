@@ -22,7 +22,6 @@ NOT_YET_CLEAN: tuple[str, ...] = (
     "trio_broker/cli",
     "trio_broker/client",
     "trio_broker/clock.py",
-    "trio_broker/cluster",
     "trio_broker/config",
     "trio_broker/coordinator",
     "trio_broker/group_view.py",

@@ -1,8 +1,8 @@
 """Decides what the start of a node writes: its registration, features, and new leader epochs for what it leads.
 
-Every start begins a new life: the registration's offset is the broker epoch that fences earlier ones, and every
-partition of the node gets a new leader epoch, so that whatever a client or a replica remembers of the life before can
-be told from this one (KIP-101, KIP-320, KIP-841). The records are one batch: a node is never half-registered.
+The offset of the registration is the broker epoch, which fences earlier processes of the node. Every partition of the
+node gets a new leader epoch, so that clients and replicas can distinguish what they read before the restart (KIP-101,
+KIP-320, KIP-841). The records are one batch: a node is never half-registered.
 
 Source: Kafka's ClusterControlManager.registerBroker, PartitionChangeBuilder.
 """
@@ -27,7 +27,7 @@ MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 @attrs.frozen(kw_only=True)
 class NodeRegistration:
-    """Who starts: its id, the id of this very process, and where clients are told to connect."""
+    """A starting node: its id, the id of the process (incarnation), and its advertised listeners."""
 
     node_id: int
     incarnation_id: bytes
@@ -47,7 +47,7 @@ def decide_registration(
 def _cluster_defaults(image: MetadataImage, config: BrokerConfig) -> list[ConfigRecord]:
     """Keep ``min.insync.replicas`` as a default of the cluster from its first start on, as Kafka does (KIP-966).
 
-    What acks=all means must not change with the file of the broker that happens to lead.
+    The meaning of acks=all must not depend on the configuration file of the broker that leads.
     """
     if MIN_INSYNC_REPLICAS in image.configs(CLUSTER_DEFAULT):
         return []

@@ -1,8 +1,8 @@
-"""Decides about dynamic settings: what a change comes to, whether it may be, and what is written about it.
+"""Decides about dynamic settings: the resulting values, whether they are valid, and the records to write.
 
-Both ways of changing are here: the incremental one of KIP-339 (set, delete, append, subtract) and the older one of
-KIP-133 that replaces whatever a resource had. Either is first turned into "these keys get these values", which is then
-checked as a whole and written key by key; a key that keeps its value writes nothing.
+Both kinds of change are here: the incremental one of KIP-339 (set, delete, append, subtract) and the older one of
+KIP-133 that replaces all settings of a resource. Either is first converted to a map of new values, which is validated
+as a whole and written key by key; a key that keeps its value writes no record.
 
 Source: Kafka's ConfigurationControlManager, ConfigAdminManager and ControllerConfigurationValidator; KIP-339.
 """
@@ -67,7 +67,7 @@ class ResourceAlterations:
 
 @attrs.frozen
 class ResourceReplacement:
-    """All settings that one resource shall have, to be exchanged for those it has."""
+    """The new settings of one resource, which replace all that it has."""
 
     resource: ConfigResource
     configs: Mapping[str, str | None]
@@ -82,8 +82,8 @@ def decide_config_change(
     """Decide about the settings of one resource.
 
     Raises:
-        KafkaError: the resource does not exist or has no settings, the request is malformed, or a setting may not be
-            (INVALID_CONFIG).
+        KafkaError: the resource does not exist or has no settings, the request is malformed, or a value is
+            invalid (INVALID_CONFIG).
     """
     resource = change.resource
     require_configurable(image, config, resource)
@@ -162,7 +162,7 @@ def _wanted_by_alterations(
 def _altered(
     current: Mapping[str, str], config: BrokerConfig, resource: ConfigResource, alteration: ConfigAlteration
 ) -> str | None:
-    """Return the text that one alteration leaves a key with; None takes it away."""
+    """Return the value of a key after one alteration; None deletes it."""
     if alteration.operation is ConfigOperation.DELETE:
         return None
     value = _require_value(alteration.name, alteration.value)
@@ -186,7 +186,7 @@ def _key(resource: ConfigResource, name: str) -> ConfigKey:
 
 
 def _effective_items(key: ConfigKey, config: BrokerConfig) -> Sequence[str]:
-    """Return the list that counts while the resource has none of its own."""
+    """Return the effective list, which APPEND and SUBTRACT start from while the resource has no value of its own."""
     inherited = config.value(key) if key is BROKER_KEYS.get(key.name) else key.default
     if key.broker_key is not None:
         inherited = config.value(key.broker_key)

@@ -1,12 +1,12 @@
-"""The controller: the one place where the cluster changes.
+"""The controller: the only writer of the cluster's metadata.
 
-Every change takes the same way: decide (a pure function of the image), append (one batch, on the disk), fold into the
-image, tell the listeners. A lock makes the ways of two requests follow each other, so what was decided still holds when
-it is written. Listeners are told before the request is answered: a topic that was created can be produced to.
+Every change has the same steps: decide (a function of the image), append (one batch, durable), apply to the image,
+notify the listeners. A lock serializes the requests, so that a decision is still valid when it is written. Listeners
+are notified before the request is answered: a topic that was created can be produced to.
 
-From the moment a batch is appended nothing interrupts the rest, not even cancellation: an image that lags behind its
-own log would decide wrongly from then on. A listener that fails is logged and not undone, since what it was told is
-true; it catches up at the next start.
+Once a batch is appended nothing interrupts the remaining steps, not even cancellation: with an image behind its own log
+the next decision would be wrong. A listener that fails is logged and nothing is undone, since the change is in the
+log; the listener catches up at the next start.
 
 Source: Kafka's QuorumController, without the quorum.
 """
@@ -57,7 +57,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MetadataListener = Callable[[MetadataDelta], Awaitable[None]]
-"""Told what changed, after the image shows it. Deleted topics come before changed ones: a name may be in both."""
+"""Called with what changed, after the image has it. Deleted topics precede changed ones: a name may be in both."""
 
 
 class MetadataLogWriter(Protocol):
@@ -85,8 +85,8 @@ class MetadataLogWriter(Protocol):
 
 @attrs.frozen
 class ConfigOutcome:
-    """What came of a request to change settings: for each resource itself or why not, in the order of the request, and
-    the settings of this broker that have another value now."""
+    """The result of a request to change settings: for each resource itself or its error, in the order of the request,
+    and the settings of this broker whose value has changed."""
 
     results: Sequence[ConfigResource | KafkaError]
     effective: Sequence[ValueChange]
@@ -96,7 +96,7 @@ class Controller:
     """Decides about topics, leaders, settings, features, nodes and producer ids."""
 
     def __init__(self, metadata_log: MetadataLogWriter, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
-        """Take over with the image that ``records``, the replay of the log, fold into."""
+        """Begin with the image of ``records``, the replay of the log."""
         self.image = MetadataImage()
         self.config = config
         self.node_id = config.node.node_id
@@ -110,7 +110,7 @@ class Controller:
 
     @property
     def broker_resource(self) -> ConfigResource:
-        """The holder of this broker's own dynamic settings."""
+        """The config resource of this broker."""
         return ConfigResource(ConfigResourceType.BROKER, str(self.node_id))
 
     @property
@@ -129,7 +129,7 @@ class Controller:
         return self._metadata_log.quorum
 
     def subscribe(self, listener: MetadataListener) -> Callable[[], None]:
-        """Tell ``listener`` of every change from now on. Returns a function that ends this."""
+        """Call ``listener`` after every change from now on. Returns a function that ends the subscription."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -138,7 +138,7 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
-        """Create each topic, or say why not, in the order of ``topics``.
+        """Create each topic; return it or its error, in the order of ``topics``.
 
         Raises:
             KafkaError: the request as a whole is refused.
@@ -150,12 +150,12 @@ class Controller:
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> list[NewPartitions | KafkaError]:
-        """Let each topic grow, or say why not, in the order of ``topics``; errors as ``create_topics``."""
+        """Add partitions to each topic; results in the order of ``topics``, errors as ``create_topics``."""
         async with self._lock:
             return await self._carry_out(decide_new_partitions(self.image, topics), validate_only)
 
     async def delete_topics(self, targets: Sequence[TopicTarget]) -> list[TopicImage | KafkaError]:
-        """Delete each topic, or say why not, in the order of ``targets``; errors as ``create_topics``."""
+        """Delete each topic; results in the order of ``targets``, errors as ``create_topics``."""
         async with self._lock:
             return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), False)
 
@@ -164,7 +164,7 @@ class Controller:
     ) -> ConfigOutcome:
         """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
 
-        ``changed_by`` says in words who asks and from where. Resources must differ from each other. Levels of loggers
+        ``changed_by`` describes the client, for the journal. Resources must differ from each other. Levels of loggers
         are set at once and not recorded.
 
         Raises:
@@ -186,8 +186,7 @@ class Controller:
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
     ) -> list[KafkaError | None]:
-        """Elect a leader of each partition, or say why not, in the order of ``partitions``; errors as
-        ``create_topics``."""
+        """Elect a leader of each partition; results in the order of ``partitions``, errors as ``create_topics``."""
         async with self._lock:
             decisions = [
                 attempt(partial(decide_election, self.image, self.node_id, election, partition))
@@ -198,7 +197,7 @@ class Controller:
     async def reassign_partitions(
         self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
     ) -> list[KafkaError | None]:
-        """Give each partition its replicas, or say why not, in the order of ``reassignments``; errors as
+        """Assign each partition its replicas; results in the order of ``reassignments``, errors as
         ``create_topics``."""
         decide = partial(
             decide_reassignment,
@@ -232,18 +231,18 @@ class Controller:
             return decision.outcome
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
-        """Return ids that were never given to anyone and never will be again."""
+        """Return a block of ids that was never allocated before."""
         async with self._lock:
             decision = decide_producer_id_block(self.image, self.node_id)
             await self._carry_out([decision], False)
             return decision.outcome
 
-    # --- the way of a change ---
+    # --- the steps of a change ---
 
     async def _carry_out(
         self, decisions: Sequence[ControllerResult[T] | KafkaError], validate_only: bool
     ) -> list[T | KafkaError]:
-        """Make what was decided true, in one batch, and return each outcome or refusal."""
+        """Commit the decisions in one batch unless only validating, and return each outcome or error."""
         if not validate_only:
             await self._commit(decisions)
         return outcomes_of(decisions)
@@ -251,23 +250,26 @@ class Controller:
     async def _commit(
         self, decisions: Sequence[ControllerResult[Any] | KafkaError], changed_by: str = ""
     ) -> list[ValueChange]:
-        """Record what was decided, in one batch, and make it take effect; returns this broker's changed settings."""
+        """Append the records of all decisions as one batch and publish them; return this broker's changed settings."""
         records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, ControllerResult)))
         effective: list[ValueChange] = []
         if records:
-            # What is on the disk must take effect, even if the request that asked for it is cancelled meanwhile.
+            # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
             with trio.CancelScope(shield=True):
                 await self._metadata_log.append(records)
                 effective = await self._publish(records, changed_by)
         return effective
 
     async def _publish(self, records: Sequence[Any], changed_by: str) -> list[ValueChange]:
+        # The order matters. The delta needs the image from before: names of deleted topics are not in the records. The
+        # broker's settings come before the listeners, which resolve topic settings against them.
         delta = delta_of(self.image, records, changed_by=changed_by)
         for record in records:
             self.image.apply(record)
         effective = [
             change for resource in delta.changed_configs for change in self._apply_broker_configs(resource, changed_by)
         ]
+        # A copy, since a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             try:
                 await listener(delta)

@@ -1,6 +1,6 @@
-"""What a decision is: something that holds from now on, and the records that make it so.
+"""The result of a decision: its outcome, and the records to write.
 
-Records of one decision are written in one batch, so that they come to be together or not at all.
+The records of one decision are written in one batch, so that after a crash all of them are there or none.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 @attrs.frozen
 class ControllerResult(Generic[T]):
-    """What was decided; without records nothing changes."""
+    """One decision; without records nothing changes."""
 
     outcome: T
     records: tuple[Any, ...]
 
 
 def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | KafkaError:
-    """Return what ``decide`` returns or the refusal it raises: one item of a request must not end the others."""
+    """Return what ``decide`` returns or the error it raises: the other items of the request go on."""
     try:
         return decide()
     except KafkaError as refusal:
@@ -32,5 +32,5 @@ def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | 
 
 
 def outcomes_of(results: Iterable[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:
-    """The outcome of each decision, or the refusal in its place."""
+    """The outcome of each decision, or its error."""
     return [item.outcome if isinstance(item, ControllerResult) else item for item in results]

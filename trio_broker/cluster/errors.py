@@ -1,4 +1,4 @@
-"""What can be wrong with the stored metadata."""
+"""Errors of the stored metadata."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from trio_broker.storage.errors import DataDirectoryError
 
 
 class MetadataLogUnusable(DataDirectoryError):
-    """The metadata log or its snapshot cannot be trusted or understood; the message is one line that says why."""
+    """The metadata log or its snapshot is damaged or has unknown records; the message is one line that says why."""

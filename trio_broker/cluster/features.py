@@ -1,9 +1,9 @@
-"""The features of the cluster: what may be switched on for all brokers at once, and what is.
+"""The features of the cluster: the levels that this broker supports, and those that are finalized.
 
-A feature has levels. This broker knows those in ``SUPPORTED``; the one that the cluster runs is finalized in the
-metadata log and shows in the image. There is one broker, so nobody has to be waited for: what it knows is finalized at
-its highest level by its first start, and by the first start of a newer broker on the data directory of an older one. A
-level that is there already stays, level 0 included, until UpdateFeatures changes it.
+This broker supports the levels in ``SUPPORTED``; the level that the cluster uses is finalized in the metadata log and
+part of the image. Since the cluster is one broker, its first start finalizes every supported feature at the highest
+level, and so does the first start of a newer broker on the data directory of an older one. A finalized level, level 0
+included, stays until UpdateFeatures changes it.
 
 Source: Kafka's FeatureControlManager, QuorumFeatures and GroupVersion; KIP-584, KIP-778.
 """
@@ -50,7 +50,7 @@ class UpgradeType(enum.IntEnum):
 
 @attrs.frozen
 class FeatureUpdate:
-    """A level to finalize. ``upgrade_type`` is a number of ``UpgradeType``, or one that nobody knows."""
+    """A level to finalize. ``upgrade_type`` is a number of ``UpgradeType``, or an unknown one."""
 
     feature: str
     level: int
@@ -58,7 +58,7 @@ class FeatureUpdate:
 
 
 def decide_features(image: MetadataImage) -> list[FeatureLevelRecord]:
-    """Finalize what this broker knows and the cluster has no level of."""
+    """Finalize the supported features that have no level in the cluster yet."""
     return [
         FeatureLevelRecord(name=name, feature_level=levels.high)
         for name, levels in SUPPORTED.items()
@@ -114,7 +114,7 @@ def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) 
 
 
 def require_consumer_protocol(image: MetadataImage, protocols: Collection[str]) -> None:
-    """Refuse what belongs to the consumer protocol while ``group.version`` is 0, or it is not among ``protocols``
+    """Refuse requests of the consumer protocol while ``group.version`` is 0, or it is not among ``protocols``
     (``group.coordinator.rebalance.protocols``).
 
     Raises:

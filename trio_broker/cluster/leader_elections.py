@@ -1,9 +1,8 @@
-"""Decides about leaders that are asked for: the preferred one of a partition or, at a loss of records, any.
+"""Decides about requested elections: the preferred leader of a partition or, accepting a loss of records, any.
 
-Of all replicas the one on this node is alive, since the cluster is one node. So a partition that it is in sync with is
-led by it since its start, and an election is left for two cases: partitions whose preferred replica lies elsewhere,
-which stay as they are, and partitions that this node holds without having been in sync, which an unclean election
-gives to it.
+The cluster is one node, so its replica is the only live one, and it leads every partition that it is in sync with since
+its start. Two cases remain: partitions whose preferred replica is on another node, which stay as they are, and
+partitions of which this node has a replica that was not in sync, which an unclean election makes it lead.
 
 Source: Kafka's ReplicationControlManager.electLeaders and PartitionChangeBuilder; KIP-183, KIP-460.
 """
@@ -38,7 +37,7 @@ NOT_AVAILABLE = {
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ),
 }
-"""What an election that finds nobody is answered with."""
+"""The error of an election without an eligible replica."""
 
 
 def decide_election(
@@ -47,8 +46,8 @@ def decide_election(
     """Make ``node_id``, the only living node, lead ``partition`` where that is what ``election`` comes to.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED: it has the leader wanted; or there is nobody to
-            elect, by the type of the election.
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED: it has the leader wanted; or no replica
+            may be elected, with the code for the type of the election.
     """
     topic = image.topics.get(partition.topic)
     if topic is None:

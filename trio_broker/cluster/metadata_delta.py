@@ -1,4 +1,4 @@
-"""What a batch of records changes, told in terms of topics and settings, for those who act on changes.
+"""The changes of one batch of records, as names of topics and config resources, for the subscribers of the controller.
 
 Source: the idea of Kafka's MetadataDelta, which its MetadataPublishers are handed.
 """
@@ -22,7 +22,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 
 @attrs.frozen
 class DeletedTopic:
-    """A topic that is gone: the image does not know it any more."""
+    """A deleted topic, which is no longer in the image."""
 
     name: str
     topic_id: bytes
@@ -30,7 +30,7 @@ class DeletedTopic:
 
 @attrs.frozen(kw_only=True)
 class MetadataDelta:
-    """The names of what changed; how it stands now is in the image."""
+    """The names of what changed; the new values are in the image."""
 
     changed_topics: tuple[str, ...] = ()
     """Topics that are new, or have new partitions, leaders or epochs."""

@@ -1,8 +1,8 @@
-"""The cluster as its metadata log tells it: a fold over all records, and nothing else.
+"""The metadata image: the state of the cluster after all records of the metadata log.
 
-``apply`` is the only thing that changes an image, and it takes what was decided as it is: whether a record makes sense
-was asked before it was written. Whoever holds an image may read it at any time on the event loop; values within are
-frozen, containers are not, so nothing should be kept across an await but names and ids.
+Only ``apply`` changes an image. It applies every record without validation, which came before the record was written.
+An image may be read at any time on the event loop. Its values are frozen, its containers are not, so callers should
+keep only names and ids across an await.
 
 Source: Kafka's MetadataImage and MetadataDelta, PartitionRegistration.merge for the epochs.
 """

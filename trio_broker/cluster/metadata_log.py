@@ -1,14 +1,14 @@
-"""The log that says what the cluster is: KRaft-shaped records in ``__cluster_metadata-0``, with a quorum of one.
+"""The metadata log: KRaft's records in ``__cluster_metadata-0``, with a quorum of one.
 
-An ordinary log of this broker, with three additions. What is appended counts only once it is on the disk, whatever
-``log.durability`` says. Every start opens a new leader epoch: it is written to ``quorum-state`` first, and the first
-batch of the epoch is a LEADER_CHANGE control record. And a hole is never accepted: where the data log would put the
-damage aside and go on, this one refuses to be opened until somebody has looked, for a lost record here is a lost topic.
+An ordinary log of this broker, with three additions. An append returns when it is durable, whatever ``log.durability``
+says. Every start begins a new leader epoch: it is written to ``quorum-state`` first, and the first batch of the epoch
+is a LEADER_CHANGE control record. And a gap is never accepted: where the data log quarantines damage and continues,
+this one refuses to open until an operator has acted, because a lost record here is a lost topic.
 
-Records of one append share a batch and with it a checksum, so after a crash they are all there or none of them is.
+Records of one append share a batch and with it a checksum, so after a crash all of them are there or none.
 
-The log is kept short by snapshots (``metadata_snapshot``): a start that had much to read writes one of the image, and
-lets go of the log before it. The log start offset is the end offset of the newest snapshot; nothing else tells it.
+The log is kept short by snapshots (``metadata_snapshot``): a start that read many records writes one of the image and
+deletes the log before it. The log start offset is the end offset of the newest snapshot and is stored nowhere else.
 
 Everything blocks except ``append``, which waits in a worker thread; a start calls ``open`` and ``replay`` in one too.
 
@@ -55,7 +55,7 @@ READ_BYTES: Final = 1024 * 1024
 """Read at a time in a replay."""
 
 KEEP_FOR_EVER: Final = -1
-"""Segments go when a snapshot stands for them, never for their age or size."""
+"""Segments are deleted when a snapshot contains them, never for their age or size."""
 
 SNAPSHOT_AFTER_RECORDS: Final = 10_000
 """Records since the last snapshot after which a start writes another: they take a start some tenths of a second."""
@@ -74,7 +74,7 @@ class QuorumInfo:
 
 
 class MetadataLog:
-    """Appends decisions and gives them back. Made by ``open``, which begins a new leader epoch."""
+    """Appends records durably and replays them. Made by ``open``, which begins a new leader epoch."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class MetadataLog:
         A torn tail is cut: it was never acknowledged.
 
         Raises:
-            MetadataLogUnusable: it is damaged before its end, or its beginning is missing, or its epoch cannot be told.
+            MetadataLogUnusable: it is damaged before its end, or its beginning is missing, or its epoch is unknown.
             OSError: the disk refused.
         """
         directory = data_directory / f"{CLUSTER_METADATA_TOPIC}-0"
@@ -133,8 +133,12 @@ class MetadataLog:
                 f"{directory} begins at offset {log.log_start_offset}, and there is no snapshot of what was before"
             )
         state_file = directory / QUORUM_STATE_FILE
+        # The largest of three sources: after a crash between the writes, or with a quorum-state file that was lost, one
+        # of them is older, and an epoch must never be used twice.
         epochs = (read_leader_epoch(state_file), log.latest_epoch or 0, snapshot.epoch if snapshot is not None else 0)
         leader_epoch = max(epochs) + 1
+        # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
+        # epoch.
         write_quorum_state(state_file, node_id, leader_epoch, directory_id)
         opened = cls(log, clock, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
         opened._append_leader_change(node_id)
@@ -152,7 +156,7 @@ class MetadataLog:
 
     @property
     def quorum(self) -> QuorumInfo:
-        """The quorum of one. What is not on the disk yet has not been agreed on, so it is past the high watermark."""
+        """The quorum of one. The high watermark is the end of what is durable: its only voter has not more."""
         return QuorumInfo(
             leader_epoch=self.leader_epoch,
             high_watermark=min(self.log.recovery_point, self.log_end_offset),
@@ -187,7 +191,7 @@ class MetadataLog:
     async def append(self, records: Sequence[Any]) -> int:
         """Append ``records`` as one batch and return the offset of the first, once all are on the disk.
 
-        Cancellation waits for the disk: what is being written will have been written.
+        The write is not cancellable: after a cancellation nobody could know whether the records are in the log.
 
         Raises:
             OSError: the disk refused and nothing was written, or it failed and the log accepts nothing more.
@@ -204,15 +208,17 @@ class MetadataLog:
         return self.log.log_end_offset - self.log.log_start_offset >= SNAPSHOT_AFTER_RECORDS
 
     def take_snapshot(self, records: Iterable[Any]) -> None:
-        """Write a snapshot of ``records``, which fold into the same image as all that was replayed, and let go of the
-        log before it. Blocks; not to be called while ``append`` runs.
+        """Write a snapshot of ``records``, which yield the same image as all that was replayed, and delete the log
+        before it. Blocks; not to be called while ``append`` runs.
 
-        A crash at any moment leaves either the old snapshot and the log from there on, or the new one, with a log that
-        may begin sooner than it has to.
+        A crash at any point leaves either the old snapshot and the log after it, or the new snapshot and a log that may
+        begin earlier than necessary.
 
         Raises:
             OSError: the disk refused. What was written is there still.
         """
+        # In this order: the snapshot is durable before the log start moves past its records, and older snapshots are
+        # removed only when the log is on the disk in its new form.
         log, now_ms = self.log, self._clock.now_ms()
         snapshot = SnapshotId(log.log_end_offset, self.leader_epoch)
         write_snapshot(log.directory, snapshot, records, last_timestamp_ms=self._last_timestamp_ms, now_ms=now_ms)
@@ -227,12 +233,12 @@ class MetadataLog:
     # --- The end ---
 
     def close(self) -> None:
-        """Bring all files to their final state; a log whose disk failed is only let go. Blocks."""
+        """Sync and close all files; a log whose disk failed is only released. Blocks."""
         if self.failure is None:
             self.log.close()
         else:
-            # Its next start recovers it, as every start does. An error here would keep the partitions' logs, on disks
-            # that work, from a clean stop.
+            # The next start recovers it. An error here would prevent the clean stop of the partitions' logs, which may
+            # be on other disks.
             self.log.release()
 
     def _append_leader_change(self, node_id: int) -> None:
@@ -247,6 +253,7 @@ class MetadataLog:
             origin=AppendOrigin.COORDINATOR,
         )
         self._last_timestamp_ms = info.max_timestamp
+        # Append, then sync, then return: the controller applies the records to its image only after this.
         durable = self.log.sync()
         assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
         return info.first_offset

@@ -1,12 +1,12 @@
-"""Snapshots of the metadata log: the whole image as records, so that the log before it is not needed any more.
+"""Snapshots of the metadata log: the whole image as records, which replaces the log before it.
 
 A file ``<end offset>-<epoch>.checkpoint``, the numbers in 20 and 10 digits, beside the log's segments. It stands for
-all records below the end offset, the last of which was written in that epoch. Its content are record batches like those
+all records below the end offset, the last of which was written in that epoch. Its content is record batches like those
 of the log: a control batch with a SNAPSHOT_HEADER, batches of the records that fold into the image, a control batch
 with a SNAPSHOT_FOOTER. Offsets in it count from 0 and are no offsets of the log.
 
-A snapshot is written under a passing name, synced and renamed, so one with the right name is whole. If it is not, the
-disk has lost it: that is not repaired here but told, because what was in it is nowhere else.
+A snapshot is written under a temporary name, synced and renamed, so one with the final name is whole. If it is damaged,
+the broker refuses to start, because its content is stored nowhere else.
 
 Source: docs/formats/metadata-log.md; Kafka's RecordsSnapshotWriter, Snapshots, and the images' write methods.
 """
@@ -46,7 +46,7 @@ RECORDS_PER_BATCH: Final = 1000
 """Some tens of kilobytes: far below Kafka's limit of 8 MiB for a batch of a snapshot."""
 
 NO_BROKER: Final = -1
-"""Whom the producer ids of a snapshot were given to: that is not remembered, as in Kafka."""
+"""The broker that a snapshot's block of producer ids was allocated to: not kept, as in Kafka."""
 
 _FILE_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _HEADER_VALUE = struct.Struct(">hqx")

@@ -1,8 +1,8 @@
-"""Decides about partitions that shall move to other brokers.
+"""Decides about reassignments of partitions to other brokers.
 
-The cluster is one node, so nobody could copy a partition to a broker that does not have it: a reassignment may repeat
-the replicas, order them anew, or leave out those that are not alive. Such a change is complete when it is written, and
-none is ever under way that could be listed or ended.
+The cluster is one node, so no other broker can copy a partition: a reassignment may repeat the replicas, reorder them,
+or leave out those that are not alive. Such a change is complete when it is written, so none is ever in progress that
+could be listed or cancelled.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignments and PartitionChangeBuilder; KIP-455, KIP-860.
 """
@@ -24,7 +24,7 @@ from trio_broker.topic_partition import TopicPartition
 
 @attrs.frozen
 class Reassignment:
-    """The brokers that shall have a partition, preferred leader first; None ends the reassignment under way."""
+    """The new replicas of a partition, preferred leader first; None cancels the reassignment in progress."""
 
     partition: TopicPartition
     replicas: Sequence[int] | None
@@ -36,8 +36,8 @@ def decide_reassignment(
     """Give a partition the replicas wanted.
 
     Raises:
-        KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NO_REASSIGNMENT_IN_PROGRESS: there is none to end;
-            INVALID_REPLICA_ASSIGNMENT: the brokers are not there, or could not take the partition over;
+        KafkaError: UNKNOWN_TOPIC_OR_PARTITION; NO_REASSIGNMENT_IN_PROGRESS: there is none to cancel;
+            INVALID_REPLICA_ASSIGNMENT: the brokers do not exist, or have no replica to continue with;
             INVALID_REPLICATION_FACTOR: their number may not change.
     """
     name, index = wanted.partition.topic, wanted.partition.partition
@@ -64,7 +64,7 @@ def decide_reassignment(
         topic_id=topic.topic_id,
         replicas=list(replicas),
         isr=[broker_id for broker_id in present.isr if broker_id in replicas],
-        # Naming the leader begins a new leader epoch, which shuts out the replicas that are left out.
+        # Naming the leader begins a new leader epoch, which fences the replicas that are left out.
         leader=node_id,
         directories=[UNASSIGNED_DIRECTORY] * len(replicas),
     )

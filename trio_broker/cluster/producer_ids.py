@@ -1,7 +1,7 @@
-"""Hands out producer ids: unique in the cluster and over all restarts, for one record in a thousand.
+"""Allocates producer ids, unique in the cluster and over all restarts, with one record per thousand ids.
 
-A block of ids is taken by a ProducerIdsRecord that says where the next block begins. Ids of a block that a restart
-leaves unused are lost, which costs nothing: there are 2^63 of them.
+A ProducerIdsRecord, which has the first id of the next block, allocates a block. Ids of a block that are unused at a
+restart are skipped: there are 2^63 of them.
 
 Source: Kafka's ProducerIdControlManager and RPCProducerIdManager (KIP-730).
 """
@@ -19,7 +19,7 @@ from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 
 BLOCK_SIZE: Final = 1000
-"""Kafka's number: rare enough on the disk, small enough to lose."""
+"""Kafka's number: a write per thousand producers, and at most so many ids skipped at a restart."""
 
 NO_BROKER_EPOCH: Final = -1
 
@@ -33,7 +33,7 @@ class ProducerIdBlock:
 
 
 def decide_producer_id_block(image: MetadataImage, node_id: int) -> ControllerResult[ProducerIdBlock]:
-    """Return the next block that nobody has, and the record that takes it."""
+    """Return the next block, and the record that allocates it."""
     block = ProducerIdBlock(image.next_producer_id, image.next_producer_id + BLOCK_SIZE)
     broker = image.brokers.get(node_id)
     record = ProducerIdsRecord(
@@ -45,7 +45,7 @@ def decide_producer_id_block(image: MetadataImage, node_id: int) -> ControllerRe
 
 
 class ProducerIds:
-    """Gives ids out of the current block, and takes a new one when that is used up."""
+    """Returns ids of the current block, and allocates a new block when it is used up."""
 
     def __init__(self, allocate_block: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         """``allocate_block`` is ``Controller.allocate_producer_ids``."""
@@ -60,6 +60,7 @@ class ProducerIds:
             OSError: a new block could not be recorded.
         """
         async with self._lock:
+            # Under the lock, since the allocation waits for the disk: two callers would allocate two blocks.
             if self._block.first == self._block.end:
                 self._block = await self._allocate_block()
             producer_id = self._block.first

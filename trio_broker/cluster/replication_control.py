@@ -1,8 +1,9 @@
-"""Decides about topics: which may come, grow and go, and what is written about it.
+"""Decides about topics: their creation, growth and deletion, and the records to write.
 
-Every function here is pure: the image of the cluster, the settings and a request go in; records come out, or the
-``KafkaError`` that says why not. A request names many topics and each is decided by itself, but with those before it in
-the same request in mind, so that two of one name, or more partitions than fit, are noticed.
+Nothing here changes anything or does I/O: the image of the cluster, the settings and a request go in, and records or
+``KafkaError`` come out. All of it is determined by its input but the ids of new topics, which are random. A request
+names many topics; each is decided by itself, but counting those before it in the same request, so that two of one name,
+or more partitions than fit, are refused.
 
 Source: Kafka's ReplicationControlManager (createTopics, createPartitions, deleteTopics) and ControllerApis.
 """
@@ -63,7 +64,7 @@ FIRST_EPOCH: Final = 0
 
 @attrs.frozen(kw_only=True)
 class NewTopic:
-    """A topic that somebody wants: counted partitions, or ``assignments`` that name the brokers of each."""
+    """A requested topic: a number of partitions, or ``assignments`` that name the brokers of each."""
 
     name: str
     num_partitions: int = BROKER_DEFAULT
@@ -81,12 +82,12 @@ class CreatedTopic:
     num_partitions: int
     replication_factor: int
     configs: Mapping[str, str]
-    """What the topic has of its own."""
+    """The topic's own settings."""
 
 
 @attrs.frozen(kw_only=True)
 class NewPartitions:
-    """A topic that shall have ``count`` partitions; ``assignments`` may name the brokers of each additional one."""
+    """A topic to be grown to ``count`` partitions; ``assignments`` may name the brokers of each additional one."""
 
     name: str
     count: int
@@ -118,7 +119,7 @@ def decide_new_topics(
 
 
 class _TopicPlanner:
-    """Decides about the topics of one request one after the other, remembering those before."""
+    """Decides about the topics of one request in order, counting the names and partitions of those before."""
 
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         self.image = image
@@ -222,7 +223,7 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int], *, replication
 def reason_against_replicas(
     image: MetadataImage, replicas: Sequence[int], replication_factor: int | None
 ) -> str | None:
-    """Return in Kafka's words what an assignment includes that it must not."""
+    """Return, with Kafka's message, why an assignment is refused, or None."""
     if not replicas:
         return "an empty replica list."
     for broker_id, count in sorted(Counter(replicas).items()):
@@ -239,7 +240,7 @@ def reason_against_replicas(
 
 
 def place_replicas(image: MetadataImage, first: int, count: int, replication_factor: int) -> list[tuple[int, ...]]:
-    """Return the replicas of ``count`` partitions from index ``first`` on, leaders going round over the brokers.
+    """Return the replicas of ``count`` partitions from index ``first`` on, the leaders round robin over the brokers.
 
     Raises:
         KafkaError: INVALID_REPLICATION_FACTOR: there are fewer brokers than that.
@@ -303,7 +304,7 @@ def _partition_records(
 def decide_new_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions]
 ) -> list[ControllerResult[NewPartitions] | KafkaError]:
-    """Decide about each topic that shall grow, in order."""
+    """Decide about each growth, in order."""
     refuse_excess(sum(_additional(image, wanted) for wanted in topics))
     counts = Counter(wanted.name for wanted in topics)
     planner = _GrowthPlanner(image)
@@ -366,7 +367,7 @@ def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewP
 def decide_topic_deletions(
     image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
 ) -> list[ControllerResult[TopicImage] | KafkaError]:
-    """Decide about each topic that shall go, in order.
+    """Decide about each deletion, in order.
 
     Raises:
         KafkaError: TOPIC_DELETION_DISABLED, for the whole request.

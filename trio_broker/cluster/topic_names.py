@@ -1,4 +1,4 @@
-"""Which names a topic may have.
+"""The rules for topic names.
 
 Source: Kafka's Topic class (validate, hasCollision, isInternal).
 """
@@ -15,7 +15,7 @@ MAX_NAME_CHARACTERS: Final = 249
 """A partition's directory is named after the topic, with ``-`` and up to five digits; file names end at 255."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-"""The topic of the metadata log itself; nobody creates it by a request."""
+"""The topic of the metadata log itself; requests cannot create it."""
 
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Where the group coordinator keeps groups and committed offsets."""
@@ -49,7 +49,7 @@ def require_valid_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Return what two topic names must not have in common: metric names cannot tell ``.`` from ``_``."""
+    """Return a key that two topics must not share: metric names do not distinguish ``.`` from ``_``."""
     return name.replace(".", "_")
 
 
