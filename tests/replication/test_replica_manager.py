@@ -284,16 +284,6 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
     assert synced.statistics().offline_partitions == 2
 
 
-async def test_a_failed_write_takes_the_directory_offline(cached, monkeypatch):
-    first, second = await add_topic(cached, partitions=2)
-    await produce(cached, first, b"a")
-    monkeypatch.setattr(Log, "append_prepared", fail_with(OSError(errno.EIO, "the disk is gone")))
-    with pytest.raises(KafkaError) as refused:
-        await produce(cached, first, b"b")
-    assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert second.failure is not None
-
-
 async def test_a_full_disk_refuses_and_recovers(cached, monkeypatch):
     [partition] = await add_topic(cached)
     with monkeypatch.context() as full:
@@ -303,6 +293,28 @@ async def test_a_full_disk_refuses_and_recovers(cached, monkeypatch):
         assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.failure is None
     assert (await produce(cached, partition, b"b")).first_offset == 0
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EACCES, errno.ENOENT, errno.EISDIR])
+async def test_an_error_that_says_nothing_of_the_disk_costs_one_request(cached, monkeypatch, number):
+    first, second = await add_topic(cached, partitions=2)
+    with monkeypatch.context() as broken:
+        broken.setattr(Log, "append_prepared", fail_with(OSError(number, "not that way")))
+        with pytest.raises(KafkaError) as refused:
+            await produce(cached, first, b"a")
+    assert refusal_of(refused) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (first.failure, second.failure) == (None, None)
+    assert (await produce(cached, first, b"b")).first_offset == 0
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.ENXIO])
+async def test_an_error_of_the_disk_costs_the_directory(cached, monkeypatch, number):
+    first, second = await add_topic(cached, partitions=2)
+    monkeypatch.setattr(Log, "append_prepared", fail_with(OSError(number, "gone")))
+    with pytest.raises(KafkaError):
+        await produce(cached, first, b"a")
+    assert first.failure is not None
+    assert second.failure is not None
 
 
 async def test_a_full_disk_is_logged_now_and_then_whatever_comes(cached, monkeypatch, caplog):

@@ -108,25 +108,25 @@ class LogBench:
 
     def crash(self, recovery_point: int | None = None) -> OpenedLog:
         """Let go as a kill does, and open again."""
-        point = self.log.recovery_point if recovery_point is None else recovery_point
-        start = self.log.log_start_offset
         self.log.release()
-        return self._open(clean=False, recovery_point=point, log_start_offset=start)
+        return self.reopen(clean=False, recovery_point=recovery_point)
 
     def restart(self) -> OpenedLog:
         """Close properly and open again."""
-        start = self.log.log_start_offset
         self.log.close()
-        return self._open(clean=True, recovery_point=self.log.log_end_offset, log_start_offset=start)
+        return self.reopen(clean=True)
 
-    def _open(self, *, clean: bool, recovery_point: int, log_start_offset: int) -> OpenedLog:
+    def reopen(
+        self, *, clean: bool, recovery_point: int | None = None, log_start_offset: int | None = None
+    ) -> OpenedLog:
+        """Open a log again that was let go or closed, with what the checkpoints say, or something else."""
         opened = open_log(
             self.directory,
             TopicPartition("orders", 0),
             TOPIC_ID,
             self.config,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
+            recovery_point=self.log.recovery_point if recovery_point is None else recovery_point,
+            log_start_offset=self.log.log_start_offset if log_start_offset is None else log_start_offset,
             clean=clean,
             now_ms=self.now_ms,
         )
@@ -144,7 +144,7 @@ def make_log(tmp_path: Path) -> Callable[..., LogBench]:
     def make(*, log_start_offset: int = 0, **config: object) -> LogBench:
         directory = tmp_path / f"log-{len(list(tmp_path.iterdir()))}"
         bench = LogBench(directory, LogConfig(**config), None)  # type: ignore[arg-type]
-        bench._open(clean=False, recovery_point=0, log_start_offset=log_start_offset)
+        bench.reopen(clean=False, recovery_point=0, log_start_offset=log_start_offset)
         return bench
 
     return make

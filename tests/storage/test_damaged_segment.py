@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable
 
 import pytest
 
 from kafka_wire.records.errors import CorruptRecordBatch
-from tests.storage.conftest import LogBench
+from tests.storage.conftest import NOW_MS, LogBench
 from trio_broker.storage.segment import Segment
 
 BATCHES = 50
@@ -18,8 +19,8 @@ BATCHES = 50
 def log(make_log: Callable[..., LogBench]) -> LogBench:
     """Fifty batches of one record in one segment, about every third of them in the index."""
     bench = make_log(index_interval_bytes=200)
-    for _ in range(BATCHES):
-        bench.append()
+    for number in range(BATCHES):
+        bench.append(timestamp=NOW_MS + number)
     return bench
 
 
@@ -104,3 +105,37 @@ def test_cutting_it_off_makes_the_segment_whole_again(log: LogBench, caplog: pyt
     segment.position_cache = {}
     assert read(log, entries[2]) == entries[2]
     assert caplog.text.count("rebuilding the indexes") == 2
+
+
+def overwrite_index(log: LogBench, entry: int, position: int) -> None:
+    """Stop the broker, and let one entry of the offset index lead to ``position``."""
+    log.log.close()
+    path = log.log.active_segment.path(".index")
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">i", content, 8 * entry + 4, position)
+    path.write_bytes(content)
+    log.reopen(clean=True)
+
+
+@pytest.mark.parametrize("position", [-1, -(2**31), 2**31 - 1, 1], ids=["-1", "smallest", "largest", "falling"])
+def test_an_index_with_an_impossible_position_is_made_anew(
+    log: LogBench, caplog: pytest.LogCaptureFixture, position: int
+):
+    before = indexed(log)
+    overwrite_index(log, 4, position)
+    for offset in range(BATCHES):
+        found = log.log.offset_for_timestamp(NOW_MS + offset, BATCHES)
+        assert found is not None
+        assert found.offset == offset
+        assert read(log, offset) == offset
+    assert caplog.text.count("rebuilding the indexes") == 1
+    assert indexed(log) == before
+
+
+def test_a_lookup_by_time_makes_an_index_anew_that_leads_into_a_batch(log: LogBench, caplog: pytest.LogCaptureFixture):
+    entry = log.log.active_segment.offset_index.entries[4]
+    overwrite_index(log, 4, entry.position + 7)
+    found = log.log.offset_for_timestamp(NOW_MS + entry.offset + 1, BATCHES)
+    assert found is not None
+    assert found.offset == entry.offset + 1
+    assert caplog.text.count("rebuilding the indexes") == 1

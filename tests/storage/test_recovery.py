@@ -189,7 +189,7 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one(make_log: MakeLog, now_ms:
     bench.log.close()
     newest = bench.file("00000000000000000008.snapshot")
     newest.write_bytes(newest.read_bytes()[:-1] + b"?")
-    bench._open(clean=True, recovery_point=8, log_start_offset=0)
+    bench.reopen(clean=True, recovery_point=8, log_start_offset=0)
     assert bench.append_bytes(idempotent(7, now_ms)).duplicate
     assert bench.append_bytes(idempotent(8, now_ms)).first_offset == 8
 
@@ -248,7 +248,7 @@ def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
     bench.log.close()
     path = bench.file(FIRST_LOG)
     path.write_bytes(path.read_bytes()[:-1])
-    report = bench._open(clean=True, recovery_point=2, log_start_offset=0).report
+    report = bench.reopen(clean=True, recovery_point=2, log_start_offset=0).report
     assert report.recovered_segments == 1
     assert bench.offsets() == [0]
 
@@ -256,7 +256,7 @@ def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
 def test_a_log_that_ends_before_its_start_begins_anew_there(bench: Any):
     bench.append(3)
     bench.log.release()
-    bench._open(clean=False, recovery_point=0, log_start_offset=10)
+    bench.reopen(clean=False, recovery_point=0, log_start_offset=10)
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (10, 10)
     assert bench.append().first_offset == 10
 
@@ -297,7 +297,7 @@ def test_a_damaged_transaction_index_is_made_anew_even_after_a_clean_stop(make_l
     good = path.read_bytes()
     bench.log.close()
     path.write_bytes(good[:-1])
-    bench._open(clean=True, recovery_point=22, log_start_offset=0)
+    bench.reopen(clean=True, recovery_point=22, log_start_offset=0)
     assert path.read_bytes() == good
     assert bench.offsets()[-1] == 21
 

@@ -55,10 +55,13 @@ INFLATION_THREADS = 2
 which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
 loop."""
 
-TRANSIENT_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""What the system refuses for want of something that may come back: space, descriptors, memory."""
+DISK_FAILURE_ERRNOS = frozenset(
+    {errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
+)
+"""What the system says of a disk that is broken, gone or mounted read-only after an error of its own. Anything else is
+about one file or one call: a full disk, too few descriptors, a file without its rights, or a mistake of ours."""
 
-TRANSIENT_ERROR_LOG_SECONDS = 10.0
+STORAGE_ERROR_LOG_SECONDS = 10.0
 """A full disk is reported this often, however many requests meet it."""
 
 
@@ -114,7 +117,7 @@ class ReplicaManager:
         self._assignment_lock = trio.Lock()
         self._parked_fetches: set[DelayedFetch] = set()
         self._stops_waiting = False
-        self._transient_error_logged_at = -math.inf
+        self._storage_error_logged_at = -math.inf
         self._appended_batches = 0
         self._appended_records = 0
         self._appended_bytes = 0
@@ -439,23 +442,23 @@ class ReplicaManager:
     def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
         """Decide what ``error`` on the files of ``partition`` means; return what to tell whoever met it.
 
-        A disk that is full, or a process out of descriptors, refuses and recovers: nothing was written, reading goes
-        on. Anything else, and whatever storage itself calls final, costs the whole log directory.
+        A broken disk, and whatever storage itself calls final, costs the whole log directory. Anything else is refused
+        and no more: nothing was written, reading goes on, and other partitions have nothing to do with it.
         """
         if partition.failure is not None:
             return KafkaError(str(partition.failure), code=partition.failure.code)
-        if error.errno in TRANSIENT_ERRNOS and not isinstance(error, StorageFailed):
-            self._log_transient_error(partition, error)
+        if error.errno not in DISK_FAILURE_ERRNOS and not isinstance(error, StorageFailed):
+            self._log_storage_error(partition, error)
             return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
         self.log_manager.take_offline(partition.log.directory.parent, error)
         return self._take_directory_offline(partition, error)
 
-    def _log_transient_error(self, partition: Partition, error: OSError) -> None:
+    def _log_storage_error(self, partition: Partition, error: OSError) -> None:
         """Say what is wrong, but not for every request: the log file may lie on the disk that is full."""
         now = self.clock.monotonic()
-        if now - self._transient_error_logged_at >= TRANSIENT_ERROR_LOG_SECONDS:
-            self._transient_error_logged_at = now
-            log.error("%s: not written: %s", partition.topic_partition, error)
+        if now - self._storage_error_logged_at >= STORAGE_ERROR_LOG_SECONDS:
+            self._storage_error_logged_at = now
+            log.error("%s: a request is refused: %s: %s", partition.topic_partition, type(error).__name__, error)
 
     def _take_directory_offline(self, partition: Partition, error: Exception) -> KafkaError:
         """Take every partition offline that lies in the log directory of ``partition``."""

@@ -21,7 +21,7 @@ from pathlib import Path
 import attrs
 
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.index_file import NEEDS_SWAP, read_index_file, write_index_entries
+from trio_broker.storage.index_file import NEEDS_SWAP, is_sorted, read_index_file, write_index_entries
 
 ENTRY_BYTES = 8
 _ENTRY = struct.Struct(">ii")
@@ -51,8 +51,7 @@ class OffsetIndex:
         """Read an index file and check it against its segment of ``log_bytes`` bytes.
 
         Raises:
-            CorruptIndex: torn, not growing at its end, or pointing behind the end of the log. (Every entry is not
-                compared with its neighbour: a clean start must not cost a pass over all indexes.)
+            CorruptIndex: torn, falling, or pointing outside the log. A lookup in such an index would lead anywhere.
         """
         content = read_index_file(path, ENTRY_BYTES)
         index = cls(path, base_offset, max_bytes)
@@ -68,10 +67,10 @@ class OffsetIndex:
         if not self._offsets:
             return
         first, last = self._offsets[0], self._offsets[-1]
-        if first < 0 or last < first or (len(self._offsets) > 1 and last == first):
+        if first < 0 or not is_sorted(self._offsets) or (len(self._offsets) > 1 and last == first):
             raise CorruptIndex(f"{self.path}: offsets run from {first} to {last}")
-        if self._positions[0] < 0 or not self._positions[0] <= self._positions[-1] < max(log_bytes, 1):
-            raise CorruptIndex(f"{self.path}: last position {self._positions[-1]} in a log of {log_bytes} bytes")
+        if self._positions[0] < 0 or not is_sorted(self._positions) or self._positions[-1] >= max(log_bytes, 1):
+            raise CorruptIndex(f"{self.path}: positions run to {self._positions[-1]} in a log of {log_bytes} bytes")
 
     def __len__(self) -> int:
         return len(self._offsets)

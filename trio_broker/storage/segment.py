@@ -476,9 +476,11 @@ class Segment:
 
     def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
         """Return the first record at ``start_offset`` or behind it that is at least as young, None when none is."""
-        indexed = self.time_index.lookup(timestamp_ms).offset
-        position = self.offset_index.lookup(max(indexed, start_offset))
-        for located in batch_scan.headers(self.file, position, self.size):
+        # By way of ``find``, which makes an index anew that leads to no batch.
+        first = self.find(max(self.time_index.lookup(timestamp_ms).offset, start_offset))
+        if first is None:
+            return None
+        for located in batch_scan.headers(self.file, first.position, self.size):
             header = located.header
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue

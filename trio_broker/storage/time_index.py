@@ -21,7 +21,7 @@ from pathlib import Path
 import attrs
 
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.index_file import read_index_file, write_index_entries
+from trio_broker.storage.index_file import is_sorted, read_index_file, write_index_entries
 
 ENTRY_BYTES = 12
 _ENTRY = struct.Struct(">qi")
@@ -54,7 +54,7 @@ class TimeIndex:
         """Read an index file.
 
         Raises:
-            CorruptIndex: torn, or its last entry is older than its first.
+            CorruptIndex: torn, or its timestamps or offsets fall.
         """
         content = read_index_file(path, ENTRY_BYTES)
         index = cls(path, base_offset, max_bytes)
@@ -68,8 +68,8 @@ class TimeIndex:
     def _check(self) -> None:
         if not self._timestamps:
             return
-        if self._timestamps[-1] < self._timestamps[0] or self._offsets[0] < 0 or self._offsets[-1] < self._offsets[0]:
-            raise CorruptIndex(f"{self.path}: last entry {self.last_entry} is before the first")
+        if self._offsets[0] < 0 or not is_sorted(self._timestamps) or not is_sorted(self._offsets):
+            raise CorruptIndex(f"{self.path}: its entries fall")
 
     def __len__(self) -> int:
         return len(self._offsets)
