@@ -122,7 +122,10 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
             return None
         return topic_config(topic.configs, config)
 
-    report = log_manager.load(config_for)
+    def leader_epoch_of(topic_partition: TopicPartition) -> int:
+        return image.topics[topic_partition.topic].partitions[topic_partition.partition].leader_epoch
+
+    report = log_manager.load(config_for, leader_epoch_of)
     for stray in report.strays:
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 

@@ -117,7 +117,12 @@ class LogBench:
         return self.reopen(clean=True)
 
     def reopen(
-        self, *, clean: bool, recovery_point: int | None = None, log_start_offset: int | None = None
+        self,
+        *,
+        clean: bool,
+        recovery_point: int | None = None,
+        log_start_offset: int | None = None,
+        leader_epoch: int | None = None,
     ) -> OpenedLog:
         """Open a log again that was let go or closed, with what the checkpoints say, or something else."""
         opened = open_log(
@@ -129,6 +134,7 @@ class LogBench:
             log_start_offset=self.log.log_start_offset if log_start_offset is None else log_start_offset,
             clean=clean,
             now_ms=self.now_ms,
+            leader_epoch=leader_epoch,
         )
         self.log = opened.log
         return opened

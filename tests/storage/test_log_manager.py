@@ -89,6 +89,16 @@ def test_a_kill_and_start(start: Manager, batch: Batch, clock: ManualClock):
     assert manager.logs[ORDERS].log_end_offset == 3
 
 
+def test_no_leader_epoch_beyond_the_metadatas_is_believed(start: Manager, batch: Batch, clock: ManualClock):
+    manager = start()
+    log = manager.create_log(ORDERS, ID_A, CONFIG)
+    log.append(memoryview(batch(3)), leader_epoch=900, now_ms=clock.now_ms())
+    manager.close(clean=False)
+    manager = start(load=False)
+    manager.load(lambda partition, topic_id: CONFIG, {ORDERS: 6}.__getitem__)
+    assert manager.logs[ORDERS].append(memoryview(batch(1)), leader_epoch=6, now_ms=clock.now_ms()).first_offset == 3
+
+
 def test_unknown_partitions_become_strays(start: Manager, tmp_path: Path):
     manager = start()
     manager.create_log(ORDERS, ID_A, CONFIG)

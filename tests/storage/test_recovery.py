@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafka_wire.records.batch import NewRecord, build_batch
+from tests.storage.conftest import make_batch
 from trio_broker.storage import LogConfig, open_log
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.topic_partition import TopicPartition
@@ -253,12 +255,60 @@ def test_a_clean_marker_does_not_hide_a_torn_tail(bench: Any):
     assert bench.offsets() == [0]
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_there(bench: Any):
-    bench.append(3)
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_ends_before_its_start_begins_anew_there_and_its_segments_are_kept_aside(
+    make_log: MakeLog, clean: bool
+):
+    bench = make_log(segment_bytes=200)
+    for _ in range(5):
+        bench.append(3)
+    bench.log.close()
+    before = {path.name: path.read_bytes() for path in bench.directory.glob("*.log")}
+    assert len(before) > 1
+    report = bench.reopen(clean=clean, log_start_offset=150).report
+    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (150, 150)
+    assert {path.name.partition(".corrupt-")[0]: path.read_bytes() for path in report.kept_aside} == before
+    assert "log-start-offset-checkpoint" in report.problems[-1]
+    assert bench.append().first_offset == 150
+    bench.restart()
+    assert bench.offsets() == [150]
+
+
+def set_epoch(path: Path, position: int, epoch: int) -> None:
+    """Write another leader epoch into the batch at ``position``: no checksum covers it."""
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">i", content, position + 12, epoch)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damaged", [0, 1, 2], ids=["first", "middle", "last"])
+def test_a_leader_epoch_that_the_metadata_has_not_reached_is_put_right(bench: Any, damaged: int):
+    positions = []
+    for epoch in (3, 3, 4):
+        positions.append(bench.log.active_segment.size)
+        bench.append_bytes(make_batch(), epoch=epoch)
     bench.log.release()
-    bench.reopen(clean=False, recovery_point=0, log_start_offset=10)
-    assert (bench.log.log_start_offset, bench.log.log_end_offset) == (10, 10)
-    assert bench.append().first_offset == 10
+    good = bench.file(FIRST_LOG).read_bytes()
+    set_epoch(bench.file(FIRST_LOG), positions[damaged], 2**31 - 1)
+    report = bench.reopen(clean=False, recovery_point=0, leader_epoch=4).report
+    assert "put right" in report.problems[0]
+    assert report.kept_aside == []
+    assert bench.log.latest_epoch == 4
+    assert bench.append_bytes(make_batch(), epoch=5).first_offset == 3
+    assert bench.file(FIRST_LOG).read_bytes().startswith(good)
+    bench.log.release()
+    assert bench.reopen(clean=False, recovery_point=0, leader_epoch=5).report.problems == []
+    assert bench.offsets() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_impossible_epoch_in_the_checkpoint_is_not_believed(bench: Any, clean: bool):
+    bench.append_bytes(make_batch(), epoch=3)
+    bench.log.close()
+    bench.file("leader-epoch-checkpoint").write_bytes(b"0\n2\n3 0\n2147483647 1\n")
+    bench.reopen(clean=clean, leader_epoch=3)
+    assert bench.log.latest_epoch == 3
+    assert bench.append_bytes(make_batch(), epoch=4).first_offset == 1
 
 
 def test_a_directory_of_another_topic_is_not_opened(bench: Any):

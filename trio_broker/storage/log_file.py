@@ -22,6 +22,7 @@ from pathlib import Path
 
 import attrs
 
+from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import StorageFailed
 
 
@@ -156,6 +157,15 @@ class LogFile:
             raise BlockingIOError(f"{self.path}: bytes at {position + count} are not in the page cache")
         del buffer[count:]
         return buffer
+
+    def overwrite(self, data: bytes, position: int) -> None:
+        """Write ``data`` over as many bytes at ``position``, durably.
+
+        Raises:
+            OSError: the disk refused; the bytes may be the old or the new ones.
+        """
+        checkpoints.write_all(self.descriptor().number, data, position)
+        self.sync()
 
     def region(self, position: int, size: int) -> FileRecords:
         """Return a region that stays readable whatever happens to this file's name."""

@@ -49,6 +49,9 @@ LEFT_OVER_DELETE_DELAY_MS = LogConfig().file_delete_delay_ms
 ConfigFor = Callable[[TopicPartition, bytes], LogConfig | None]
 """Gives the configuration for a partition of a topic id, None when there is no such topic or partition."""
 
+LeaderEpochOf = Callable[[TopicPartition], int]
+"""Gives the leader epoch that the metadata has for a partition of which there is a configuration."""
+
 
 @attrs.define
 class LoadReport:
@@ -151,17 +154,27 @@ class LogManager:
         if self._cluster_id is None:
             self._cluster_id = uuid_text(random_uuid())
 
-    def load(self, config_for: ConfigFor) -> LoadReport:
-        """Open all logs of all directories. One that cannot be opened does not keep the others from it."""
+    def load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LoadReport:
+        """Open all logs of all directories. One that cannot be opened does not keep the others from it.
+
+        Without ``leader_epoch_of`` every leader epoch found in a log is believed.
+        """
         report = LoadReport()
         for directory in self.directories:
             with os.scandir(directory.path) as entries:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
             for name in names:
-                self._load_directory(directory, name, config_for, report)
+                self._load_directory(directory, name, config_for, leader_epoch_of, report)
         return report
 
-    def _load_directory(self, directory: LogDirectory, name: str, config_for: ConfigFor, report: LoadReport) -> None:
+    def _load_directory(
+        self,
+        directory: LogDirectory,
+        name: str,
+        config_for: ConfigFor,
+        leader_epoch_of: LeaderEpochOf | None,
+        report: LoadReport,
+    ) -> None:
         path = directory.path / name
         if file_names.is_marked_directory(name, "delete"):
             self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
@@ -177,7 +190,8 @@ class LogManager:
             elif partition in self.logs:
                 raise CorruptCheckpoint(f"{path} is there twice: {self.logs[partition].directory}")
             else:
-                opened = self._open(directory, partition, topic_id, config)
+                leader_epoch = leader_epoch_of(partition) if leader_epoch_of is not None else None
+                opened = self._open(directory, partition, topic_id, config, leader_epoch)
                 opened.log.first_dirty_offset = directory.cleaner_offsets.get(partition)
                 self.logs[partition] = opened.log
                 report.recovered.append(opened.report)
@@ -187,7 +201,12 @@ class LogManager:
             self._unopened[partition] = UnopenedLog(path, error)
 
     def _open(
-        self, directory: LogDirectory, partition: TopicPartition, topic_id: bytes, config: LogConfig
+        self,
+        directory: LogDirectory,
+        partition: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        leader_epoch: int | None = None,
     ) -> OpenedLog:
         return open_log(
             directory.path / str(partition),
@@ -198,6 +217,7 @@ class LogManager:
             log_start_offset=directory.log_start_offsets.get(partition, 0),
             clean=directory.was_clean,
             now_ms=self.clock.now_ms(),
+            leader_epoch=leader_epoch,
         )
 
     # --- Logs come and go ---

@@ -10,6 +10,11 @@ batch that is no good there are two cases:
   (``<offset>.log.corrupt-<time>``), and the report says so; then the log is cut in the same way, for a log with a
   hole cannot be served.
 
+Two facts come from elsewhere and may be wrong, or contradict what lies here. A log that ends before its checkpointed
+start begins anew there, as in Kafka, and its segments are put aside: perhaps a digit of the checkpoint is wrong. And
+the leader epoch of a batch lies before its CRC: one that the metadata has not reached is damage, and is put right,
+since a log that took it for the latest epoch would refuse every leader from then on.
+
 Before that, what a compaction or a deletion had under way is completed or undone, by the suffixes of the files.
 
 Source: Kafka's LogLoader and LogSegment.recover; docs/formats/segment.md.
@@ -27,7 +32,14 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch, read_batch_header
+from kafka_wire.records.batch import (
+    BATCH_HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    BatchHeader,
+    RecordBatch,
+    read_batch_header,
+    stamp_batch,
+)
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import (
@@ -95,18 +107,20 @@ def open_log(
     log_start_offset: int,
     clean: bool,
     now_ms: int,
+    leader_epoch: int | None = None,
 ) -> OpenedLog:
     """Open the log in ``directory``, creating it when it is not there.
 
     ``recovery_point`` is the checkpointed offset below which everything is known to be on the disk, ``clean`` whether
-    the data directory had a clean-shutdown marker. ``topic_id`` None takes the one in the directory.
+    the data directory had a clean-shutdown marker. ``topic_id`` None takes the one in the directory. ``leader_epoch``
+    is the metadata's for the partition, beyond which no epoch in the log can be; None where nothing says so.
 
     Raises:
         OSError: the disk refused.
         CorruptCheckpoint: no topic id is to be had.
     """
     directory.mkdir(exist_ok=True)
-    opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms)
+    opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms, leader_epoch)
     interrupted_swaps.finish(directory)
     topic_id = _resolve_topic_id(directory, topic_id)
     segments = _list_segments(directory, config, now_ms)
@@ -117,9 +131,7 @@ def open_log(
         segments = [Segment.create(directory, log_start_offset, config, now_ms)]
         producers = producer_replay.load_producer_states(directory, segments, log_start_offset, log_start_offset)
     if segments[-1].next_offset < log_start_offset:
-        opening.note(f"ends at {segments[-1].next_offset}, before its start at {log_start_offset}: begun anew")
-        for segment in segments:
-            _remove(segment)
+        opening.put_aside_before_start(segments)
         segments = [Segment.create(directory, log_start_offset, config, now_ms)]
         producers = ProducerStates()
         producers.end_offset = log_start_offset
@@ -186,12 +198,14 @@ class _Opening:
         log_start_offset: int,
         clean: bool,
         now_ms: int,
+        leader_epoch: int | None,
     ) -> None:
         self.directory = directory
         self.config = config
         self.log_start_offset = log_start_offset
         self.clean = clean
         self.now_ms = now_ms
+        self.leader_epoch = leader_epoch
         self.report = RecoveryReport(topic_partition, clean)
         self.last_epoch = -1
         self.everything = False
@@ -208,12 +222,35 @@ class _Opening:
 
     def load_epochs(self) -> LeaderEpochs:
         try:
-            return LeaderEpochs.load(self.directory)
+            epochs = LeaderEpochs.load(self.directory)
+            if self._is_impossible(epochs.latest_epoch):
+                raise CorruptCheckpoint(
+                    f"{self.directory}: epoch {epochs.latest_epoch}, the metadata has {self.leader_epoch}"
+                )
+            return epochs
         except CorruptCheckpoint as error:
             self.note(f"{error}; every segment is read to make it anew")
             self.clean = False
             self.everything = True
             return LeaderEpochs(self.directory)
+
+    def _is_impossible(self, epoch: int | None) -> bool:
+        return epoch is not None and self.leader_epoch is not None and epoch > self.leader_epoch
+
+    def put_aside_before_start(self, segments: Sequence[Segment]) -> None:
+        """Empty the directory of a log that ends before its checkpointed start, and keep what has records."""
+        end_offset = segments[-1].next_offset
+        for segment in segments:
+            segment.evict()
+            if segment.size:
+                self._quarantine(segment.file.path, copy=False)
+            _remove(segment)
+        aside = ", ".join(path.name for path in self.report.kept_aside) or "nothing"
+        self.note(
+            f"the log ends at {end_offset}, before its start at {self.log_start_offset} in"
+            f" {file_names.LOG_START_OFFSET_CHECKPOINT}: begun anew there, what was there is kept as {aside}",
+            logging.ERROR,
+        )
 
     def recover(self, segments: list[Segment], epochs: LeaderEpochs, recovery_point: int) -> ProducerStates:
         """Check what needs checking; drop from ``segments`` what cannot stay. Returns the producers at the log end."""
@@ -274,9 +311,14 @@ class _Opening:
         segment.size = 0
         try:
             for located in batch_scan.whole_batches(segment.file, 0, file_size):
+                has_wrong_epoch = self._is_impossible(located.header.partition_leader_epoch)
+                if has_wrong_epoch:
+                    located.header.partition_leader_epoch = self._epoch_in_force(located.header, epochs)
                 problem = self._problem_with(located, segment, limit)
                 if problem:
                     return problem
+                if has_wrong_epoch:
+                    self._restamp_epoch(segment, located)
                 self._take(located, segment, epochs, producers)
         except CorruptRecordBatch as error:
             return str(error)
@@ -298,6 +340,27 @@ class _Opening:
         if 0 <= header.partition_leader_epoch < self.last_epoch:
             return f"batch at {header.base_offset} has epoch {header.partition_leader_epoch} after {self.last_epoch}"
         return None
+
+    def _epoch_in_force(self, header: BatchHeader, epochs: LeaderEpochs) -> int:
+        """Return the epoch that a batch at this offset must be of, as far as the others tell; -1 if they do not."""
+        known = epochs.epoch_for_offset(header.base_offset)
+        return self.last_epoch if known is None else max(known, self.last_epoch)
+
+    def _restamp_epoch(self, segment: Segment, located: LocatedBatch) -> None:
+        """Write the epoch of the header over the one in the file; the batch is good otherwise."""
+        header = located.header
+        data = bytearray(located.buffer[:BATCH_HEADER_BYTES])
+        stamp_batch(
+            memoryview(data),
+            base_offset=header.base_offset,
+            partition_leader_epoch=header.partition_leader_epoch,
+        )
+        segment.file.overwrite(bytes(data), located.position)
+        self.note(
+            f"the batch at {header.base_offset} had a leader epoch beyond {self.leader_epoch}, which the metadata has:"
+            f" put right as {header.partition_leader_epoch}",
+            logging.ERROR,
+        )
 
     def _take(self, located: LocatedBatch, segment: Segment, epochs: LeaderEpochs, producers: ProducerStates) -> None:
         header = located.header
