@@ -222,7 +222,7 @@ def reload(options: Options) -> Outcome:
 
 def store_commits(process: BrokerProcess, count: int) -> int:
     """Append commits to the logs of the broker, which does not run; return how many bytes they took."""
-    from trio_broker.coordinator.group_coordinator import partition_for
+    from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 
     logs = {}
     for index in range(len(list(process.data_directory.glob("__consumer_offsets-*")))):

@@ -13,9 +13,9 @@ import trio
 from broker_admin import view
 from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
-from trio_broker.coordinator.reporting.description import GroupSnapshot, MemberSnapshot
 from trio_broker.coordinator.reporting.lag import ConsumerLag
-from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, GroupOutline, GroupPartitionLag
+from trio_broker.coordinator.reporting.lag_collector import GroupLag, GroupLagReport, GroupPartitionLag
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, MemberSnapshot
 from trio_broker.coordinator.reporting.timeline import Rebalance
 from trio_broker.coordinator.runtime.result import GroupEvent
 
@@ -69,7 +69,7 @@ class GroupView:
 
     def group(self, group_id: str) -> view.GroupInfo | None:
         try:
-            return group_info(self.coordinator.description(group_id))
+            return group_info(self.coordinator.shard(group_id, allow_empty=True).snapshot(group_id))
         except KafkaError:
             return None
 
@@ -82,7 +82,8 @@ class GroupView:
 
     def group_timeline(self, group_id: str) -> Sequence[view.RebalanceInfo] | None:
         try:
-            return [rebalance_info(rebalance) for rebalance in self.coordinator.timeline(group_id)]
+            timeline = self.coordinator.shard(group_id, allow_empty=True).timeline(group_id)
+            return [rebalance_info(rebalance) for rebalance in timeline]
         except KafkaError:
             return None
 
@@ -104,35 +105,36 @@ def group_survey(survey: GroupLagReport) -> view.GroupSurvey:
     return view.GroupSurvey(survey.collected_at_ms, survey.is_complete, tuple(map(group_summary, survey.groups)))
 
 
-def group_summary(outline: GroupOutline) -> view.GroupSummary:
+def group_summary(lag: GroupLag) -> view.GroupSummary:
     """A line of the list in the app's terms."""
+    group = lag.group
     return view.GroupSummary(
-        group_id=outline.group_id,
-        type=view.GroupType[outline.type.name],
-        state=outline.state,
-        protocol_type=outline.protocol_type,
-        protocol=outline.protocol,
-        generation=outline.generation,
-        member_count=outline.member_count,
-        partition_count=outline.partition_count,
-        partitions_without_lag=outline.partitions_without_lag,
-        lag_records=outline.lag_records,
-        lag_seconds=outline.lag_seconds,
-        last_rebalance_at_ms=outline.last_rebalance_at_ms,
+        group_id=group.group_id,
+        type=view.GroupType[group.type.name],
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        generation=group.generation,
+        member_count=group.member_count,
+        partition_count=lag.partition_count,
+        partitions_without_lag=lag.partitions_without_lag,
+        lag_records=lag.lag_records,
+        lag_seconds=lag.lag_seconds,
+        last_rebalance_at_ms=lag.last_rebalance_at_ms,
     )
 
 
-def group_info(description: GroupSnapshot) -> view.GroupInfo:
+def group_info(group: GroupSnapshot) -> view.GroupInfo:
     return view.GroupInfo(
-        group_id=description.group_id,
-        type=view.GroupType[description.type.name],
-        state=description.state,
-        protocol_type=description.protocol_type,
-        protocol=description.protocol,
-        generation=description.generation,
-        leader=description.leader,
-        member_count=len(description.members),
-        members=tuple(map(member_info, description.members)),
+        group_id=group.group_id,
+        type=view.GroupType[group.type.name],
+        state=group.state,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        generation=group.generation,
+        leader=group.leader,
+        member_count=group.member_count,
+        members=tuple(map(member_info, group.members)),
     )
 
 

@@ -16,11 +16,10 @@ import attrs
 
 from kafka_wire.records.record import NewRecord
 from trio_broker.cli import main
+from trio_broker.coordinator import group_loading, group_shard
+from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
-from trio_broker.coordinator.classic.rebalance import ClassicRebalance
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
-from trio_broker.coordinator.runtime import loading as group_loading
-from trio_broker.coordinator.runtime import shard as group_shard
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -53,8 +52,8 @@ def offsets_are_one_too_high() -> None:
     """Members begin one record too late."""
     fetched = group_shard.fetched_offsets
 
-    def fetched_too_high(offsets: Any, request: Any) -> Any:
-        response = fetched(offsets, request)
+    async def fetched_too_high(offsets: Any, request: Any) -> Any:
+        response = await fetched(offsets, request)
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.committed_offset += 1
@@ -64,19 +63,19 @@ def offsets_are_one_too_high() -> None:
 
 
 def everybody_gets_the_assignment_of_the_leader() -> None:
-    synced = ClassicRebalance._synced
+    synced = ClassicGroup._synced
 
-    def synced_as_leader(group: ClassicRebalance, member: ClassicMember) -> Any:
+    def synced_as_leader(group: ClassicGroup, member: ClassicMember) -> Any:
         return synced(group, group.members[group.leader_id or member.member_id])
 
-    ClassicRebalance._synced = synced_as_leader
+    ClassicGroup._synced = synced_as_leader
 
 
 def generations_stay_the_same() -> None:
-    def next_generation(group: ClassicRebalance) -> None:
+    def next_generation(group: ClassicGroup) -> None:
         group.generation_id = max(group.generation_id, 1)
 
-    ClassicRebalance._next_generation = next_generation
+    ClassicGroup._next_generation = next_generation
 
 
 def revocations_are_not_waited_for() -> None:

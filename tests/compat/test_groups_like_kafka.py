@@ -64,12 +64,6 @@ class Difference:
 
 KNOWN_DIFFERENCES = (
     Difference(
-        "joining_refused",
-        r"NONE error_message=null group_id='group' group_state='Empty' protocol_type=''",
-        r"GROUP_ID_NOT_FOUND error_message=<text> group_id='group' group_state='Dead' protocol_type=''",
-        "Kafka keeps an empty group in memory for a stranger that was turned away; whoever likes could fill it so",
-    ),
-    Difference(
         "describing_groups",
         r"(?P<group>    - error_code=NONE .* group_id='empty' .*\n)(?P=group)",
         r"\g<group>",

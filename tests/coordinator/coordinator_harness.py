@@ -67,7 +67,7 @@ class CoordinatorHarness:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"subscription")],
             **fields,
         )
-        return await self.groups.join_group(request, RequestContext("client", "/127.0.0.1", LATEST_JOIN), no_park)
+        return await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", LATEST_JOIN), no_park)
 
     async def enter(self, group_id: str, **fields: Any) -> JoinGroupResponse:
         """Join as a newcomer does: ask for an id, and come again with it."""
@@ -82,7 +82,7 @@ class CoordinatorHarness:
             member_id=joined.member_id,
             assignments=[SyncGroupRequestAssignment(member_id=m, assignment=a) for m, a in assignments.items()],
         )
-        return await self.groups.sync_group(request, RequestContext("client", "/127.0.0.1", 5), no_park)
+        return await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 5), no_park)
 
     async def settle(self, group_id: str) -> JoinGroupResponse:
         """A group of one member in a stable generation."""
@@ -93,11 +93,13 @@ class CoordinatorHarness:
 
     async def heartbeat(self, joined: JoinGroupResponse, group_id: str) -> int:
         request = HeartbeatRequest(group_id=group_id, generation_id=joined.generation_id, member_id=joined.member_id)
-        return (await self.groups.heartbeat(request, RequestContext("client", "/127.0.0.1", 4))).error_code
+        return (
+            await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 4), no_park)
+        ).error_code
 
     async def leave(self, joined: JoinGroupResponse, group_id: str) -> int:
         request = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=joined.member_id)])
-        response = await self.groups.leave_group(request, RequestContext("client", "/127.0.0.1", 5), no_park)
+        response = await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 5), no_park)
         return response.error_code or response.members[0].error_code
 
     # ---- offsets
@@ -114,7 +116,7 @@ class CoordinatorHarness:
             topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
             **fields,
         )
-        response = await self.groups.commit_offsets(request, RequestContext("client", "/127.0.0.1", 9), no_park)
+        response = await self.groups.call(group_id, request, RequestContext("client", "/127.0.0.1", 9), no_park)
         return response.topics[0].partitions[0].error_code
 
     async def committed(self, group_id: str) -> dict[str, dict[int, int]]:

@@ -21,11 +21,11 @@ from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_gro
 from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator import migration
 from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.consumer.group import ConsumerGroup
-from trio_broker.coordinator.consumer.member import JOIN_EPOCH
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
+from trio_broker.coordinator.consumer.upgrade import upgraded
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
 
 START_MS = 1_700_000_000_000
@@ -103,7 +103,7 @@ class GroupRunner:
 
     def _topics_changed(self) -> None:
         if isinstance(self.group, ConsumerGroup):
-            self.group.metadata_changed(self.image, self.now)
+            self.group.metadata_changed()
 
     def topic_id(self, name: str) -> bytes:
         return self.image.topics[name].topic_id
@@ -113,31 +113,15 @@ class GroupRunner:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1, client: str = "client"
     ) -> ConsumerGroupHeartbeatResponse:
-        future, context = object(), RequestContext(client, HOST, version)
-        group, records, result = self.group, list[GroupRecord](), CoordinatorResult()
-        if isinstance(group, ClassicGroup):
-            if request.member_epoch != JOIN_EPOCH or not migration.may_upgrade(group):
-                return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-            try:
-                upgraded, records = migration.upgraded(group, self.settings, self.now, self.image)
-            except migration.CannotUpgrade as reason:
-                return ConsumerGroupHeartbeatResponse(
-                    error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=str(reason)
-                )
-            result = migration.upgrade_effects(upgraded, self.now)
+        future, context, new_id = object(), RequestContext(client, HOST, version), self._new_id("made")
+        if isinstance(self.group, ClassicGroup):
+            group, result = upgraded(
+                self.group, self.settings, request, context, future, self.now, self.image, new_member_id=new_id
+            )
         else:
-            upgraded = group or ConsumerGroup(GROUP, self.settings)
-        said = upgraded.heartbeat(request, context, future, self.now, self.image, new_member_id=self._new_id("made"))
-        if said.records:
-            said.records[:0] = records
-            said.extend(result)
-        elif group is not upgraded:
-            # It was refused, and a request that is refused converts nothing.
-            self._give(said)
-            return self.completions.pop(future)  # type: ignore[no-any-return]
-        self._commit_result(upgraded, said)
-        if isinstance(group, ClassicGroup) and self.group is upgraded:
-            self._give(group.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
+            group = self.group or ConsumerGroup(GROUP, self.settings)
+            result = group.consumer_heartbeat(request, context, future, self.now, self.image, new_member_id=new_id)
+        self._commit_result(group, result)
         response = self.completions.pop(future)
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
@@ -145,41 +129,34 @@ class GroupRunner:
     def classic_join(self, request: JoinGroupRequest, version: int = 9, client: str = "client") -> object:
         """Returns the ticket; the answer may come at once."""
         future, context, new_id = object(), RequestContext(client, HOST, version), self._new_id(client)
-        if isinstance(self.group, ConsumerGroup) and not self.group.is_empty:
-            result = self.group.classic_join(request, context, future, self.now, self.image, new_member_id=new_id)
-            self._commit_result(self.group, result)
+        if code := join_request_error(request, self.settings):
+            self.completions[future] = join_error(code, request.member_id)
             return future
-        gone = self.group.tombstones() if isinstance(self.group, ConsumerGroup) else []
-        group = self.group
-        if not isinstance(group, ClassicGroup):
+        group, records = self.group, list[GroupRecord]()
+        if group is None or (isinstance(group, ConsumerGroup) and group.is_deserted):
+            records = [] if group is None else group.tombstones()
             group = ClassicGroup(GROUP, self.settings, self.now)
-        result = group.join(request, context, future, self.now, new_member_id=new_id)
-        result.records[:0] = gone
+            records.append(group.metadata_record())
+        result = group.join(request, context, future, self.now, self.image, new_member_id=new_id)
+        result.records[:0] = records
         self._commit_result(group, result)
         return future
 
-    def classic_sync(self, request: SyncGroupRequest, version: int = 5) -> object:
+    def classic_sync(self, request: SyncGroupRequest) -> object:
         """Returns the ticket; the answer may come at once."""
-        future, context = object(), RequestContext("client", HOST, version)
-        if isinstance(self.group, ConsumerGroup):
-            result = self.group.classic_sync(request, context, future, self.now, self.image)
-            self._commit_result(self.group, result)
-        else:
-            self._commit_result(self.classic_group, self.classic_group.sync(request, context, future, self.now))
+        future = object()
+        assert self.group is not None
+        self._commit_result(self.group, self.group.sync(request, future, self.now, self.image))
         return future
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        context = RequestContext("client", HOST, 4)
-        if isinstance(self.group, ConsumerGroup):
-            return self.group.classic_heartbeat(request, context, self.now)
-        return self.classic_group.heartbeat(request, context, self.now)
+        assert self.group is not None
+        return self.group.heartbeat(request, self.now, self.image)
 
-    def classic_leave(self, request: LeaveGroupRequest, version: int = 5) -> Any:
-        future, context = object(), RequestContext("client", HOST, version)
-        if isinstance(self.group, ConsumerGroup):
-            self._commit_result(self.group, self.group.classic_leave(request, context, future, self.now, self.image))
-        else:
-            self._commit_result(self.classic_group, self.classic_group.leave(request, context, future, self.now))
+    def classic_leave(self, request: LeaveGroupRequest) -> Any:
+        future = object()
+        assert self.group is not None
+        self._commit_result(self.group, self.group.leave(request, future, self.now, self.image))
         return self.completions.pop(future)
 
     def _new_id(self, client: str) -> str:
@@ -207,20 +184,13 @@ class GroupRunner:
             deadline = None if group is None else group.next_deadline()
             if group is None or deadline is None or deadline > self.seconds:
                 return
-            if isinstance(group, ConsumerGroup):
-                self._commit_result(group, group.tick(self.now, self.image))
-            else:
-                self._commit_result(group, group.tick(self.now))
+            self._commit_result(group, group.tick(self.now, self.image))
         raise AssertionError("the alarm never stops ringing")
 
     # --- The log ---
 
     def _commit_result(self, group: ConsumerGroup | ClassicGroup, result: CoordinatorResult) -> None:
-        becomes = group
-        if isinstance(group, ConsumerGroup) and group.downgrade is not None:
-            downgraded = migration.downgraded(group, self.now, self.image)
-            becomes = downgraded.group
-            result.extend(downgraded.result)
+        becomes: ConsumerGroup | ClassicGroup = result.successor or group
         self.last_records = result.records
         code, self.next_write_fails_with = self.next_write_fails_with, None
         if result.records and code is not None:
@@ -231,9 +201,12 @@ class GroupRunner:
             self._append(record)
             if isinstance(becomes, ConsumerGroup) and hasattr(record.key, "group_id"):
                 becomes.apply(record)
-        if not isinstance(becomes, ConsumerGroup) or becomes.exists:
+        replaced = self.group
+        if result.records:
             self.group = becomes
         self._give(result)
+        if replaced is not None and replaced is not self.group:
+            self._give(replaced.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
         self.check()
 
     def _append(self, record: GroupRecord) -> None:

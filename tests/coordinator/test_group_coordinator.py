@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from functools import partial
 
-import attrs
 import pytest
 import trio
 
@@ -22,7 +21,8 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.coordinator.group_coordinator import MAX_MEMBER_ID_PREFIX_CHARACTERS, partition_for
+from trio_broker.coordinator.group_shard import MAX_MEMBER_ID_PREFIX_CHARACTERS
+from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
 
 WEEK_SECONDS = 7 * 86_400
@@ -76,17 +76,17 @@ async def test_many_who_look_at_once_create_it_once(broker):
 
 
 async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):
-    with pytest.raises(KafkaError) as membership_error:
+    with pytest.raises(KafkaError) as raised:
         await broker.join("g")
-    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
     assert broker.groups.list_groups(set(), set()) == []
 
 
 async def test_an_empty_group_id_is_no_group_but_may_have_offsets(broker):
     await broker.groups.find("")
-    with pytest.raises(KafkaError) as membership_error:
+    with pytest.raises(KafkaError) as raised:
         await broker.join("")
-    assert membership_error.value.code == ErrorCode.INVALID_GROUP_ID
+    assert raised.value.code == ErrorCode.INVALID_GROUP_ID
     assert await broker.commit("", 5) == 0
     assert await broker.committed("") == {"t": {0: 5}}
 
@@ -95,9 +95,9 @@ async def test_deleting_the_internal_topic_ends_all_groups_and_the_next_one_begi
     await broker.groups.find("g")
     await broker.commit("g", 5)
     await broker.services.controller.delete_topics([TopicTarget(name=CONSUMER_OFFSETS_TOPIC)])
-    with pytest.raises(KafkaError) as membership_error:
+    with pytest.raises(KafkaError) as raised:
         await broker.commit("g", 6)
-    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
     await broker.groups.find("g")
     assert await broker.committed("g") == {}
 
@@ -138,7 +138,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
         await loaded(broker)
         await trio.sleep(30)
         assert await broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert broker.groups.descriptions()[0].state == "Empty"
+        assert broker.groups.snapshots()[0].state == "Empty"
 
 
 async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
@@ -147,22 +147,22 @@ async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
         await broker.commit("g", 1)
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
-        shard = broker.groups._shard("g")
+        shard = broker.groups.shard("g")
         shard.state = type(shard.state).LOADING
         for ask in (partial(broker.commit, "g", 2), partial(broker.committed, "g"), partial(broker.join, "g")):
-            with pytest.raises(KafkaError) as membership_error:
+            with pytest.raises(KafkaError) as raised:
                 await ask()
-            assert membership_error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        with pytest.raises(KafkaError) as membership_error:
+            assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(KafkaError) as raised:
             broker.groups.list_groups(set(), set())
-        assert membership_error.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert raised.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path):
     async with running_coordinator(tmp_path) as broker:
         await broker.groups.find("g")
         await broker.commit("g", 1)
-        shard = broker.groups._shard("g")
+        shard = broker.groups.shard("g")
         shard.log.append([NewRecord(0, b"\0\2\0\1g", b"\0\3garbage"), NewRecord(0, b"\0\x63new", b"whatever")])
         await broker.commit("g2", 2)
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
@@ -175,7 +175,7 @@ async def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path):
 
 async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypatch):
     await broker.groups.find("g")
-    partition = broker.groups._shard("g").log.partition
+    partition = broker.groups.shard("g").log.partition
     gate, synced = trio.Event(), partition.log.sync
 
     def slow_sync():
@@ -202,23 +202,21 @@ async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypa
 async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatch):
     await broker.groups.find("g")
     await broker.commit("g", 1)
-    shard = broker.groups._shard("g")
+    shard = broker.groups.shard("g")
     monkeypatch.setattr(shard.log.partition, "high_watermark", shard.log.partition.high_watermark - 1)
-    config = broker.groups.config
-    hasty = attrs.evolve(config.group_coordinator, offsets_commit_timeout_ms=1)
-    monkeypatch.setattr(config, "group_coordinator", hasty)
-    with pytest.raises(KafkaError) as membership_error:
+    monkeypatch.setattr(broker.groups.runtime, "commit_timeout_seconds", 0.001)
+    with pytest.raises(KafkaError) as raised:
         await broker.committed("g")
-    assert membership_error.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_full_disk_refuses_a_commit_and_changes_nothing(broker, monkeypatch):
     await broker.groups.find("g")
     await broker.commit("g", 1)
     refuse_writes(broker, monkeypatch, "g")
-    with pytest.raises(KafkaError) as membership_error:
+    with pytest.raises(KafkaError) as raised:
         await broker.commit("g", 2)
-    assert membership_error.value.code == ErrorCode.NOT_COORDINATOR
+    assert raised.value.code == ErrorCode.NOT_COORDINATOR
     monkeypatch.undo()
     assert await broker.committed("g") == {"t": {0: 1}}
     assert await broker.commit("g", 3) == 0
@@ -230,7 +228,7 @@ def refuse_writes(broker, monkeypatch, group_id):
     def full(*arguments, **keywords):
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(broker.groups._shard(group_id).log.partition.log, "append", full)
+    monkeypatch.setattr(broker.groups.shard(group_id).log.partition.log, "append", full)
 
 
 async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, monkeypatch):
@@ -239,7 +237,7 @@ async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, mo
     refuse_writes(broker, monkeypatch, "g")
     synced = await broker.sync(joined, "g", **{joined.member_id: b"assignment"})
     assert synced.error_code == ErrorCode.NOT_COORDINATOR
-    assert broker.groups.description("g").state == "PreparingRebalance"
+    assert broker.groups.shard("g").snapshot("g").state == "PreparingRebalance"
     monkeypatch.undo()
     again = await broker.join("g", joined.member_id)
     assert again.generation_id == joined.generation_id + 1
@@ -249,9 +247,9 @@ async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, mo
 async def test_a_commit_too_large_for_a_batch_is_refused_as_such(tmp_path):
     async with running_coordinator(tmp_path, message_max_bytes="1000") as broker:
         await broker.groups.find("g")
-        with pytest.raises(KafkaError) as membership_error:
+        with pytest.raises(KafkaError) as raised:
             await broker.commit("g", 1, metadata="x" * 2000)
-        assert membership_error.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert raised.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 # ---- members that wait -----------------------------------------------------------------------------------------------
@@ -287,7 +285,7 @@ async def test_a_silent_member_is_missed_at_its_session_timeout(timed_broker, au
 async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
     member = await timed_broker.settle("g")
     await trio.sleep(30)
-    causes = [cause for rebalance in timed_broker.groups.timeline("g") for cause in rebalance.causes]
+    causes = [cause for rebalance in timed_broker.groups.shard("g").timeline("g") for cause in rebalance.causes]
     assert ("member timed out", member.member_id) in [(cause.kind.value, cause.member_id) for cause in causes]
     assert timed_broker.groups.statistics().rebalances >= 2
 
@@ -353,7 +351,9 @@ async def test_single_offsets_are_deleted_and_stay_so(tmp_path):
         await broker.commit("g", 1)
         await broker.commit("g", 2, topic="u")
         topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
-        response = await broker.groups.delete_offsets(OffsetDeleteRequest(group_id="g", topics=[topic]), no_park)
+        response = await broker.groups.call(
+            "g", OffsetDeleteRequest(group_id="g", topics=[topic]), RequestContext("client", "/127.0.0.1", 0), no_park
+        )
         assert response.topics[0].partitions[0].error_code == 0
     async with running_coordinator(tmp_path, clock=broker.clock) as broker:
         await loaded(broker)
@@ -382,12 +382,39 @@ async def test_a_flood_of_joins_to_one_group_does_not_keep_others_waiting(timed_
     assert done == ["others", "flood"]
 
 
-async def test_first_joins_to_ever_new_groups_are_forgotten_when_nobody_comes_again(timed_broker, autojump_clock):
+async def test_new_groups_whose_members_never_come_are_deleted_with_the_next_expiry(timed_broker, autojump_clock):
     for number in range(100):
         await timed_broker.join(f"g{number}")
+    await timed_broker.groups.expire_offsets()
     assert sum(timed_broker.groups.statistics().groups.values()) == 100
     await trio.sleep(11)
+    await timed_broker.groups.expire_offsets()
     assert sum(timed_broker.groups.statistics().groups.values()) == 0
+
+
+async def test_a_new_group_is_there_after_a_restart_even_if_its_first_member_never_comes(tmp_path):
+    async with running_coordinator(tmp_path) as broker:
+        await broker.groups.find("g")
+        await broker.join("g")
+        refused = await broker.join("refused", protocol_type="")
+        assert refused.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        await broker.join("never", session_timeout_ms=1)
+    async with running_coordinator(tmp_path, clock=broker.clock) as broker:
+        await loaded(broker)
+        listed = broker.groups.list_groups(set(), set())
+        assert {(group.group_id, group.group_state, group.protocol_type) for group in listed} == {
+            ("g", "Empty", ""),
+            ("refused", "Empty", ""),
+        }
+
+
+async def test_a_new_group_whose_record_cannot_be_written_is_not_there(broker, monkeypatch):
+    await broker.groups.find("g")
+
+    refuse_writes(broker, monkeypatch, "g")
+    joined = await broker.join("g", "", group_instance_id="i")
+    assert joined.error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.groups.list_groups(set(), set()) == []
 
 
 async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(broker):
@@ -399,7 +426,9 @@ async def test_a_member_id_holds_no_more_of_a_clients_name_than_its_beginning(br
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    response = await broker.groups.join_group(request, RequestContext("x" * 32_000, "/127.0.0.1", 4), no_park)
+    response = await broker.groups.call(
+        request.group_id, request, RequestContext("x" * 32_000, "/127.0.0.1", 4), no_park
+    )
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert len(response.member_id) == MAX_MEMBER_ID_PREFIX_CHARACTERS + len("-") + 36
 
@@ -408,6 +437,6 @@ async def test_a_request_that_makes_no_sense_is_said_to_even_where_there_is_no_c
     await broker.groups.find("g")
     await broker.settle("g")
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=-1)
-    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert broker.groups.description("g").type.value == "classic"
+    assert broker.groups.shard("g").snapshot("g").type.value == "classic"

@@ -19,20 +19,20 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker import yield_budget
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator import group_shard
+from trio_broker.coordinator.classic.group import MAX_DUE_AT_ONCE, ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
-from trio_broker.coordinator.classic.rebalance import MAX_DUE_AT_ONCE
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, MAX_SUBSCRIBED_NAMES
-from trio_broker.coordinator.group_coordinator import PARTITIONS_AT_ONCE
 from trio_broker.coordinator.runtime import log as group_log
-from trio_broker.coordinator.runtime import shard as group_shard
 from trio_broker.coordinator.runtime.result import Now, RequestContext
 
 WEEK_SECONDS = 7 * 86_400
 GROUPS = 40
+MANY_PARTITIONS = 1_000
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def commit(broker, group_id, partitions, topic="t"):
     ]
     topics = [OffsetCommitRequestTopic(name=topic, partitions=wanted)]
     request = OffsetCommitRequest(group_id=group_id, member_id="", generation_id_or_member_epoch=-1, topics=topics)
-    return await broker.groups.commit_offsets(request, RequestContext("client", "/127.0.0.1", 9), no_park)
+    return await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 9), no_park)
 
 
 # ---- turns ------------------------------------------------------------------------------------------------------
@@ -108,9 +108,9 @@ async def test_groups_that_are_deleted_together_wait_for_the_disk_together(tmp_p
         assert len(waits) <= 3, "there are three partitions"
 
 
-async def test_others_come_between_the_parts_of_a_large_fetch_which_comes_as_a_whole(broker, monkeypatch):
-    await commit(broker, "g", range(0, 2 * PARTITIONS_AT_ONCE, 2))
-    indexes = list(range(2 * PARTITIONS_AT_ONCE + 5))
+async def test_a_large_fetch_yields_and_comes_as_a_whole(broker, monkeypatch):
+    await commit(broker, "g", range(0, 2 * MANY_PARTITIONS, 2))
+    indexes = list(range(2 * MANY_PARTITIONS + 5))
     topics = [
         OffsetFetchRequestTopics(name="t", partition_indexes=indexes),
         OffsetFetchRequestTopics(name="nothing", partition_indexes=[]),
@@ -126,21 +126,22 @@ async def test_others_come_between_the_parts_of_a_large_fetch_which_comes_as_a_w
     ]
     for partition in response.topics[0].partitions:
         index = partition.partition_index
-        expected = index + 1 if index % 2 == 0 and index < 2 * PARTITIONS_AT_ONCE else -1
+        expected = index + 1 if index % 2 == 0 and index < 2 * MANY_PARTITIONS else -1
         assert partition.committed_offset == expected, index
 
 
 async def test_a_large_fetch_is_refused_as_a_small_one(broker):
-    joined = await broker.groups.consumer_group_heartbeat(
-        ConsumerGroupHeartbeatRequest(
-            group_id="c", member_id="m", member_epoch=0, rebalance_timeout_ms=9, subscribed_topic_names=["t"],
-            topic_partitions=[],
-        ),
-        RequestContext("client", "/127.0.0.1", 1),
-        no_park,
-    )  # fmt: skip
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=9,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    joined = await broker.groups.call("c", heartbeat, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert joined.error_code == 0
-    for count in (1, PARTITIONS_AT_ONCE + 1):
+    for count in (1, MANY_PARTITIONS + 1):
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0] * count)]
         request = OffsetFetchRequestGroup(group_id="c", member_id="m", member_epoch=99, topics=topics)
         response = await broker.groups.fetch_offsets(request, no_park)
@@ -180,11 +181,11 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
         "g", GroupCoordinatorConfig(), Now(0, 0), generation_id=1, protocol_type="consumer", members=members
     )
     left = []
-    while not group.is_empty:
+    while not group.is_deserted:
         deadline = group.next_deadline()
         assert deadline is not None, "the alarm rings again while some are left"
         assert deadline <= 10
-        group.tick(Now(10, 10_000))
+        group.tick(Now(10, 10_000), MetadataImage())
         left.append(len(group.members))
     assert left == [count - MAX_DUE_AT_ONCE, 1, 0]
 
@@ -207,10 +208,10 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
                 subscribed_topic_names=["t"],
                 topic_partitions=[],
             )
-            response = await broker.groups.consumer_group_heartbeat(request, RequestContext("c", "/h", 1), no_park)
+            response = await broker.groups.call(request.group_id, request, RequestContext("c", "/h", 1), no_park)
             assert response.error_code == 0, response
         with trio.fail_after(20):
-            while broker.groups.describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
+            while broker.groups.shard(group_id).describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.01)
 
 
@@ -257,7 +258,9 @@ async def test_a_member_with_monstrous_protocols_is_refused_and_nothing_is_kept_
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id="", protocol_type="consumer", protocols=protocols
     )
-    response = await broker.groups.join_group(request, RequestContext("client", "/127.0.0.1", version), no_park)
+    response = await broker.groups.call(
+        request.group_id, request, RequestContext("client", "/127.0.0.1", version), no_park
+    )
     assert response.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert broker.groups.list_groups(set(), set()) == []
 
@@ -271,7 +274,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    joined = await broker.groups.consumer_group_heartbeat(consumer, RequestContext("client", "/127.0.0.1", 1), no_park)
+    joined = await broker.groups.call(consumer.group_id, consumer, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert joined.error_code == ErrorCode.NONE
     subscription = b"\0\0\0\0\0\1\0\1t\0\x20\0\0" + bytes(1 << 21)
     classic = JoinGroupRequest(
@@ -281,9 +284,9 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription)],
     )
-    response = await broker.groups.join_group(classic, RequestContext("client", "/127.0.0.1", 3), no_park)
+    response = await broker.groups.call(classic.group_id, classic, RequestContext("client", "/127.0.0.1", 3), no_park)
     assert (response.error_code, response.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
-    assert [member.member_id for member in broker.groups.describe_consumer_group("g").members] == ["m"]
+    assert [member.member_id for member in broker.groups.shard("g").describe_consumer_group("g").members] == ["m"]
 
 
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id"])
@@ -300,7 +303,7 @@ async def test_the_ids_of_a_consumer_may_not_be_monstrous(broker, field, length,
         topic_partitions=[],
     )
     setattr(request, field, "x" * length)
-    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
 
 
@@ -316,7 +319,7 @@ async def test_a_consumer_may_subscribe_to_as_many_names_as_there_can_be_topics(
         subscribed_topic_names=[str(number) for number in range(count)],
         topic_partitions=[],
     )
-    response = await broker.groups.consumer_group_heartbeat(request, RequestContext("client", "/127.0.0.1", 1), no_park)
+    response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == code
 
 
@@ -331,8 +334,8 @@ async def test_what_is_too_large_to_be_written_fills_no_log_and_forges_no_line(b
             subscribed_topic_names=names,
             topic_partitions=[],
         )
-        response = await broker.groups.consumer_group_heartbeat(
-            request, RequestContext("client", "/127.0.0.1", 1), no_park
+        response = await broker.groups.call(
+            request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park
         )
         assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     [record] = caplog.records

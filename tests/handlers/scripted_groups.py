@@ -30,28 +30,10 @@ class ScriptedGroups:
     async def find(self, group_id):
         return self.say(group_id)
 
-    async def join_group(self, request, context, release_handler):
-        return self.say(request, context)
-
-    async def sync_group(self, request, context, release_handler):
-        return self.say(request, context)
-
-    async def heartbeat(self, request, context):
-        return self.say(request, context)
-
-    async def leave_group(self, request, context, release_handler):
-        return self.say(request, context)
-
-    async def consumer_group_heartbeat(self, request, context, release_handler):
-        return self.say(request, context)
-
-    async def commit_offsets(self, request, context, release_handler):
+    async def call(self, group_id, request, context, release_handler):
         return self.say(request, context)
 
     async def fetch_offsets(self, request, release_handler):
-        return self.say(request)
-
-    async def delete_offsets(self, request, release_handler):
         return self.say(request)
 
     async def delete_groups(self, group_ids, release_handler):
@@ -60,11 +42,21 @@ class ScriptedGroups:
     def list_groups(self, states, types):
         return self.say(states, types)
 
-    def describe_group(self, group_id):
-        return self.say(group_id)
+    def shard(self, group_id, *, allow_empty=False):
+        return ScriptedShard(self)
+
+
+@attrs.define
+class ScriptedShard:
+    """The shard of any group; what it describes is its coordinator's answer."""
+
+    groups: ScriptedGroups
+
+    def describe(self, group_id):
+        return self.groups.say(group_id)
 
     def describe_consumer_group(self, group_id):
-        return self.say(group_id)
+        return self.groups.say(group_id)
 
 
 def classic_group(group_id: str) -> DescribedGroup:

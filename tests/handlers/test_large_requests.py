@@ -57,7 +57,7 @@ def much_committed(request):
     )
 
 
-def nothing_deleted(request):
+def nothing_deleted(request, context):
     return OffsetDeleteResponse(topics=[])
 
 

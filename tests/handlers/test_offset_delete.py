@@ -20,7 +20,7 @@ from trio_broker.handlers.offset_delete import error_response, offset_delete
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def deleted(request):
+def deleted(request, context):
     """All went well, as the coordinator says it."""
     return OffsetDeleteResponse(
         topics=[
@@ -66,7 +66,7 @@ async def test_what_is_not_there_is_refused_partition_by_partition():
     response = await client.ask(offset_delete, request(t=[1, 5], gone=[0]), 0)
     assert response.error_code == ErrorCode.NONE
     assert told(response) == {"t": {1: 0, 5: UNKNOWN}, "gone": {0: UNKNOWN}}
-    [(asked,)] = client.groups.asked
+    [(asked, _)] = client.groups.asked
     assert asked == request(t=[1])
 
 

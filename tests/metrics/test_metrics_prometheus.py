@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from trio_broker.coordinator.reporting.description import GroupProtocol
 
 from tests.metrics.statistics_fixtures import (
     channel_statistics,
@@ -13,7 +14,6 @@ from tests.metrics.statistics_fixtures import (
     server_statistics,
     slot_statistics,
 )
-from trio_broker.coordinator.reporting.description import GroupProtocol
 from trio_broker.coordinator.reporting.lag import ConsumerLag
 from trio_broker.coordinator.reporting.lag_collector import GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics

@@ -54,6 +54,6 @@ async def consumer_group_describe(
 def describe(group_id: str, context: Context) -> DescribedGroup:
     """One group, or why there is nothing to say of it."""
     try:
-        return context.services.groups.describe_consumer_group(group_id)
+        return context.services.groups.shard(group_id).describe_consumer_group(group_id)
     except KafkaError as error:
         return refused_group(group_id, error)

@@ -23,4 +23,6 @@ def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatRes
 @handles(HeartbeatRequest, error_response=error_response)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Keep a member's session alive, and tell it of a rebalance."""
-    return await context.services.groups.heartbeat(request, context.request_context)
+    return await context.services.groups.call(
+        request.group_id, request, context.request_context, context.release_handler
+    )

@@ -30,7 +30,9 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Let a member into its group, when all the others are there too."""
     try:
-        response = await context.services.groups.join_group(request, context.request_context, context.release_handler)
+        response = await context.services.groups.call(
+            request.group_id, request, context.request_context, context.release_handler
+        )
     except KafkaError as error:
         response = error_response(request, error)
     if response.error_code:

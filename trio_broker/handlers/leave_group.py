@@ -23,12 +23,13 @@ def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupR
 @handles(LeaveGroupRequest, error_response=error_response)
 async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     """Let members go, and say of each how that fared."""
-    if context.version >= MEMBERS_SINCE_VERSION:
-        return await context.services.groups.leave_group(request, context.request_context, context.release_handler)
-    request.members = [MemberIdentity(member_id=request.member_id)]
-    return of_one_member(
-        await context.services.groups.leave_group(request, context.request_context, context.release_handler)
+    names_members = context.version >= MEMBERS_SINCE_VERSION
+    if not names_members:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+    response = await context.services.groups.call(
+        request.group_id, request, context.request_context, context.release_handler
     )
+    return response if names_members else of_one_member(response)
 
 
 def of_one_member(response: LeaveGroupResponse) -> LeaveGroupResponse:

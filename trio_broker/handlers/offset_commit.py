@@ -89,8 +89,8 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await context.services.groups.commit_offsets(
-            request, context.request_context, context.release_handler
+        response = await context.services.groups.call(
+            request.group_id, request, context.request_context, context.release_handler
         )
     except KafkaError as error:
         response = error_response(request, error)

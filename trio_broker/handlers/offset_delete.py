@@ -39,7 +39,9 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
             await checkpoint()
         missing += [refusal for topic in topics if (refusal := pop_missing(topic, image)) is not None]
     request.topics = [topic for topic in request.topics if topic.partitions]
-    response = await context.services.groups.delete_offsets(request, context.release_handler)
+    response = await context.services.groups.call(
+        request.group_id, request, context.request_context, context.release_handler
+    )
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)
     return response

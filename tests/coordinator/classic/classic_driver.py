@@ -16,15 +16,20 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.heartbeat import HeartbeatRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
+from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
+from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
-LATEST_HEARTBEAT = "4"
+IMAGE = MetadataImage()
 LATEST_COMMIT = 10
 
 
@@ -93,9 +98,13 @@ class ClassicDriver:
             reason=reason,
         )
         future = self._future("join", id or instance or client, version)
-        result = self.group.join(
-            request, self._context(client, version), future, self.now, new_member_id=self._new_id(instance or client)
-        )
+        if code := join_request_error(request, self.settings):
+            result = CoordinatorResult()
+            result.complete(future, join_error(code, id))
+            return self._result_lines(result, future)
+        context = RequestContext(client, HOST, int(version))
+        new_member_id = self._new_id(instance or client)
+        result = self.group.join(request, context, future, self.now, IMAGE, new_member_id=new_member_id)
         self._forget_id_if_unused(instance or client)
         return self._result_lines(result, future)
 
@@ -123,7 +132,7 @@ class ClassicDriver:
             ],
         )
         future = self._future("sync", id, version)
-        return self._result_lines(self.group.sync(request, self._context("", version), future, self.now), future)
+        return self._result_lines(self.group.sync(request, future, self.now, IMAGE), future)
 
     def do_heartbeat(self, *, id: str, generation: str | None = None, instance: str | None = None) -> list[str]:
         request = HeartbeatRequest(
@@ -132,7 +141,7 @@ class ClassicDriver:
             member_id=id,
             group_instance_id=instance,
         )
-        return [self.group.heartbeat(request, self._context("", LATEST_HEARTBEAT), self.now).name]
+        return [self.group.heartbeat(request, self.now, IMAGE).name]
 
     def do_leave(self, *, members: str, version: str = "5", reason: str | None = None) -> list[str]:
         """``members`` are separated by commas, each a member id, ``/instance id``, or one behind the other."""
@@ -140,15 +149,19 @@ class ClassicDriver:
             MemberIdentity(member_id=id_, group_instance_id=instance or None, reason=reason)
             for id_, _, instance in (text.partition("/") for text in members.split(",") if text)
         ]
-        if int(version) < 3:
-            request = LeaveGroupRequest(group_id="g", member_id=identities[0].member_id)
-        else:
-            request = LeaveGroupRequest(group_id="g", members=identities)
+        request = LeaveGroupRequest(group_id="g", members=identities)
         future = self._future("leave", members, version)
-        return self._result_lines(self.group.leave(request, self._context("", version), future, self.now), future)
+        return self._result_lines(self.group.leave(request, future, self.now, IMAGE), future)
 
     def do_commit(self, *, id: str = "", generation: str = "-1", instance: str | None = None) -> list[str]:
-        code = self.group.validate_offset_commit(id, instance, int(generation), LATEST_COMMIT, self.now)
+        request = OffsetCommitRequest(
+            group_id="g",
+            member_id=id,
+            group_instance_id=instance,
+            generation_id_or_member_epoch=int(generation),
+            topics=[],
+        )
+        code = self.group.validate_offset_commit(request, LATEST_COMMIT, self.now)
         return [code.name]
 
     def do_wait(self, *, ms: str) -> list[str]:
@@ -157,7 +170,7 @@ class ClassicDriver:
         end = self.seconds + int(ms) / 1000
         while (deadline := self.group.next_deadline()) is not None and deadline <= end:
             self.seconds = max(self.seconds, deadline)
-            said = self._result_lines(self.group.tick(self.now))
+            said = self._result_lines(self.group.tick(self.now, IMAGE))
             if said:
                 lines += [f"at {self.seconds:g} s:", *said]
         self.seconds = end
@@ -166,7 +179,7 @@ class ClassicDriver:
     def do_tick_late(self, *, ms: str) -> list[str]:
         """Let time pass, and tick once at the end of it."""
         self.seconds += int(ms) / 1000
-        return self._result_lines(self.group.tick(self.now))
+        return self._result_lines(self.group.tick(self.now, IMAGE))
 
     def do_restart(self, **settings: str) -> list[str]:
         """The broker is killed and started again: the group is what its last record says."""
@@ -211,8 +224,9 @@ class ClassicDriver:
         for completion in result.completions:
             assert isinstance(completion.future, Waiting)
             self.uncompleted.remove(completion.future)
-            encode_bytes(completion.response, completion.future.version)
-            lines.append(f"{completion.future.label}: {_response_of(completion.response)}")
+            response = in_version(completion.response, completion.future.version)
+            encode_bytes(response, completion.future.version)
+            lines.append(f"{completion.future.label}: {_response_of(response)}")
         if future in self.uncompleted:
             lines.append("(parked)")
         return lines
@@ -248,14 +262,20 @@ class ClassicDriver:
         if latest not in self.group.members and latest not in self.group.member_table.pending_joins:
             self._numbers[base] -= 1
 
-    def _context(self, client: str, version: str) -> RequestContext:
-        return RequestContext(client, HOST, int(version))
-
     def _awaited_by_the_group(self) -> set[Any]:
         pending = [
             each for member in self.group.members.values() for each in (member.awaiting_join, member.awaiting_sync)
         ]
-        return {each.future for each in pending if each is not None}
+        return {future for future in pending if future is not None}
+
+
+def in_version(response: Any, version: int) -> Any:
+    """The response as the handlers shape it for a client of this version."""
+    if isinstance(response, JoinGroupResponse) and response.error_code and version < NULL_PROTOCOL_SINCE_VERSION:
+        response.protocol_name = ""
+    if isinstance(response, LeaveGroupResponse) and version < MEMBERS_SINCE_VERSION:
+        return of_one_member(response)
+    return response
 
 
 def _protocol(text: str) -> JoinGroupRequestProtocol:

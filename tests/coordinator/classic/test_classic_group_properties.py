@@ -18,8 +18,10 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.heartbeat import HeartbeatRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
@@ -46,14 +48,14 @@ strategies = st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3)
 metadata = st.sampled_from([b"", b"\0\0\0\0\0\1\0\1t\0\0\0\0", b"?"])
 
 
-class ResponseFuture:
+class LabelledFuture:
     """Its own identity, also after a deep copy."""
 
     def __init__(self, name: str, version: int) -> None:
         self.name = name
         self.version = version
 
-    def __deepcopy__(self, memo: object) -> ResponseFuture:
+    def __deepcopy__(self, memo: object) -> LabelledFuture:
         return self
 
 
@@ -64,7 +66,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.seconds = 0.0
         self.group = ClassicGroup("g", SETTINGS, self.now)
-        self.uncompleted: set[ResponseFuture] = set()
+        self.uncompleted: set[LabelledFuture] = set()
         self.ids: list[str] = []
         self.told_generation: dict[str, int] = {}
         self.assigned: dict[tuple[int, str], bytes] = {}
@@ -111,9 +113,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 return
             if member.awaiting_join is None:
                 names = list(member.protocols)
-                self.join(
-                    member.member_id, 9, member.group_instance_id, 30_000, 60_000, names, member.protocols[names[0]]
-                )
+                self.join(member.member_id, 9, member.instance_id, 30_000, 60_000, names, member.protocols[names[0]])
 
     @rule()
     def the_group_settles(self) -> None:
@@ -141,32 +141,31 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             member_id=member_id,
             group_instance_id=self.instance_of(member_id),
         )
-        code = self.group.heartbeat(request, context(4), self.now)
+        code = self.group.heartbeat(request, self.now, IMAGE)
         if code == ErrorCode.NONE:
             assert self.told_generation[member_id] == self.group.generation_id
 
     @rule(numbers=st.lists(member_numbers, max_size=3), version=st.sampled_from([0, 5]))
     def leave(self, numbers, version) -> None:
-        ids = [self.some_id(number) for number in numbers] or [STRANGER]
-        request = (
-            LeaveGroupRequest(group_id="g", member_id=ids[0])
-            if version < 3
-            else LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=id_) for id_ in ids])
-        )
+        ids = ([self.some_id(number) for number in numbers] or [STRANGER])[: 1 if version < 3 else None]
+        request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=id_) for id_ in ids])
         future = self.future("leave", version)
-        self.do(self.group.leave(request, context(version), future, self.now))
+        self.do(self.group.leave(request, future, self.now, IMAGE))
         assert future not in self.uncompleted
-        assert not self.group.members.keys() & set(ids[: 1 if version < 3 else None])
+        assert not self.group.members.keys() & set(ids)
 
     @rule(instance=st.sampled_from(INSTANCES))
     def remove_an_instance(self, instance) -> None:
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id=instance)])
-        self.do(self.group.leave(request, context(5), self.future("leave", 5), self.now))
+        self.do(self.group.leave(request, self.future("leave", 5), self.now, IMAGE))
 
     @rule(number=member_numbers, generation=st.integers(-1, 3))
     def commit(self, number, generation) -> None:
         member_id = self.some_id(number)
-        code = self.group.validate_offset_commit(member_id, None, generation, 9, self.now)
+        request = OffsetCommitRequest(
+            group_id="g", member_id=member_id, generation_id_or_member_epoch=generation, topics=[]
+        )
+        code = self.group.validate_offset_commit(request, 9, self.now)
         if generation >= 0 and code == ErrorCode.NONE:
             assert member_id in self.group.members
             assert generation == self.group.generation_id
@@ -178,7 +177,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1.0, 30.0]))
     def the_runner_is_late(self, seconds) -> None:
         self.seconds += seconds
-        self.do(self.group.tick(self.now))
+        self.do(self.group.tick(self.now, IMAGE))
 
     @rule()
     def the_next_write_fails(self) -> None:
@@ -202,7 +201,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     def instance_of(self, member_id: str) -> str | None:
         member = self.group.members.get(member_id)
-        return None if member is None else member.group_instance_id
+        return None if member is None else member.instance_id
 
     def join(
         self,
@@ -225,7 +224,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         )
         new_member_id = f"m-{len(self.ids)}"
         future = self.future(f"join {member_id or new_member_id}", version)
-        result = self.group.join(request, context(version), future, self.now, new_member_id=new_member_id)
+        result = self.group.join(request, context(version), future, self.now, IMAGE, new_member_id=new_member_id)
         if not member_id:
             self.ids.append(new_member_id)
         self.do(result)
@@ -242,12 +241,12 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             ],
         )
         before = self.group.state
-        self.do(self.group.sync(request, context(version), self.future(f"sync {member_id}", version), self.now))
+        self.do(self.group.sync(request, self.future(f"sync {member_id}", version), self.now, IMAGE))
         if before is COMPLETING_REBALANCE and self.group.state is STABLE:
             assert {each: member.assignment for each, member in self.group.members.items()} == shares
 
-    def future(self, name: str, version: int) -> ResponseFuture:
-        future = ResponseFuture(name, version)
+    def future(self, name: str, version: int) -> LabelledFuture:
+        future = LabelledFuture(name, version)
         self.uncompleted.add(future)
         return future
 
@@ -256,7 +255,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         ticks = 0
         while (deadline := self.group.next_deadline()) is not None and deadline <= end:
             self.seconds = max(self.seconds, deadline)
-            self.do(self.group.tick(self.now))
+            self.do(self.group.tick(self.now, IMAGE))
             ticks += 1
             assert ticks < 10 + seconds * (2 + len(self.group.members) + len(self.ids)), "the group does not rest"
         self.seconds = end
@@ -269,10 +268,11 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for record in result.records:
             self.note_record(record)
         for completion in result.completions:
-            assert isinstance(completion.future, ResponseFuture)
+            assert isinstance(completion.future, LabelledFuture)
             self.uncompleted.remove(completion.future)
-            encode_bytes(completion.response, completion.future.version)
-            self.note_answer(completion.future, completion.response)
+            response = in_version(completion.response, completion.future.version)
+            encode_bytes(response, completion.future.version)
+            self.note_answer(completion.future, response)
 
     def note_record(self, record: GroupRecord) -> None:
         assert decode_group_record(*encode_group_record(record)) == record
@@ -281,7 +281,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for member in record.value.members:
             self.assigned[record.value.generation, member.member_id] = member.assignment
 
-    def note_answer(self, future: ResponseFuture, response: Any) -> None:
+    def note_answer(self, future: LabelledFuture, response: Any) -> None:
         if isinstance(response, JoinGroupResponse) and not response.error_code:
             assert response.generation_id == self.group.generation_id
             self.told_generation[response.member_id] = response.generation_id
@@ -304,18 +304,18 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             each for member in members for each in (member.awaiting_join, member.awaiting_sync) if each is not None
         ]
         assert len(pending) == len(self.uncompleted)
-        assert {each.future for each in pending} == self.uncompleted
+        assert set(pending) == self.uncompleted
 
     @invariant()
     def the_books_agree_with_the_members(self) -> None:
         member_table, members = self.group.member_table, self.group.members
-        assert member_table.joined_count == sum(member.awaiting_join is not None for member in members.values())
+        assert member_table.awaiting_join_count == sum(member.awaiting_join is not None for member in members.values())
         assert (member_table.leader_id in members) == bool(members)
-        instances = [member.group_instance_id for member in members.values() if member.is_static]
+        instances = [member.instance_id for member in members.values() if member.instance_id is not None]
         assert len(instances) == len(set(instances))
         for member in members.values():
-            if member.group_instance_id is not None:
-                assert member_table.static_member_id(member.group_instance_id) == member.member_id
+            if member.instance_id is not None:
+                assert member_table.static_member_id(member.instance_id) == member.member_id
         assert not members.keys() & member_table.pending_joins.keys()
         assert member_table.pending_syncs <= members.keys()
         for name in STRATEGIES:
@@ -340,7 +340,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             of_another_generation = [
                 member.member_id
                 for member in members
-                if not member.is_static and self.told_generation[member.member_id] != group.generation_id
+                if member.instance_id is None and self.told_generation[member.member_id] != group.generation_id
             ]
             assert not of_another_generation
 
@@ -349,7 +349,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         deadline = self.group.next_deadline()
         before = self.seconds + A_LONG_TIME if deadline is None else deadline - A_MOMENT
         if before > self.seconds:
-            early = copy.deepcopy(self.group).tick(Now(before, round(before * 1000)))
+            early = copy.deepcopy(self.group).tick(Now(before, round(before * 1000)), IMAGE)
             assert early == CoordinatorResult()
 
     def teardown(self) -> None:

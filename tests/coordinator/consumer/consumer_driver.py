@@ -24,7 +24,13 @@ from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from kafka_wire.messages.heartbeat import HeartbeatRequest
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.groups import GroupRecord
 from tests.coordinator.group_runner import GROUP, GroupRunner
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -248,17 +254,13 @@ class ConsumerDriver:
         )
         return [self.runner.classic_heartbeat(request).name]
 
-    def do_classic_leave(self, *, members: str, version: str = "5", reason: str | None = None) -> list[str]:
+    def do_classic_leave(self, *, members: str, reason: str | None = None) -> list[str]:
         """``members`` are separated by commas, each a member id with ``/instance id`` behind it; either may lack."""
         identities = [
             MemberIdentity(member_id=member_id, group_instance_id=instance or None, reason=reason)
             for member_id, _, instance in (text.partition("/") for text in members.split(","))
         ]
-        if int(version) < 3:
-            request = LeaveGroupRequest(group_id=GROUP, member_id=identities[0].member_id)
-        else:
-            request = LeaveGroupRequest(group_id=GROUP, members=identities)
-        response = self.runner.classic_leave(request, int(version))
+        response = self.runner.classic_leave(LeaveGroupRequest(group_id=GROUP, members=identities))
         codes = [ErrorCode(each.error_code).name for each in response.members]
         return [" ".join(codes) or ErrorCode(response.error_code).name, *self._late_answers()]
 
@@ -290,15 +292,26 @@ class ConsumerDriver:
     # --- Offsets, and looking ---
 
     def do_commit(self, *, member: str, epoch: str, version: str = "9", partitions: str | None = None) -> list[str]:
-        asked = None
+        """``partitions`` are by default one that no member has."""
+        parsed = {NO_UUID: [0]}
         if partitions is not None:
-            parsed = _parse_partitions(partitions)
-            asked = [(self.runner.topic_id(name), index) for name, indexes in parsed.items() for index in indexes]
-        member_id = "" if member == NOTHING else member
-        code = self.runner.consumer_group.validate_offset_commit(
-            member_id, None, int(epoch), int(version), self.runner.now, asked
+            parsed = {self.runner.topic_id(name): indexes for name, indexes in _parse_partitions(partitions).items()}
+        request = OffsetCommitRequest(
+            group_id=GROUP,
+            member_id="" if member == NOTHING else member,
+            generation_id_or_member_epoch=int(epoch),
+            topics=[
+                OffsetCommitRequestTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="")
+                        for index in indexes
+                    ],
+                )
+                for topic_id, indexes in parsed.items()
+            ],
         )
-        return [code.name]
+        return [self.runner.consumer_group.validate_offset_commit(request, int(version), self.runner.now).name]
 
     def do_fetch(self, *, member: str, epoch: str) -> list[str]:
         member_id = None if member == NOTHING else member

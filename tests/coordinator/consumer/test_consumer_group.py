@@ -10,6 +10,11 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafka_wire.stored.groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMetadataValue,
@@ -99,7 +104,11 @@ def test_committing_and_fetching_at_a_wrong_epoch_is_113():
     runner = GroupRunner()
     runner.heartbeat(joining("a"))
     group = runner.consumer_group
-    assert group.validate_offset_commit("a", None, 1, 9, runner.now) == ErrorCode.STALE_MEMBER_EPOCH
+    topic = OffsetCommitRequestTopic(
+        partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")]
+    )
+    commit = OffsetCommitRequest(group_id=GROUP, member_id="a", generation_id_or_member_epoch=1, topics=[topic])
+    assert group.validate_offset_commit(commit, 9, runner.now) == ErrorCode.STALE_MEMBER_EPOCH
     assert group.validate_offset_fetch("a", 1) == ErrorCode.STALE_MEMBER_EPOCH
 
 

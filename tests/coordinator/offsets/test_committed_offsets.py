@@ -308,38 +308,38 @@ def test_a_commit_takes_less_than_250_bytes():
 # --- fetching ---
 
 
-def test_what_was_never_committed_is_minus_one_and_no_error(offsets):
+async def test_what_was_never_committed_is_minus_one_and_no_error(offsets):
     do(offsets, commit((0, 17)))
-    response = fetched_offsets(offsets, fetch(wanted(0, 1), wanted(0, topic="bills")))
+    response = await fetched_offsets(offsets, fetch(wanted(0, 1), wanted(0, topic="bills")))
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 1): (-1, -1, ""), ("bills", 0): (-1, -1, "")}
 
 
-def test_a_group_that_is_not_known_has_no_offsets_and_no_error(offsets):
-    assert found(fetched_offsets(offsets, fetch(wanted(0)))) == {("orders", 0): (-1, -1, "")}
-    assert fetched_offsets(offsets, fetch(None)).topics == []
+async def test_a_group_that_is_not_known_has_no_offsets_and_no_error(offsets):
+    assert found(await fetched_offsets(offsets, fetch(wanted(0)))) == {("orders", 0): (-1, -1, "")}
+    assert (await fetched_offsets(offsets, fetch(None))).topics == []
 
 
-def test_without_topics_everything_the_group_has_comes(offsets):
+async def test_without_topics_everything_the_group_has_comes(offsets):
     do(offsets, commit((0, 17), (3, 5)))
     do(offsets, commit((1, 8), topic="bills", metadata="m"))
     do(offsets, commit((0, 99), group_id="h"))
-    response = fetched_offsets(offsets, fetch(None))
+    response = await fetched_offsets(offsets, fetch(None))
     assert response.group_id == "g"
     assert found(response) == {("orders", 0): (17, 3, ""), ("orders", 3): (5, 3, ""), ("bills", 1): (8, 3, "m")}
 
 
-def test_no_topics_is_not_the_same_as_null(offsets):
+async def test_no_topics_is_not_the_same_as_null(offsets):
     do(offsets, commit((0, 17)))
-    assert fetched_offsets(offsets, fetch()).topics == []
+    assert (await fetched_offsets(offsets, fetch())).topics == []
 
 
 @pytest.mark.parametrize(
     ("committed_id", "asked_id", "offset"),
     [(ID, ID, 17), (ID, OTHER_ID, -1), (ID, NO_UUID, 17), (NO_UUID, ID, 17), (NO_UUID, NO_UUID, 17)],
 )
-def test_offsets_of_a_deleted_topic_are_not_those_of_its_successor(offsets, committed_id, asked_id, offset):
+async def test_offsets_of_a_deleted_topic_are_not_those_of_its_successor(offsets, committed_id, asked_id, offset):
     do(offsets, commit((0, 17), topic_id=committed_id))
-    response = fetched_offsets(offsets, fetch(wanted(0, topic_id=asked_id)))
+    response = await fetched_offsets(offsets, fetch(wanted(0, topic_id=asked_id)))
     assert found(response)["orders", 0][0] == offset
     assert response.topics[0].topic_id == asked_id
 

@@ -9,7 +9,7 @@ from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.offsets.expiry import expired_offsets
+from trio_broker.coordinator.offsets.expiry import OffsetRetention, expired_offsets
 from trio_broker.coordinator.runtime.result import Now
 
 RETENTION_MS = 60_000
@@ -45,6 +45,11 @@ def group(*, subscribed: bytes | None = None, protocol_type: str = "consumer", s
     return ClassicGroup.restored("g", value, SETTINGS, NOW)
 
 
+def simple_group() -> ClassicGroup:
+    """A group of commits that never had a member."""
+    return ClassicGroup("g", SETTINGS, NOW)
+
+
 class ConsumerLike:
     """As much of a KIP-848 group as is asked."""
 
@@ -53,6 +58,9 @@ class ConsumerLike:
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.topics
+
+    def offset_retention(self) -> OffsetRetention:
+        return OffsetRetention()
 
 
 def committed(**ages_ms: int | tuple[int, int]) -> CommittedOffsets:
@@ -66,7 +74,7 @@ def committed(**ages_ms: int | tuple[int, int]) -> CommittedOffsets:
 
 
 def expired(offsets: CommittedOffsets, group, now: Now = NOW) -> set[str]:
-    records = expired_offsets(offsets, "g", group, SETTINGS, now)
+    records = expired_offsets(offsets, "g", group, SETTINGS, now, at_most=1_000)
     assert all(record.value is None and record.key.group == "g" for record in records)
     return {record.key.topic for record in records}
 
@@ -75,7 +83,7 @@ ALL_AGES = {"fresh": 0, "late": RETENTION_MS - 1, "due": RETENTION_MS, "old": 10
 
 
 def test_a_simple_consumers_offsets_expire_from_their_commit():
-    assert expired(committed(**ALL_AGES), None) == {"due", "old"}
+    assert expired(committed(**ALL_AGES), simple_group()) == {"due", "old"}
     never_joined = ClassicGroup("g", SETTINGS, NOW)
     assert never_joined.protocol_type is None
     assert expired(committed(**ALL_AGES), never_joined) == {"due", "old"}
@@ -117,7 +125,7 @@ def test_offsets_of_a_consumer_group_expire_from_their_commit_where_nobody_is_su
     assert expired(offsets, ConsumerLike()) == {"due", "old", "read"}
 
 
-@pytest.mark.parametrize("keeper", [None, group(since_ms=NOW_MS), group(since_ms=0)])
+@pytest.mark.parametrize("keeper", [simple_group(), group(since_ms=NOW_MS), group(since_ms=0)])
 def test_a_commit_with_a_retention_of_its_own_ends_with_that(keeper):
     offsets = committed(over=(0, 0), past=(0, -5), ahead=(10 * RETENTION_MS, 1))
     assert expired(offsets, keeper) == {"over", "past"}
@@ -125,13 +133,13 @@ def test_a_commit_with_a_retention_of_its_own_ends_with_that(keeper):
 
 def test_what_has_expired_is_gone_and_the_rest_is_not():
     offsets = committed(**ALL_AGES)
-    for record in expired_offsets(offsets, "g", None, SETTINGS, NOW):
+    for record in expired_offsets(offsets, "g", simple_group(), SETTINGS, NOW, at_most=1_000):
         offsets.apply(record)
     assert set(offsets.topics_of("g")) == {"fresh", "late"}
-    later = expired_offsets(offsets, "g", None, SETTINGS, Now(1.0, NOW_MS + RETENTION_MS))
+    later = expired_offsets(offsets, "g", simple_group(), SETTINGS, Now(1.0, NOW_MS + RETENTION_MS), at_most=1_000)
     assert len(later) == offsets.count_of("g")
 
 
 def test_a_group_without_offsets_has_none_to_expire():
-    assert expired(CommittedOffsets(), None) == set()
+    assert expired(CommittedOffsets(), simple_group()) == set()
     assert expired(CommittedOffsets(), group(since_ms=0)) == set()

@@ -41,7 +41,7 @@ async def loaded(broker) -> None:
 async def lines(broker) -> dict[str, tuple[int | None, float | None]]:
     """The lag of each group."""
     lag_report = await broker.groups.lag_report()
-    return {group.group_id: (group.lag_records, group.lag_seconds) for group in lag_report.groups}
+    return {group.group.group_id: (group.lag_records, group.lag_seconds) for group in lag_report.groups}
 
 
 async def test_each_group_is_told_with_its_lag(broker):
@@ -63,7 +63,8 @@ async def test_a_group_is_told_with_what_it_is(broker):
     joined = await broker.settle("workers")
     await broker.commit("workers", 0, member=joined)
     lag_report = await broker.groups.lag_report()
-    [group] = lag_report.groups
+    [lag] = lag_report.groups
+    group = lag.group
     assert (group.group_id, group.type.value, group.state, group.protocol_type, group.protocol) == (
         "workers",
         "classic",
@@ -71,8 +72,8 @@ async def test_a_group_is_told_with_what_it_is(broker):
         "consumer",
         "range",
     )
-    assert (group.generation, group.member_count, group.partition_count) == (1, 1, 1)
-    assert group.last_rebalance_at_ms is not None
+    assert (group.generation, group.member_count, lag.partition_count) == (1, 1, 1)
+    assert lag.last_rebalance_at_ms is not None
     assert lag_report.is_complete
 
 
@@ -99,7 +100,7 @@ async def test_partitions_of_a_consumer_group_s_member_without_a_commit_are_coun
         subscribed_topic_names=["t", "wide"],
         topic_partitions=[],
     )
-    joined = await broker.groups.consumer_group_heartbeat(request, RequestContext("c", "/127.0.0.1", 1), lambda: None)
+    joined = await broker.groups.call(request.group_id, request, RequestContext("c", "/127.0.0.1", 1), lambda: None)
     assert joined.error_code == 0
     member = SimpleNamespace(member_id="a", generation_id=joined.member_epoch)
     await broker.commit("workers", 0, member=member)
@@ -136,7 +137,7 @@ async def test_partitions_are_told_only_where_they_are_asked_for(broker):
 
 async def test_while_groups_are_loaded_the_report_says_that_it_is_not_complete(broker):
     await broker.commit("g", 0)
-    shards = broker.groups._shards.values()
+    shards = broker.groups.runtime.shards.values()
     loading = next(shard for shard in shards if "g" in shard.groups)
     loading.state = type(loading.state).LOADING
     lag_report = await broker.groups.lag_report()

@@ -10,33 +10,29 @@ import attrs
 from kafka_wire.messages.describe_groups import DescribedGroupMember
 from kafka_wire.messages.join_group import JoinGroupResponseMember
 from kafka_wire.stored.groups import MemberMetadata
-from trio_broker.coordinator.classic import protocols as classic_protocols
-from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, Protocols
-from trio_broker.coordinator.reporting.description import MemberSnapshot
+from trio_broker.coordinator.classic.protocols import (
+    CONSUMER_PROTOCOL_TYPE,
+    Protocols,
+    assigned_partitions,
+    subscribed_topics,
+)
+from trio_broker.coordinator.reporting.snapshot import MemberSnapshot
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
 NO_ASSIGNMENT = b""
 NO_DEADLINE = float("inf")
 
 
-@attrs.frozen
-class PendingResponse:
-    """A request that waits, and the version that its answer has to be in."""
-
-    future: ResponseFuture
-    version: int
-
-
 @attrs.define(eq=False)
 class ClassicMember:
-    """What a member said of itself, what it was given, and which of its requests wait.
+    """What a member says of itself, its assignment, and its requests that wait for a response.
 
     ``session_deadline`` is in seconds of the clock that never goes back. ``is_new`` holds until the first generation
     that the member is part of: up to then it may not know its own id, so that it cannot send heartbeats.
     """
 
     member_id: str
-    group_instance_id: str | None
+    instance_id: str | None
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -45,15 +41,15 @@ class ClassicMember:
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
     session_deadline: float = NO_DEADLINE
-    awaiting_join: PendingResponse | None = None
-    awaiting_sync: PendingResponse | None = None
+    awaiting_join: ResponseFuture | None = None
+    awaiting_sync: ResponseFuture | None = None
 
     @classmethod
     def restored(cls, stored: MemberMetadata, protocol: str) -> ClassicMember:
         """A member as a generation's record has it: of its strategies only the chosen one is known."""
         return cls(
             member_id=stored.member_id,
-            group_instance_id=stored.group_instance_id,
+            instance_id=stored.group_instance_id,
             client_id=stored.client_id,
             client_host=stored.client_host,
             rebalance_timeout_ms=stored.session_timeout if stored.rebalance_timeout < 0 else stored.rebalance_timeout,
@@ -63,21 +59,18 @@ class ClassicMember:
         )
 
     @property
-    def is_static(self) -> bool:
-        return self.group_instance_id is not None
-
-    @property
-    def is_watched(self) -> bool:
-        """Whether silence ends the membership now. A member whose request waits cannot but be silent, except that a
-        new one is not waited for without end: it may be gone, and its request with it.
+    def has_session_timeout(self) -> bool:
+        """Whether silence ends the membership now. A member that waits for a response sends no heartbeats; a new one is
+        not waited for without end all the same, since its client may be gone.
         """
         return self.is_new or (self.awaiting_join is None and self.awaiting_sync is None)
 
     def metadata(self, protocol: str | None) -> bytes:
+        """The member's bytes for the strategy ``protocol``."""
         return self.protocols.get(protocol, b"") if protocol is not None else b""
 
     def replaced_by(self, member_id: str) -> ClassicMember:
-        """The same static member under a new id; nothing of it waits."""
+        """The same static member under a new id, without requests that wait."""
         return attrs.evolve(
             self,
             member_id=member_id,
@@ -87,19 +80,17 @@ class ClassicMember:
             is_new=False,
         )
 
-    # --- In the words of each message ---
+    # --- In the fields of each message ---
 
     def for_leader(self, protocol: str | None) -> JoinGroupResponseMember:
         return JoinGroupResponseMember(
-            member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
-            metadata=self.metadata(protocol),
+            member_id=self.member_id, group_instance_id=self.instance_id, metadata=self.metadata(protocol)
         )
 
     def stored(self, protocol: str | None) -> MemberMetadata:
         return MemberMetadata(
             member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
+            group_instance_id=self.instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
             rebalance_timeout=self.rebalance_timeout_ms,
@@ -109,24 +100,24 @@ class ClassicMember:
         )
 
     def described(self, protocol: str | None) -> DescribedGroupMember:
-        """For DescribeGroups; without a protocol, that is in an unstable group, the metadata is empty."""
+        """For DescribeGroups. Without a protocol, as in an unstable group, the metadata is empty."""
         return DescribedGroupMember(
             member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
+            group_instance_id=self.instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
             member_metadata=self.metadata(protocol),
             member_assignment=self.assignment,
         )
 
-    def description(self, protocol_type: str | None, protocol: str | None) -> MemberSnapshot:
+    def snapshot(self, protocol_type: str | None, protocol: str | None) -> MemberSnapshot:
         is_consumer = protocol_type == CONSUMER_PROTOCOL_TYPE
-        topics = classic_protocols.subscribed_topics(self.metadata(protocol)) if is_consumer else None
+        topics = subscribed_topics(self.metadata(protocol)) if is_consumer else None
         return MemberSnapshot(
             member_id=self.member_id,
-            group_instance_id=self.group_instance_id,
+            group_instance_id=self.instance_id,
             client_id=self.client_id,
             client_host=self.client_host,
             subscribed_topics=topics or (),
-            assignment=classic_protocols.assigned_partitions(self.assignment) if is_consumer else None,
+            assignment=assigned_partitions(self.assignment) if is_consumer else None,
         )

@@ -46,8 +46,8 @@ def protocols_of(listed: Iterable[JoinGroupRequestProtocol]) -> Protocols:
     return protocols
 
 
-def are_too_much(listed: Sequence[JoinGroupRequestProtocol]) -> bool:
-    """Whether a member says more of its strategies than anybody should keep in memory for it."""
+def are_too_large(listed: Sequence[JoinGroupRequestProtocol]) -> bool:
+    """Whether a member lists more than the broker keeps in memory for it."""
     return (
         len(listed) > MAX_PROTOCOLS
         or sum(len(protocol.name) + len(protocol.metadata) for protocol in listed) > MAX_PROTOCOLS_BYTES

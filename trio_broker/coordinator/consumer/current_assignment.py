@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_heartbeat import TopicPartitions
 from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState, PartitionEpochs, Target
-from trio_broker.coordinator.runtime.errors import GroupRequestError
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +50,7 @@ class Reconciliation:
                 return self._without_lost_topics(member) if self.subscription_changed else member
             case MemberState.UNKNOWN if self.owned is None or self.owned:
                 text = f"member {member.member_id} is in a state that this broker does not know, and has to join anew"
-                raise GroupRequestError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+                raise KafkaError(text, code=ErrorCode.FENCED_MEMBER_EPOCH)
         return self._towards_target(member)
 
     def _still_has(self, partitions: PartitionEpochs) -> bool:

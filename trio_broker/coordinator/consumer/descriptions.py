@@ -1,4 +1,4 @@
-"""A consumer group as others see it: administrators by ConsumerGroupDescribe, and people.
+"""A consumer group for ConsumerGroupDescribe, and as a snapshot for the admin API.
 
 Source: Kafka's ConsumerGroup.asDescribedGroup and ConsumerGroupMember.asConsumerGroupDescribeMember.
 """
@@ -14,7 +14,7 @@ from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
-from trio_broker.coordinator.reporting.description import GroupProtocol, GroupSnapshot, MemberSnapshot
+from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot, MemberSnapshot
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
@@ -23,7 +23,7 @@ CONSUMER_MEMBER = 1
 def described_group(
     stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage
 ) -> DescribedGroup:
-    """The group for an administrator's tools."""
+    """For ConsumerGroupDescribe."""
     return DescribedGroup(
         group_id=stored.group_id,
         group_state=stored.state.value,
@@ -51,7 +51,7 @@ def _described_member(stored: StoredConsumerGroup, member: ConsumerMember, image
 
 
 def _owned(member: ConsumerMember) -> dict[bytes, list[int]]:
-    """All that the member has, what it has to give up included."""
+    """All that the member owns, with what it has to give up."""
     owned: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):
         for topic_id, indexes in partitions.items():
@@ -60,7 +60,7 @@ def _owned(member: ConsumerMember) -> dict[bytes, list[int]]:
 
 
 def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Assignment:
-    """``partitions`` with the names of their topics; those of topics that are gone are left out."""
+    """``partitions`` with the names of their topics; topics that do not exist are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=image.topics_by_id[topic_id].name, partitions=sorted(indexes))
@@ -70,8 +70,11 @@ def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> A
     )
 
 
-def description(stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage) -> GroupSnapshot:
-    """The group for people."""
+def group_snapshot(
+    stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, image: MetadataImage, *, with_members: bool
+) -> GroupSnapshot:
+    """The group for lists and the admin API."""
+    members = stored.members.values() if with_members else ()
     return GroupSnapshot(
         group_id=stored.group_id,
         type=GroupProtocol.CONSUMER,
@@ -80,11 +83,12 @@ def description(stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, i
         state=stored.state.value,
         generation=stored.group_epoch,
         leader=None,
-        members=tuple(_member_description(stored, member, image) for member in stored.members.values()),
+        member_count=len(stored.members),
+        members=tuple(_member_snapshot(stored, member, image) for member in members),
     )
 
 
-def _member_description(stored: StoredConsumerGroup, member: ConsumerMember, image: MetadataImage) -> MemberSnapshot:
+def _member_snapshot(stored: StoredConsumerGroup, member: ConsumerMember, image: MetadataImage) -> MemberSnapshot:
     assignment = _named(_owned(member), image).topic_partitions
     return MemberSnapshot(
         member_id=member.member_id,

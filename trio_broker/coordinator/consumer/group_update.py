@@ -1,32 +1,34 @@
-"""One event in the life of a consumer group, while it is being thought about.
+"""One event of a consumer group: the records, events and timers that follow from it.
 
-A decision looks at the group as its records tell it, and collects the records, events and timers that follow. Nothing
-is folded in before it is written: what a step of the decision makes of a member is handed to the next step as a value.
+An update reads the group as its records describe it, and collects what follows. Nothing is folded in before it is
+appended: what one step makes of a member is passed to the next step as a value. Timers are the exception; they are not
+in the log, and ``ConsumerGroup.write_failed`` restores them.
 
-The epochs are the heart of it. Whenever a member comes, goes or changes its subscription, and whenever a subscribed
+The epochs are at the centre. Whenever a member joins, leaves or changes its subscription, and whenever a subscribed
 topic changes, the group's epoch rises. The next heartbeat of any member then computes a new target for it, but not
-more often than ``group.consumer.assignment.interval.ms``. Every member walks to the target at the pace of its own
-heartbeats.
+more often than ``group.consumer.assignment.interval.ms``. Every member moves to the target with its own heartbeats.
 
-Source: Kafka's GroupMetadataManager; KIP-848, KIP-1263 for the interval.
+Source: Kafka's GroupMetadataManager; KIP-848, KIP-1263 for the interval, KIP-345 for static members.
 """
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_heartbeat import TopicPartitions
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer import records
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
-from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState, Target
-from trio_broker.coordinator.consumer.member_timers import MemberTimer
-from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState
+from trio_broker.coordinator.consumer.downgrade import Downgrade
+from trio_broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState, Target
+from trio_broker.coordinator.consumer.member_timers import MemberTimer, MemberTimers
+from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import (
     changed_targets,
     computed_target,
@@ -35,88 +37,96 @@ from trio_broker.coordinator.consumer.target_assignment import (
     topic_ids_of,
 )
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, GroupEventKind, Now
+from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, group_event
 
-if TYPE_CHECKING:
-    from trio_broker.coordinator.consumer.group import ConsumerGroup
-
-
-MAX_REASON_CHARACTERS = 255
-"""Clients cut their reasons there (KIP-800); one that does not may not fill the timeline."""
-
-
-class PatternChange(enum.Enum):
-    """What a heartbeat did to the member's regular expression."""
-
-    NONE = enum.auto()
-    UNRESOLVED = enum.auto()
-    """It changed, and what it stands for is not known yet."""
-    RESOLVED = enum.auto()
-    """It changed, and what it stands for is known: it went, or others had subscribed to it before."""
+DOWNGRADING_POLICIES = ("downgrade", "bidirectional")
+"""Values of ``group.consumer.migration.policy`` that let a consumer group become a classic one."""
 
 
 @attrs.frozen
 class _PendingEvent:
-    """An event that still lacks the epoch that the group will have after it."""
+    """An event without the epoch that the group will have after it."""
 
     kind: GroupEventKind
     member: ConsumerMember | None
     reason: str
 
 
-def group_event(
-    kind: GroupEventKind, now: Now, group_epoch: int, member: ConsumerMember | None, reason: str
-) -> GroupEvent:
-    """Something that happened, to ``member`` or to all."""
-    return GroupEvent(
-        kind=kind,
-        at_ms=now.wall_ms,
-        generation=group_epoch,
-        member_id=None if member is None else member.member_id,
-        group_instance_id=None if member is None else member.instance_id,
-        client_id=None if member is None else member.client_id,
-        client_host=None if member is None else member.client_host,
-        reason=reason[:MAX_REASON_CHARACTERS],
-    )
-
-
 class ConsumerGroupUpdate:
-    """What follows from one event."""
+    """What follows from one event. ``knows_topics``: whether the group's epoch is for the topics as they are."""
 
-    def __init__(self, group: ConsumerGroup, now: Now, image: MetadataImage) -> None:
-        self.group = group
-        self.stored = group.stored
+    def __init__(
+        self,
+        stored: StoredConsumerGroup,
+        timers: MemberTimers,
+        settings: GroupCoordinatorConfig,
+        now: Now,
+        image: MetadataImage,
+        *,
+        knows_topics: bool,
+    ) -> None:
+        self.stored = stored
+        self.timers = timers
+        self.settings = settings
         self.now = now
         self.image = image
+        self.knows_topics = knows_topics
         self.result = CoordinatorResult()
-        self.group_epoch = self.stored.group_epoch
-        self.target_epoch = self.stored.target_epoch
+        self.group_epoch = stored.group_epoch
+        self.target_epoch = stored.target_epoch
+        self.downgrade: Downgrade | None = None
+        """Set when the group is to become a classic one."""
         self._changed: dict[str, ConsumerMember | None] = {}
         self._pending_events: list[_PendingEvent] = []
-        self._looked_at_topics = False
+
+    def record_event(self, kind: GroupEventKind, member: ConsumerMember | None, reason: str = "") -> None:
+        self._pending_events.append(_PendingEvent(kind, member, reason))
 
     # ---- members --------------------------------------------------------------------------------------------------
 
-    def record_event(self, kind: GroupEventKind, member: ConsumerMember | None, reason: str = "") -> None:
-        """Have people read of it."""
-        self._pending_events.append(_PendingEvent(kind, member, reason))
+    def require_room(self, member_id: str) -> None:
+        """Let no new member into a full group.
 
-    def upsert_member(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
-        """Write down what ``updated`` says of itself; return whether it subscribes to other names than ``member``."""
-        if updated == member:
-            return False
-        self.result.records.append(records.member_record(self.stored.group_id, updated))
-        self._changed[updated.member_id] = updated
-        return updated.subscribed_topic_names != member.subscribed_topic_names
+        Raises:
+            KafkaError: ``GROUP_MAX_SIZE_REACHED``.
+        """
+        members, max_size = self.stored.members, self.settings.group_consumer_max_size
+        if len(members) >= max_size and member_id not in members:
+            text = f"group {self.stored.group_id} has {len(members)} members, and may have {max_size}"
+            raise KafkaError(text, code=ErrorCode.GROUP_MAX_SIZE_REACHED)
 
-    def mark_static_leave(self, member: ConsumerMember) -> None:
-        """Let a static member go for a while: others may not have what it had, and it may not commit for it."""
-        away = member.away()
-        self.result.records.append(records.current_assignment_record(self.stored.group_id, away))
-        self._changed[away.member_id] = away
+    def joining_member(self, member_id: str) -> ConsumerMember:
+        """The dynamic member that joins, or joins again."""
+        member = self.stored.members.get(member_id)
+        if member is None:
+            member = ConsumerMember(member_id=member_id)
+            self.record_event(GroupEventKind.MEMBER_JOINED, member)
+        else:
+            self.record_event(GroupEventKind.MEMBER_REJOINED, member)
+        return member
 
-    def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
-        """Put a static member under its new id in the place of its former life."""
+    def joining_static_member(self, member_id: str, instance_id: str, *, is_classic: bool) -> ConsumerMember:
+        """The static member that joins, and replaces the one that had its instance id.
+
+        In the classic protocol a member cannot leave for a while, so there one that lives is replaced, too.
+
+        Raises:
+            KafkaError: ``UNRELEASED_INSTANCE_ID``.
+        """
+        existing = self.stored.static_member(instance_id)
+        if existing is None:
+            member = self.stored.members.get(member_id) or ConsumerMember(member_id=member_id)
+            self.record_event(GroupEventKind.MEMBER_JOINED, attrs.evolve(member, instance_id=instance_id))
+            return member
+        if not (is_classic or existing.uses_classic_protocol or existing.member_epoch == STATIC_LEAVE_EPOCH):
+            text = f"instance id {instance_id} is in use by member {existing.member_id}"
+            raise KafkaError(text, code=ErrorCode.UNRELEASED_INSTANCE_ID)
+        member = existing.replaced_by(member_id)
+        self._replace(existing, member)
+        self.record_event(GroupEventKind.MEMBER_REPLACED, member, f"in the place of {existing.member_id}")
+        return member
+
+    def _replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
         group_id = self.stored.group_id
         self.result.records += [
             *records.member_tombstones(group_id, old.member_id),
@@ -127,25 +137,68 @@ class ConsumerGroupUpdate:
         self._changed[old.member_id] = None
         self._changed[new.member_id] = new
 
+    def upsert_member(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """Record what ``updated`` says of itself; return whether it subscribes to other names than ``member``."""
+        if updated == member:
+            return False
+        self.result.records.append(records.member_record(self.stored.group_id, updated))
+        self._changed[updated.member_id] = updated
+        return updated.subscribed_topic_names != member.subscribed_topic_names
+
+    def mark_static_leave(self, member: ConsumerMember) -> None:
+        """A static member leaves for a while: its partitions wait for it, and it may not commit."""
+        away = member.away()
+        self.result.records.append(records.current_assignment_record(self.stored.group_id, away))
+        self._changed[away.member_id] = away
+
     def remove(self, members: Sequence[ConsumerMember]) -> None:
-        """Take members out of the group, with what they owned."""
+        """Remove members; if all others speak the classic protocol, the group becomes a classic one instead."""
+        if self._may_downgrade(members):
+            reason = "the last member that spoke the consumer protocol is gone"
+            leaving = frozenset(member.member_id for member in members)
+            self.downgrade = Downgrade(leaving=leaving, rebalance=True, reason=reason)
+        elif members:
+            self._remove(members)
+
+    def _remove(self, members: Sequence[ConsumerMember]) -> None:
         for member in members:
             self.result.records += records.member_tombstones(self.stored.group_id, member.member_id)
             self._changed[member.member_id] = None
+            self.timers.cancel_all(member.member_id)
         lost = Counter(member.pattern for member in members if member.pattern is not None)
         patterns = [pattern for pattern, count in lost.items() if self.stored.pattern_subscribers[pattern] == count]
-        for pattern in patterns:
-            self.result.records.append(records.pattern_tombstone(self.stored.group_id, pattern))
+        self.result.records += [records.pattern_tombstone(self.stored.group_id, pattern) for pattern in patterns]
         topics = self.stored.subscribed_topics(without=members, without_patterns=patterns)
         self._bump(metadata_hash(topics, self.image))
-        for member in members:
-            self.group.timers.cancel_all(member.member_id)
+
+    # ---- becoming a classic group ---------------------------------------------------------------------------------
+
+    def _may_downgrade(self, without: Sequence[ConsumerMember]) -> bool:
+        left = len(self.stored.members) - len(without)
+        classic_left = self.stored.classic_member_count - sum(member.uses_classic_protocol for member in without)
+        return 0 < left == classic_left and self._allows_classic_group_of(left)
+
+    def may_downgrade_by_replacing(self, instance_id: str | None) -> bool:
+        """Whether the group may become a classic one when a classic member replaces the one with ``instance_id``."""
+        existing, count = self.stored.static_member(instance_id), len(self.stored.members)
+        return (
+            existing is not None
+            and not existing.uses_classic_protocol
+            and self.stored.classic_member_count == count - 1
+            and self._allows_classic_group_of(count)
+        )
+
+    def _allows_classic_group_of(self, members: int) -> bool:
+        return (
+            self.settings.group_consumer_migration_policy in DOWNGRADING_POLICIES
+            and members <= self.settings.group_max_size
+        )
 
     # ---- epochs ---------------------------------------------------------------------------------------------------
 
     def follow_topics(self, member: ConsumerMember, updated: ConsumerMember, *, subscription_changed: bool) -> None:
         """Raise the group's epoch if the subscription changed, or the topics that it is about."""
-        if not subscription_changed and self.group.knows_topics:
+        if not subscription_changed and self.knows_topics:
             return
         lost = member.pattern
         if lost is not None and (lost == updated.pattern or self.stored.pattern_subscribers[lost] != 1):
@@ -160,7 +213,7 @@ class ConsumerGroupUpdate:
         elif new_hash != self.stored.metadata_hash:
             self.record_event(GroupEventKind.PARTITIONS_CHANGED, None)
             self._bump(new_hash)
-        self._looked_at_topics = True
+        self.knows_topics = True
         if self.stored.has_partition_metadata:
             self.result.records.append(records.partition_metadata_tombstone(self.stored.group_id))
 
@@ -168,10 +221,28 @@ class ConsumerGroupUpdate:
         self.group_epoch += 1
         self.result.records.append(records.group_epoch_record(self.stored.group_id, self.group_epoch, new_hash))
 
+    def resolved(self, resolved: Iterable[tuple[str, ResolvedPattern]]) -> None:
+        """Record what regular expressions were resolved to, and raise the group's epoch if that changed."""
+        group_id = self.stored.group_id
+        fresh = {pattern: result for pattern, result in resolved if self.stored.pattern_subscribers[pattern] > 0}
+        topics = self.stored.subscribed_topics(without_patterns=fresh)
+        changed = False
+        for pattern, result in fresh.items():
+            topics |= result.topics
+            known = self.stored.patterns.get(pattern)
+            changed |= result.topics != (frozenset() if known is None else known.topics)
+            self.result.records.append(records.pattern_record(group_id, pattern, result))
+        new_hash = metadata_hash(topics, self.image)
+        if changed or new_hash != self.stored.metadata_hash:
+            reason = "regular expressions were matched with the topics"
+            self.record_event(GroupEventKind.PARTITIONS_CHANGED, None, reason)
+            self._bump(new_hash)
+            self.knows_topics = True
+
     # ---- assignments ----------------------------------------------------------------------------------------------
 
     def target_for(self, updated: ConsumerMember) -> Target:
-        """What ``updated`` shall have, by a new target for all if the group's epoch rose and it is time for one."""
+        """The target of ``updated``, from a new target for all if the group's epoch rose and it is time for one."""
         if self.stored.target_epoch >= self.group_epoch or not self._may_compute():
             return self.stored.target_of(updated)
         members = {**self.stored.members, updated.member_id: updated}
@@ -179,23 +250,19 @@ class ConsumerGroupUpdate:
         if replaced is not None and replaced != updated.member_id:
             del members[replaced]
         votes = Counter(member.server_assignor for member in members.values() if member.server_assignor is not None)
-        assignor = preferred_assignor(votes, self.group.settings.group_consumer_assignors)
+        assignor = preferred_assignor(votes, self.settings.group_consumer_assignors)
         target = computed_target(self.stored, members, assignor, self.image)
+        group_id, epoch = self.stored.group_id, self.group_epoch
         self.result.records += changed_targets(self.stored, target)
-        self.result.records.append(
-            records.target_epoch_record(self.stored.group_id, self.group_epoch, self.now.wall_ms)
-        )
-        self.target_epoch = self.group_epoch
+        self.result.records.append(records.target_epoch_record(group_id, epoch, self.now.wall_ms))
+        self.target_epoch = epoch
         return target[updated.member_id]
 
     def _may_compute(self) -> bool:
         computed_at_ms = self.stored.target_timestamp_ms
         # A clock that was put back must not keep the group from its target until it has caught up.
-        return (
-            not computed_at_ms
-            <= self.now.wall_ms
-            < computed_at_ms + self.group.settings.group_consumer_assignment_interval_ms
-        )
+        elapsed_ms = self.now.wall_ms - computed_at_ms
+        return not 0 <= elapsed_ms < self.settings.group_consumer_assignment_interval_ms
 
     def reconcile(
         self,
@@ -205,10 +272,10 @@ class ConsumerGroupUpdate:
         *,
         subscription_changed: bool,
     ) -> ConsumerMember:
-        """Take ``updated`` one step towards ``target``.
+        """Move ``updated`` one step towards ``target``.
 
         Raises:
-            Refused: ``FENCED_MEMBER_EPOCH``: the member is in a state that we do not know.
+            KafkaError: ``FENCED_MEMBER_EPOCH``: the member is in a state that this broker does not know.
         """
         if not subscription_changed and updated.is_reconciled_to(self.target_epoch):
             return updated
@@ -231,52 +298,30 @@ class ConsumerGroupUpdate:
     def _time_revocation(self, member: ConsumerMember) -> None:
         if member.state is MemberState.UNREVOKED_PARTITIONS:
             deadline = self.now.monotonic_seconds + member.rebalance_timeout_ms / 1000
-            self.group.timers.start(MemberTimer.REVOCATION, member.member_id, deadline)
+            self.timers.start(MemberTimer.REVOCATION, member.member_id, deadline)
         else:
-            self.group.timers.cancel(MemberTimer.REVOCATION, member.member_id)
-
-    # ---- regular expressions --------------------------------------------------------------------------------------
-
-    def resolved(self, resolved: Iterable[tuple[str, ResolvedPattern]]) -> None:
-        """Write down what regular expressions stand for, and raise the group's epoch if that is news."""
-        fresh = {pattern: result for pattern, result in resolved if self.stored.pattern_subscribers[pattern] > 0}
-        changed = False
-        topics = self.stored.subscribed_topics(without_patterns=fresh)
-        for pattern, result in fresh.items():
-            topics |= result.topics
-            known = self.stored.patterns.get(pattern)
-            changed |= result.topics != (frozenset() if known is None else known.topics)
-            self.result.records.append(records.pattern_record(self.stored.group_id, pattern, result))
-        new_hash = metadata_hash(topics, self.image)
-        if changed or new_hash != self.stored.metadata_hash:
-            self.record_event(
-                GroupEventKind.PARTITIONS_CHANGED, None, "regular expressions were matched with the topics"
-            )
-            self._bump(new_hash)
-            self._looked_at_topics = True
+            self.timers.cancel(MemberTimer.REVOCATION, member.member_id)
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def finish(self) -> CoordinatorResult:
-        """All that follows, with the events that people read."""
-        if self._looked_at_topics:
-            self.group.knows_topics = True
+        """Return the result, with the events."""
         for pending in self._pending_events:
-            told = pending.member
-            # By now it may be known better: a member that joins has said who it is only after it was let in.
-            latest = told if told is None else self._changed.get(told.member_id) or told
+            # The latest state of the member: one that joins says who it is only after the event of its joining.
+            member = pending.member
+            latest = member if member is None else self._changed.get(member.member_id) or member
             self._add_event(pending.kind, latest, pending.reason)
         if not self._changed and self.group_epoch == self.stored.group_epoch:
             return self.result
         bumped = self.group_epoch > self.stored.group_epoch
         if bumped:
-            self._add_event(GroupEventKind.REBALANCE_STARTED, None, "")
+            self._add_event(GroupEventKind.REBALANCE_STARTED)
         at_rest = (ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
         if self._state_after() in at_rest and (bumped or self.stored.state not in at_rest):
-            self._add_event(GroupEventKind.REBALANCE_COMPLETED, None, "")
+            self._add_event(GroupEventKind.REBALANCE_COMPLETED)
         return self.result
 
-    def _add_event(self, kind: GroupEventKind, member: ConsumerMember | None, reason: str) -> None:
+    def _add_event(self, kind: GroupEventKind, member: ConsumerMember | None = None, reason: str = "") -> None:
         self.result.events.append(group_event(kind, self.now, self.group_epoch, member, reason))
 
     def _state_after(self) -> ConsumerGroupState:
@@ -288,7 +333,7 @@ class ConsumerGroupUpdate:
         if self.target_epoch == stored.target_epoch:
             unreconciled = stored.unreconciled_count - self._unreconciled(before)
         else:
-            # Nobody else can have come to an epoch that was made this moment.
+            # No other member can have reached an epoch that this event made.
             unreconciled = len(stored.members) - len(before)
         unreconciled += self._unreconciled(after)
         return stored.state_with(count, self.group_epoch, self.target_epoch, unreconciled)

@@ -94,10 +94,12 @@ class ConsumerMember:
         """Whether it has all that it should have at ``target_epoch``, and nothing else."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
-    def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """Since which epoch it has the partition, None if it does not."""
+    def has_had(self, topic_id: bytes, partition: int, *, since_epoch: int) -> bool:
+        """Whether it has the partition, and has had it since ``since_epoch`` or before."""
         epoch = self.assigned.get(topic_id, {}).get(partition)
-        return self.pending_revocation.get(topic_id, {}).get(partition) if epoch is None else epoch
+        if epoch is None:
+            epoch = self.pending_revocation.get(topic_id, {}).get(partition)
+        return epoch is not None and epoch <= since_epoch
 
     def updated_by(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerMember:
         """The member after what it said of itself in ``request``; the same object if that is nothing new."""

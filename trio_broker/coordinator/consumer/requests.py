@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, UNCHANGED_TIMEOUT
-from trio_broker.coordinator.runtime.errors import GroupRequestError
 
 MAX_SUBSCRIBED_NAMES = 20_000
 """Topic names in one subscription: as many as there can be topics. Kafka has no limit, but every member that comes or
@@ -40,7 +40,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assign
         _require(request.member_epoch >= STATIC_LEAVE_EPOCH, f"{request.member_epoch} is no member epoch")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         text = f"there is no assignor {request.server_assignor!r}; those there are: {', '.join(assignors)}"
-        raise GroupRequestError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+        raise KafkaError(text, code=ErrorCode.UNSUPPORTED_ASSIGNOR)
 
 
 def _check_names(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -69,4 +69,4 @@ def _is_blank(name: str | None) -> bool:
 
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise GroupRequestError(ErrorCode.INVALID_REQUEST, otherwise)
+        raise KafkaError(otherwise, code=ErrorCode.INVALID_REQUEST)

@@ -18,6 +18,8 @@ from typing import Any
 
 import attrs
 
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.stored.groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -44,6 +46,7 @@ from trio_broker.coordinator.consumer.member import (
 )
 from trio_broker.coordinator.consumer.records import partition_epochs
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
+from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 
 FIRST_EPOCH = 1
 """The epoch of a group before its first member; members that have nothing yet are told this one."""
@@ -108,6 +111,25 @@ class StoredConsumerGroup:
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.member_ids_by_instance.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
+
+    def known_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """The member of a request: a dynamic one by its member id, a static one by both ids.
+
+        Raises:
+            KafkaError: ``UNKNOWN_MEMBER_ID``; ``FENCED_INSTANCE_ID``: another member has the instance id now.
+        """
+        if instance_id is None:
+            member = self.members.get(member_id)
+            unknown = f"{member_id} is no member of group {self.group_id}"
+        else:
+            member = self.static_member(instance_id)
+            unknown = f"no member of group {self.group_id} has the instance id {instance_id}"
+        if member is None:
+            raise KafkaError(unknown, code=ErrorCode.UNKNOWN_MEMBER_ID)
+        if member.member_id != member_id:
+            text = f"instance id {instance_id} is member {member.member_id}'s now, not {member_id}'s"
+            raise KafkaError(text, code=ErrorCode.FENCED_INSTANCE_ID)
+        return member
 
     def target_of(self, member: ConsumerMember) -> Target:
         """What ``member`` shall have; a static member that comes with a new id takes over from the one before."""
@@ -182,7 +204,7 @@ class StoredConsumerGroup:
         old = self.members.get(member_id)
         if value is None:
             if old is not None:
-                self._put(old, None)
+                self._drop(old)
             return
         new = attrs.evolve(
             old or ConsumerMember(member_id=member_id),
@@ -252,24 +274,27 @@ class StoredConsumerGroup:
         else:
             self.patterns[pattern] = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
 
-    def _put(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
-        """Put ``new`` in the place of ``old``, and keep all that is counted and indexed in step."""
+    def _put(self, old: ConsumerMember | None, new: ConsumerMember) -> None:
+        """Put ``new`` in the place of ``old``, and keep the counts and indexes in step."""
         if old is not None:
-            self._count(old, -1)
-            self._disown(old)
-            # A static member may have been replaced already: then the instance id is its successor's. And one that is
-            # there may come with another instance id: then nobody has the one before.
-            if self.member_ids_by_instance.get(old.instance_id or "") == old.member_id:
-                del self.member_ids_by_instance[old.instance_id or ""]
-        if new is None:
-            assert old is not None
-            del self.members[old.member_id]
-            return
+            self._uncount(old)
         self.members[new.member_id] = new
         if new.instance_id is not None:
             self.member_ids_by_instance[new.instance_id] = new.member_id
         self._count(new, 1)
         self._own(new)
+
+    def _drop(self, member: ConsumerMember) -> None:
+        self._uncount(member)
+        del self.members[member.member_id]
+
+    def _uncount(self, member: ConsumerMember) -> None:
+        self._count(member, -1)
+        self._disown(member)
+        # A static member may have been replaced before its tombstones come: then the instance id is its successor's.
+        instance_id = member.instance_id or ""
+        if self.member_ids_by_instance.get(instance_id) == member.member_id:
+            del self.member_ids_by_instance[instance_id]
 
     def _count(self, member: ConsumerMember, step: int) -> None:
         counts: list[tuple[Counter[str], Iterable[str]]] = [(self.name_subscribers, member.subscribed_topic_names)]
@@ -306,6 +331,6 @@ class StoredConsumerGroup:
                 owners = self._owners.setdefault(topic_id, {})
                 for partition in partitions:
                     owner = owners.setdefault(partition, member.member_id)
-                    assert owner == member.member_id, (
-                        f"{self.group_id}: {topic_id.hex()}-{partition} is {owner}'s, not {member.member_id}'s"
-                    )
+                    if owner != member.member_id:
+                        text = f"{self.group_id}: {topic_id.hex()}-{partition} is {owner}'s, not {member.member_id}'s"
+                        raise ContradictoryRecords(text)

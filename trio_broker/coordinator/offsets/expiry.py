@@ -1,19 +1,19 @@
-"""When committed offsets are forgotten.
+"""When committed offsets expire.
 
-Offsets are kept for ``offsets.retention.minutes``, and Kafka counts from when they were of use last (KIP-211):
+Offsets are kept for ``offsets.retention.minutes``, counted as in Kafka since KIP-211:
 
 =============================================  ==================================================================
-group                                          an offset's time begins with
+group                                          the time of an offset begins with
 =============================================  ==================================================================
-classic, empty                                 the leaving of the last member; with the commit if that is not known
-classic, stable, consumers, all understood     its commit, unless somebody is subscribed to its topic
-classic, otherwise with members                never: nobody knows what they read
+classic, empty                                 the leaving of the last member; its commit if that is not known
+classic, stable, all subscriptions readable    its commit, unless a member is subscribed to its topic
+classic, otherwise with members                never: what the members read is not known
 simple: commits, and never a member            its commit
-consumer (KIP-848)                             its commit, unless somebody is subscribed to its topic
+consumer (KIP-848)                             its commit, unless a member is subscribed to its topic
 =============================================  ==================================================================
 
-A commit that came with a retention of its own (OffsetCommit 2 to 4, or a log from before Kafka 2.1) ends when that
-says, but never where the others never do.
+A commit with a retention of its own (OffsetCommit 2 to 4, or a log from before Kafka 2.1) expires by that, but never in
+a group whose offsets never expire.
 
 Source: Kafka's OffsetExpirationConditionImpl, OffsetMetadataManager.cleanupExpiredOffsets, and the
 offsetExpirationCondition of both kinds of groups.
@@ -21,72 +21,60 @@ offsetExpirationCondition of both kinds of groups.
 
 from __future__ import annotations
 
-import enum
 import itertools
+from typing import Protocol
+
+import attrs
 
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
-from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
-from trio_broker.coordinator.offsets.requests import Subscribed, offset_tombstone
+from trio_broker.coordinator.offsets.requests import SubscribedGroup, offset_tombstone
 from trio_broker.coordinator.runtime.result import Now
 
-UNKNOWN_TIME_MS = -1
-"""Of a group whose record, from before Kafka 2.1, does not say when it came into its state."""
+
+@attrs.frozen
+class OffsetRetention:
+    """What the retention of a group's offsets counts from: ``since_ms`` for all of them, or each one's commit."""
+
+    since_ms: int | None = None
 
 
-class ExpiresFrom(enum.Enum):
-    """Where the time of a group's offsets begins."""
+class ExpiringGroup(SubscribedGroup, Protocol):
+    """What expiry needs of a group of either kind."""
 
-    NEVER = enum.auto()
-    COMMIT = enum.auto()
-    EMPTY_GROUP = enum.auto()
+    def offset_retention(self) -> OffsetRetention | None:
+        """What the retention of the group's offsets counts from; None if they do not expire."""
+        ...
 
 
 def expired_offsets(
     offsets: CommittedOffsets,
     group_id: str,
-    group: ClassicGroup | Subscribed | None,
+    group: ExpiringGroup,
     settings: GroupCoordinatorConfig,
     now: Now,
     *,
-    at_most: int | None = None,
+    at_most: int,
 ) -> list[GroupRecord]:
-    """Return what forgets the offsets of the group whose time is over; without a group they are a simple consumer's.
-
-    With ``at_most`` they may be but some of them.
-    """
-    expires_from = _expires_from(group)
-    if expires_from is ExpiresFrom.NEVER:
+    """Return the tombstones of the group's offsets that have expired, or ``at_most`` of them."""
+    retention = group.offset_retention()
+    if retention is None:
         return []
-    since_ms = None
-    if expires_from is ExpiresFrom.EMPTY_GROUP:
-        assert isinstance(group, ClassicGroup), f"{group_id}: {group}"
-        since_ms = None if group.state_since_ms == UNKNOWN_TIME_MS else group.state_since_ms
     expired = (
         offset_tombstone(group_id, topic, partition)
         for topic in offsets.topics_of(group_id)
-        if group is None or not group.is_subscribed_to(topic)
+        if not group.is_subscribed_to(topic)
         for partition in offsets.partitions_of(group_id, topic)
-        if (commit := offsets.get(group_id, topic, partition)) and _is_expired(commit, since_ms, settings, now)
+        if (commit := offsets.get(group_id, topic, partition)) and _is_expired(commit, retention, settings, now)
     )
     return list(itertools.islice(expired, at_most))
 
 
-def _expires_from(group: ClassicGroup | Subscribed | None) -> ExpiresFrom:
-    if not isinstance(group, ClassicGroup) or group.protocol_type is None:
-        return ExpiresFrom.COMMIT
-    if group.state is ClassicGroupState.EMPTY:
-        return ExpiresFrom.EMPTY_GROUP
-    is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    if is_consumer and group.state is ClassicGroupState.STABLE and group.subscribed_topics is not None:
-        return ExpiresFrom.COMMIT
-    return ExpiresFrom.NEVER
-
-
-def _is_expired(commit: OffsetAndMetadata, since_ms: int | None, settings: GroupCoordinatorConfig, now: Now) -> bool:
+def _is_expired(
+    commit: OffsetAndMetadata, retention: OffsetRetention, settings: GroupCoordinatorConfig, now: Now
+) -> bool:
     if commit.expire_timestamp_ms is not None:
         return now.wall_ms >= commit.expire_timestamp_ms
-    begin_ms = commit.commit_timestamp_ms if since_ms is None else since_ms
+    begin_ms = commit.commit_timestamp_ms if retention.since_ms is None else retention.since_ms
     return now.wall_ms - begin_ms >= settings.offsets_retention_ms

@@ -42,6 +42,7 @@ from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.result import Now
+from trio_broker.yield_budget import YieldBudget
 
 NO_RETENTION_TIME = -1
 """What clients send that leave the retention of their offsets to the broker."""
@@ -55,7 +56,7 @@ MIN_COMMIT_BYTES = 40
 """What the record of one commit takes at least, beside the names."""
 
 
-class Subscribed(Protocol):
+class SubscribedGroup(Protocol):
     """What is asked of a group here, of whichever kind it is."""
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -134,32 +135,32 @@ def _java_length(text: str) -> int:
 # ---- fetching --------------------------------------------------------------------------------------------------------
 
 
-def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """Return what the group has committed in the partitions asked for, whose topics have names; all, without topics.
+async def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """Return what the group has committed in the partitions of the request; all of it, if it names no topics.
 
-    Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was
-    deleted and created again, if both request and commit have its id.
+    Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was deleted and
+    created again, if both request and commit have its id. Yields if the partitions are many; every offset is then one
+    that was committed at some time during the call.
     """
+    group_id, budget = request.group_id, YieldBudget()
     if request.topics is None:
-        topics = [
-            OffsetFetchResponseTopics(name=name, partitions=[_fetched(*item) for item in commits.items()])
-            for name, commits in offsets.of_group(request.group_id).items()
+        asked = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=offsets.partitions_of(group_id, name))
+            for name in offsets.topics_of(group_id)
         ]
     else:
-        topics = [_fetched_topic(offsets, request.group_id, topic) for topic in request.topics]
-    return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
-
-
-def _fetched_topic(
-    offsets: CommittedOffsets, group_id: str, topic: OffsetFetchRequestTopics
-) -> OffsetFetchResponseTopics:
-    partitions = []
-    for index in topic.partition_indexes:
-        commit = offsets.get(group_id, topic.name, index)
-        if commit is not None and is_another_topic(commit.topic_id, topic.topic_id):
-            commit = None
-        partitions.append(_fetched(index, commit))
-    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+        asked = request.topics
+    topics = []
+    for topic in asked:
+        partitions = []
+        for index in topic.partition_indexes:
+            commit = offsets.get(group_id, topic.name, index)
+            if commit is not None and is_another_topic(commit.topic_id, topic.topic_id):
+                commit = None
+            partitions.append(_fetched(index, commit))
+            await budget.maybe_yield()
+        topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
 
 def _fetched(index: int, commit: OffsetAndMetadata | None) -> OffsetFetchResponsePartitions:
@@ -189,7 +190,7 @@ class DeleteRecords:
     response: OffsetDeleteResponse
 
 
-def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, group: Subscribed) -> DeleteRecords:
+def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, group: SubscribedGroup) -> DeleteRecords:
     """Return what forgets the partitions of ``request``, but for those of topics the group is subscribed to.
 
     Forgetting what was never committed succeeds and takes no record.

@@ -1,18 +1,54 @@
 """How many groups, members, offsets and rebalances there are, for metrics.
 
-Levels are those of this moment, counters only grow from the start of the broker.
+Levels are current, counters begin with the start of the broker.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Protocol
 
 import attrs
 
-from trio_broker.coordinator.classic.group import ClassicGroup
-from trio_broker.coordinator.reporting.description import GroupProtocol
-from trio_broker.coordinator.runtime.shard import Group, GroupShard
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
+from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot
+from trio_broker.topic_partition import TopicPartition
+
+
+class ReportedGroup(Protocol):
+    """What reports need of a group of either protocol."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def type(self) -> GroupProtocol: ...
+    @property
+    def state(self) -> enum.Enum: ...
+    @property
+    def members(self) -> Sized: ...
+    def owned_partitions(self, image: MetadataImage) -> Iterator[TopicPartition]: ...
+
+
+class ReportedShard(Protocol):
+    """What reports need of a shard."""
+
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def groups(self) -> Mapping[str, ReportedGroup]: ...
+    @property
+    def offsets(self) -> CommittedOffsets: ...
+    @property
+    def commits(self) -> int: ...
+    @property
+    def rebalances(self) -> int: ...
+    def snapshot(self, group_id: str, *, with_members: bool = True) -> GroupSnapshot: ...
+    def last_rebalance_at_ms(self, group_id: str) -> int | None: ...
 
 
 @attrs.frozen
@@ -35,7 +71,7 @@ class GroupStatistics:
     rebalances: int
 
 
-def statistics_of(shards: Iterable[GroupShard]) -> GroupStatistics:
+def statistics_of(shards: Iterable[ReportedShard]) -> GroupStatistics:
     """Count over ``shards``."""
     shards = list(shards)
     groups = [group for shard in shards for group in shard.groups.values()]
@@ -49,11 +85,8 @@ def statistics_of(shards: Iterable[GroupShard]) -> GroupStatistics:
     )
 
 
-def kinds_of(groups: Iterable[Group]) -> Mapping[GroupKind, int]:
+def kinds_of(groups: Iterable[ReportedGroup]) -> Mapping[GroupKind, int]:
     """How many groups there are of each kind."""
-    # Counted by what is there already: a value made for each of thousands of groups would hold the loop too long.
-    counts = Counter((isinstance(group, ClassicGroup), group.state.value) for group in groups)
-    return {
-        GroupKind(GroupProtocol.CLASSIC if is_classic else GroupProtocol.CONSUMER, state): count
-        for (is_classic, state), count in counts.items()
-    }
+    # Counted by what is there already: to make a value for each of thousands of groups would hold the loop too long.
+    counts = Counter((group.type, group.state) for group in groups)
+    return {GroupKind(type_, state.value): count for (type_, state), count in counts.items()}

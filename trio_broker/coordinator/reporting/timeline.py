@@ -1,8 +1,7 @@
-"""Why each group rebalanced: what happened to it, folded into rebalances.
+"""Why each group rebalanced: its events, folded into rebalances.
 
-A group tells of events; those that come between the start and the end of a rebalance, and those just before it, are
-its causes. Kept in memory only, the last few for each group, for people who wonder at night why their consumers stood
-still.
+The events between the start and the end of a rebalance, and those just before it, are its causes. Kept in memory only,
+the latest rebalances of each group, for the admin app.
 """
 
 from __future__ import annotations
@@ -15,18 +14,19 @@ import attrs
 from trio_broker.coordinator.runtime.result import GroupEvent, GroupEventKind
 
 MAX_REBALANCES = 50
-"""Rebalances kept for each group: a bad night's worth."""
+"""Rebalances kept for each group: those of a bad night."""
 
 MAX_CAUSES = 100
 """Events kept for one rebalance. A group of a thousand members that all join at once needs no longer list."""
 
-MAX_TEXT_CHARACTERS = 256
-"""Kept of a name or reason. Clients may choose names of 32 KB, and thousands of events are kept."""
+MAX_TEXT_CHARACTERS = 255
+"""Kept of a name or reason. Clients may choose names of 32 KB, and thousands of events are kept. Reasons end here in
+clients, too (KIP-800)."""
 
 
 @attrs.frozen(kw_only=True)
 class Rebalance:
-    """One rebalance: from the moment when members had to stop until all had their new assignment.
+    """One rebalance: from the time when members had to stop until all had their new assignment.
 
     ``ended_at_ms`` is None while it goes on. ``members`` and ``generation`` are those after it. ``causes`` are the
     first events that led to it or came in its course, and ``further_causes`` says how many more there were.
@@ -42,7 +42,7 @@ class Rebalance:
 
 @attrs.define
 class _Causes:
-    """What happened since the last rebalance ended, or the most telling part of it."""
+    """The events since the last rebalance ended, or the most important of them."""
 
     events: list[GroupEvent] = attrs.Factory(list)
     further: int = 0
@@ -55,7 +55,7 @@ class _Causes:
         self.events.append(shortened(event))
 
     def _make_room_for(self, event: GroupEvent) -> bool:
-        """Let an event go that every rebalance has many of; nobody wonders why members joined again."""
+        """Drop an event that says little: every rebalance has many members that join again."""
         if event.kind is GroupEventKind.MEMBER_REJOINED:
             return False
         for index, each in enumerate(self.events):
@@ -66,7 +66,7 @@ class _Causes:
 
 
 def shortened(event: GroupEvent) -> GroupEvent:
-    """The event with names that are no longer than people read."""
+    """The event with names and reason cut to ``MAX_TEXT_CHARACTERS``."""
     return attrs.evolve(
         event,
         member_id=_short(event.member_id),
@@ -90,44 +90,39 @@ class Timeline:
         self._latest_generation = 0
 
     def record(self, events: Iterable[GroupEvent], members: int) -> int:
-        """Take note of ``events``; ``members`` is how many there are now. Returns how many rebalances have ended."""
+        """Fold in ``events``, after which there are ``members``. Returns how many rebalances have ended."""
         ended = 0
         for event in events:
             self._latest_generation = event.generation
             if event.kind is GroupEventKind.REBALANCE_STARTED:
                 self._started = self._started or event
             elif event.kind is GroupEventKind.REBALANCE_COMPLETED:
-                self._end(event, members)
+                self._ended.append(self._rebalance(self._started or event, event, members))
+                self._started, self._causes = None, _Causes()
                 ended += 1
             else:
                 self._causes.add(event)
         return ended
 
-    def _end(self, event: GroupEvent, members: int) -> None:
-        started, causes = self._started or event, self._causes
-        self._started, self._causes = None, _Causes()
-        self._ended.append(
-            Rebalance(
-                started_at_ms=started.at_ms,
-                ended_at_ms=event.at_ms,
-                generation=event.generation,
-                members=members,
-                causes=tuple(causes.events),
-                further_causes=causes.further,
-            )
-        )
-
-    def rebalances(self, members: int) -> Sequence[Rebalance]:
-        """The rebalances kept, oldest first; the last one may be under way, with ``members`` so far."""
-        ended = list(self._ended)
-        if self._started is None:
-            return ended
-        under_way = Rebalance(
-            started_at_ms=self._started.at_ms,
-            ended_at_ms=None,
+    def _rebalance(self, started: GroupEvent, ended: GroupEvent | None, members: int) -> Rebalance:
+        return Rebalance(
+            started_at_ms=started.at_ms,
+            ended_at_ms=None if ended is None else ended.at_ms,
             generation=self._latest_generation,
             members=members,
             causes=tuple(self._causes.events),
             further_causes=self._causes.further,
         )
-        return [*ended, under_way]
+
+    def rebalances(self, members: int) -> Sequence[Rebalance]:
+        """The rebalances kept, oldest first; the last one may be under way, with ``members`` so far."""
+        if self._started is None:
+            return list(self._ended)
+        return [*self._ended, self._rebalance(self._started, None, members)]
+
+    @property
+    def latest_started_at_ms(self) -> int | None:
+        """When the latest rebalance began, None if there was none."""
+        if self._started is not None:
+            return self._started.at_ms
+        return self._ended[-1].started_at_ms if self._ended else None

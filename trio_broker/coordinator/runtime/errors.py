@@ -1,17 +1,10 @@
-"""A request that a group refuses, on its way to becoming the answer."""
+"""Errors of the coordinators' state machines, which never leave them."""
 
 from __future__ import annotations
 
-from kafka_wire.error_codes import ErrorCode
 
+class ContradictoryRecords(Exception):
+    """Records of one group that cannot all be true, such as two owners of one partition.
 
-class GroupRequestError(Exception):
-    """The request is answered with ``code``, and with the message where the response has room for one.
-
-    Never leaves the coordinator's state machines.
+    They come from the log, so they are checked even where assertions are switched off (``python -O``).
     """
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message

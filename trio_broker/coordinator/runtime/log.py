@@ -1,8 +1,8 @@
-"""The log of one group coordinator shard: a partition of ``__consumer_offsets``.
+"""The log of one coordinator shard: a partition of the coordinator's internal topic.
 
-Records go in as batches of our own, at once and without a checkpoint, so that nothing can happen to a group between a
-decision and its record. They come out once, when the shard is loaded: slices are read in a worker thread, one at a
-time, so that a log of a million commits does not hold the event loop.
+Records are appended as batches of the broker's own, at once and without a checkpoint, so that nothing can happen
+between a decision and its records. They are read once, when the shard is loaded: a worker thread reads one slice at a
+time, so that a log of a million records does not hold the event loop.
 
 Source: Kafka's CoordinatorLoaderImpl and CoordinatorPartitionWriter; docs/formats/consumer-offsets.md.
 """
@@ -18,6 +18,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
+from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log_file import FileRecords
@@ -32,37 +33,36 @@ EncodedRecord = tuple[bytes, bytes | None]
 
 @attrs.frozen
 class LogSlice:
-    """Records in the order of the log, and the offset behind them."""
+    """Records in the order of the log, and the offset after them."""
 
     records: list[EncodedRecord]
     next_offset: int
 
 
 @attrs.define(eq=False)
-class GroupLog:
-    """Writes and reads the group records of one partition."""
+class CoordinatorLog:
+    """Appends and reads the records of one shard."""
 
     partition: Partition
     replicas: ReplicaManager
 
     @property
     def max_batch_bytes(self) -> int:
-        """How large a batch may be."""
         return self.partition.log.config.max_message_bytes
 
     @property
     def required_offset(self) -> int:
-        """The high watermark at which everything written so far is safe, or -1 if it is safe already."""
+        """The high watermark at which all records appended so far are durable, or -1 if they are already."""
         end_offset = self.partition.log_end_offset
-        return -1 if self.partition.high_watermark >= end_offset else end_offset
+        return NO_REQUIRED_OFFSET if self.partition.high_watermark >= end_offset else end_offset
 
     def append(self, records: Sequence[NewRecord]) -> None:
         """Append ``records`` as one batch: all of them or none.
 
         Raises:
-            KafkaError: nothing was appended; ``coordinator_code`` has the word for it.
+            KafkaError: none was appended; ``coordinator_code`` has the code for clients.
         """
-        # Asked beforehand, too: an assignment of 90 MB would be copied and summed for a second, only to be refused.
+        # Checked before the batch is built, too: for an assignment of 90 MB that would take a second.
         self._require_room(sum(len(record.key or b"") + len(record.value or b"") for record in records))
         batch = build_batch(records)
         self._require_room(len(batch))
@@ -74,7 +74,7 @@ class GroupLog:
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
 
     async def ready_to_append(self) -> None:
-        """Let this leader epoch begin, if it has not; ``append`` needs it.
+        """Begin this leader epoch, if it has not begun; ``append`` needs it.
 
         Raises:
             KafkaError: the disk failed.
@@ -82,18 +82,20 @@ class GroupLog:
         await self.replicas.ready_to_append(self.partition)
 
     async def slices(self) -> AsyncIterator[LogSlice]:
-        """Everything in the log, from its start to where it ends now.
+        """All records, from the start of the log to its end at the time of the call.
 
         Raises:
-            KafkaError, OSError: it cannot be read.
+            KafkaError, OSError: the log cannot be read.
         """
         offset, end_offset = self.partition.log_start_offset, self.partition.log_end_offset
         while offset < end_offset:
             read = partial(self.read_slice, offset, end_offset)
-            one = await self.replicas.run_in_thread(self.partition, read)
-            yield one
-            assert one.next_offset > offset, f"{self.partition}: reading stands still at {offset}"
-            offset = one.next_offset
+            part = await self.replicas.run_in_thread(self.partition, read)
+            yield part
+            if part.next_offset <= offset:
+                # A batch whose header goes back would be read for ever.
+                raise KafkaError(f"{self.partition}: the batch at {offset} ends at {part.next_offset}")
+            offset = part.next_offset
 
     def read_slice(self, offset: int, end_offset: int) -> LogSlice:
         """The records from ``offset`` on, a slice of them. Blocks: runs in a worker thread."""
@@ -105,14 +107,14 @@ class GroupLog:
             next_offset = batch.header.next_offset
             if batch.header.is_control:
                 continue
-            # The first batch may begin before the start of the log. Its early records were overtaken or deleted, and to
-            # take them for true does no harm, which spares looking at the offsets of a million records.
+            # The first batch may begin before the start of the log. Its early records were superseded or deleted, so
+            # folding them does no harm, and the offsets of a million records need not be looked at.
             records += [(key, value) for key, value in batch.keys_and_values() if key is not None]
         return LogSlice(records, next_offset)
 
 
 def coordinator_code(code: ErrorCode) -> ErrorCode:
-    """What a client of a group is told when its group's partition refuses.
+    """The error code for a client when the coordinator's partition refuses an append.
 
     Source: Kafka's CoordinatorOperationExceptionHelper.
     """

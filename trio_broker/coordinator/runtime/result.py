@@ -79,13 +79,33 @@ class GroupEvent:
     """The member's own reason (KIP-800), or which timeout passed."""
 
 
+def group_event(
+    kind: GroupEventKind, now: Now, generation: int, member: Any = None, reason: str | None = ""
+) -> GroupEvent:
+    """Something that happened to ``member``, of either protocol, or to the whole group."""
+    event = GroupEvent(kind=kind, at_ms=now.wall_ms, generation=generation, reason=reason or "")
+    if member is None:
+        return event
+    return attrs.evolve(
+        event,
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+    )
+
+
 @attrs.define
 class CoordinatorResult:
-    """What follows from an event; the fields take effect in their order."""
+    """What follows from an event; ``records``, ``completions`` and ``events`` take effect in this order.
+
+    ``successor`` takes the place of the group once the records are appended: the group in the other protocol.
+    """
 
     records: list[GroupRecord] = attrs.Factory(list)
     completions: list[Completion] = attrs.Factory(list)
     events: list[GroupEvent] = attrs.Factory(list)
+    successor: Any = None
 
     def complete(self, future: ResponseFuture, response: Any) -> None:
         self.completions.append(Completion(future, response))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import pytest
+
 from kafka_wire.stored.groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
     GroupRecord,
+    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     TopicPartitions,
     encode_group_record,
 )
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.runtime.loading import LoadedGroups
+from trio_broker.coordinator.group_loading import LoadedGroups
 from trio_broker.coordinator.runtime.result import Now
 
 TOPIC_ID = bytes(range(16))
@@ -76,3 +84,40 @@ def test_a_contradiction_of_an_earlier_life_is_forgotten():
     after = loaded(*CONTRADICTION, *first.contradictory["g"], epoch("g", 3), owns_partition_0("g", "c"))
     assert not after.contradictory
     assert set(after.consumer["g"].members) == {"c"}
+
+
+def classic(group_id, *members):
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader=None,
+        members=[
+            MemberMetadata(
+                member_id=member_id,
+                group_instance_id=instance_id,
+                client_id="c",
+                client_host="/127.0.0.1",
+                session_timeout=10_000,
+                subscription=b"",
+                assignment=b"",
+            )
+            for member_id, instance_id in members
+        ],
+    )
+    return GroupRecord(GroupMetadataKey(group=group_id), value)
+
+
+@pytest.mark.parametrize("members", [(("a", None), ("a", None)), (("a", "i"), ("b", "i"))])
+def test_two_members_of_one_id_cost_their_classic_group_its_members_and_other_groups_nothing(members):
+    after = loaded(commit("g", 7), classic("g", *members), classic("other", ("a", None)))
+    groups = after.groups(Now(0.0, 0))
+    assert {group_id: len(group.members) for group_id, group in groups.items()} == {"g": 0, "other": 1}
+    assert after.contradictory == {"g": [GroupRecord(GroupMetadataKey(group="g"), None)]}
+
+
+def test_contradictions_are_found_without_assertions():
+    """As ``python -O`` runs the broker, which leaves them out."""
+    program = "from tests.coordinator.test_group_loading import *; print(loaded(*CONTRADICTION).consumer)"
+    done = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "{}\n"

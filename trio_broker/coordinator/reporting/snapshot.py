@@ -1,4 +1,4 @@
-"""Groups as people look at them: values for the admin page, independent of which protocol a group speaks."""
+"""Groups and members as values for lists, metrics and the admin API, the same for both protocols."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class MemberSnapshot:
 
 @attrs.frozen(kw_only=True)
 class GroupSnapshot:
-    """One group. ``generation`` is the generation id or the group epoch, ``protocol`` the assignor's name or empty."""
+    """One group. ``generation`` is the generation id or the group epoch, ``protocol`` the assignor's name or empty.
+
+    ``members`` is empty where they were not asked for, ``member_count`` counts them in any case.
+    """
 
     group_id: str
     type: GroupProtocol
@@ -42,4 +45,5 @@ class GroupSnapshot:
     state: str
     generation: int
     leader: str | None
-    members: tuple[MemberSnapshot, ...]
+    member_count: int
+    members: tuple[MemberSnapshot, ...] = ()

@@ -1,0 +1,177 @@
+"""A classic group becomes a consumer group, while its members go on.
+
+An application changes its consumers one by one. The first that speaks the consumer protocol turns the group into a
+consumer group, in which the others go on as members of the classic protocol (``classic_members``). The assignment stays
+what it was until the new member has its epoch.
+
+The consumer group is a new object, with the records that make the one group into the other in the log. They are
+appended with those of the heartbeat that led to it; if that heartbeat is refused, or the append fails, the classic
+group is still what it was.
+
+Source: Kafka's GroupMetadataManager.convertToConsumerGroup and ConsumerGroup.fromClassicGroup; KIP-848, "Online
+migration".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import WireError
+from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka_wire.stored.groups import ClassicMemberMetadata, ClassicProtocol, GroupRecord
+from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.member import ClassicMember
+from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE, MAX_SUBSCRIBED_TOPICS
+from trio_broker.coordinator.consumer.group import ConsumerGroup
+from trio_broker.coordinator.consumer.member import JOIN_EPOCH, ConsumerMember, Target, with_epoch, without_epochs
+from trio_broker.coordinator.consumer.member_timers import MemberTimer
+from trio_broker.coordinator.consumer.records import (
+    current_assignment_record,
+    group_epoch_record,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from trio_broker.coordinator.consumer.target_assignment import metadata_hash
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext, group_event
+
+UPGRADING_POLICIES = ("upgrade", "bidirectional")
+"""Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
+
+NEVER_COMPUTED = 0
+"""The timestamp of a target that was taken over: the next one may be computed at once."""
+
+
+class CannotUpgrade(Exception):
+    """The classic group cannot become a consumer group; the message says why."""
+
+
+def upgraded(
+    classic: ClassicGroup,
+    settings: GroupCoordinatorConfig,
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+    future: ResponseFuture,
+    now: Now,
+    image: MetadataImage,
+    *,
+    new_member_id: str,
+) -> tuple[ConsumerGroup, CoordinatorResult]:
+    """A member of the consumer protocol sends a heartbeat to ``classic``.
+
+    Return the consumer group that took the heartbeat, with its result. The result has records only if the classic group
+    became that group; without them the heartbeat was refused. Requests that wait in ``classic`` are not completed here.
+    """
+    try:
+        if request.member_epoch != JOIN_EPOCH:
+            raise CannotUpgrade("it is a classic group")
+        group, records = converted(classic, settings, now, image)
+    except CannotUpgrade as reason:
+        # An error of the request itself comes first, as from any group that does not exist.
+        group = ConsumerGroup(classic.group_id, settings)
+        result = group.consumer_heartbeat(request, context, future, now, image, new_member_id=new_member_id)
+        if result.records:
+            text = f"group {classic.group_id} is not a consumer group: {reason}"
+            result = CoordinatorResult()
+            result.complete(
+                future, ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
+            )
+        return group, result
+    result = group.consumer_heartbeat(request, context, future, now, image, new_member_id=new_member_id)
+    if result.records:
+        result.records[:0] = records
+        kind = GroupEventKind.PROTOCOL_CHANGED
+        result.events.append(group_event(kind, now, group.group_epoch, reason="from classic to consumer"))
+    return group, result
+
+
+def converted(
+    classic: ClassicGroup, settings: GroupCoordinatorConfig, now: Now, image: MetadataImage
+) -> tuple[ConsumerGroup, list[GroupRecord]]:
+    """Return the consumer group that ``classic`` becomes, and the records of that, which are folded in already.
+
+    Raises:
+        CannotUpgrade: the group is not one of consumers, is larger than consumer groups may be, or the policy forbids
+            it; a member's subscription or assignment cannot be read, is for an assignor of its own, or one partition is
+            assigned to two members.
+    """
+    group = ConsumerGroup(classic.group_id, settings)
+    if not classic.members:
+        return group, classic.tombstones()
+    if (
+        settings.group_consumer_migration_policy not in UPGRADING_POLICIES
+        or classic.protocol_type != CONSUMER_PROTOCOL_TYPE
+        or len(classic.members) > settings.group_consumer_max_size
+    ):
+        raise CannotUpgrade("it is a classic group")
+    members = [_consumer_member(classic, member, image) for member in classic.members.values()]
+    _require_exclusive_partitions(members)
+    topics = {name for member in members for name in member.subscribed_topic_names}
+    group_id, epoch = classic.group_id, classic.generation_id
+    records = [
+        *(member_record(group_id, member) for member in members),
+        group_epoch_record(group_id, epoch, metadata_hash(topics, image)),
+        *(target_record(group_id, member.member_id, without_epochs(member.assigned)) for member in members),
+        target_epoch_record(group_id, epoch, NEVER_COMPUTED),
+        *(current_assignment_record(group_id, member) for member in members),
+    ]
+    for record in records:
+        group.apply(record)
+    for member in classic.members.values():
+        deadline = now.monotonic_seconds + member.session_timeout_ms / 1000
+        group.timers.start(MemberTimer.SESSION, member.member_id, deadline)
+    return group, classic.tombstones() + records
+
+
+def _consumer_member(classic: ClassicGroup, member: ClassicMember, image: MetadataImage) -> ConsumerMember:
+    try:
+        subscription = decode_subscription(member.metadata(classic.protocol_name))
+        target = _assigned(member.assignment, image)
+    except WireError as error:
+        raise CannotUpgrade(f"the subscription or assignment of member {member.member_id}: {error}") from None
+    if (count := len(subscription.topics)) > MAX_SUBSCRIBED_TOPICS:
+        raise CannotUpgrade(f"member {member.member_id} subscribes to {count} topics")
+    protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols.items()]
+    return ConsumerMember(
+        member_id=member.member_id,
+        member_epoch=classic.generation_id,
+        previous_member_epoch=classic.generation_id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=frozenset(subscription.topics),
+        assigned=with_epoch(target, classic.generation_id),
+        classic=ClassicMemberMetadata(session_timeout_ms=member.session_timeout_ms, supported_protocols=protocols),
+    )
+
+
+def _assigned(assignment: bytes, image: MetadataImage) -> Target:
+    """The partitions of topics that exist in what the group's leader assigned."""
+    if not assignment:
+        return {}
+    decoded = decode_assignment(assignment)
+    if decoded.user_data:
+        raise CannotUpgrade("the leader's assignor keeps data of its own in the assignments, which would be lost")
+    return {
+        image.topics[item.topic].topic_id: frozenset(item.partitions)
+        for item in decoded.assigned_partitions
+        if item.topic in image.topics
+    }
+
+
+def _require_exclusive_partitions(members: Iterable[ConsumerMember]) -> None:
+    """An assignor of the clients may give one partition to many; in a consumer group it has one owner."""
+    owners: dict[tuple[bytes, int], str] = {}
+    for member in members:
+        for topic_id, partitions in member.assigned.items():
+            for partition in partitions:
+                owner = owners.setdefault((topic_id, partition), member.member_id)
+                if owner != member.member_id:
+                    raise CannotUpgrade(f"members {owner} and {member.member_id} were assigned the same partition")

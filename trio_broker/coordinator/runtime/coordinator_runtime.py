@@ -1,0 +1,207 @@
+"""The shards of one coordinator, and how requests reach them.
+
+A key (a group's id) lives with all its records on one partition of the coordinator's internal topic, by the hash of the
+key; the broker that leads the partition coordinates the key. The topic is created when the first client looks for a
+coordinator. A shard is loaded before it answers; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+A response is sent when the records that it depends on are as durable as ``log.durability`` says. Requests that wait,
+for other requests or for the disk, release their handler slot.
+
+Source: Kafka's CoordinatorRuntime, GroupCoordinatorService.partitionFor and AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.clock import Clock
+from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import Now
+from trio_broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
+from trio_broker.coordinator.runtime.timer import CoordinatorTimer
+from trio_broker.log_throttle import LogThrottle
+from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+
+log = logging.getLogger(__name__)
+
+ShardT = TypeVar("ShardT", bound=CoordinatorShard)
+
+ReleaseHandler = Callable[[], None]
+"""Releases the handler slot of the request; called before a request waits."""
+
+MAX_CACHED_KEYS = 4096
+"""Keys whose partition is cached, since the hash takes a step for each letter."""
+
+MAX_CACHED_KEY_CHARACTERS = 255
+"""Longer keys are hashed each time, so that clients cannot fill the memory with them."""
+
+LOADING_TASKS = 4
+"""Shards loaded side by side: decoding is Python, so more would only wait for each other."""
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of the internal topic that ``key`` lives on: the absolute value of Java's hash of the string."""
+    if len(key) <= MAX_CACHED_KEY_CHARACTERS:
+        return _cached_partition(key, partition_count)
+    return _partition(key, partition_count)
+
+
+def _partition(key: str, partition_count: int) -> int:
+    java_hash = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        java_hash = (31 * java_hash + (high << 8 | low)) & 0xFFFF_FFFF
+    if java_hash >= 0x8000_0000:
+        # The absolute value, but for the smallest int, which has none in Java and counts as 0.
+        java_hash = (0x1_0000_0000 - java_hash) & 0x7FFF_FFFF
+    return java_hash % partition_count
+
+
+_cached_partition = lru_cache(MAX_CACHED_KEYS)(_partition)
+
+
+@attrs.define(eq=False)
+class CoordinatorRuntime(Generic[ShardT]):
+    """The shards of the partitions of ``topic`` that this broker leads."""
+
+    topic: str
+    new_topic: Callable[[], NewTopic]
+    new_shard: Callable[[CoordinatorLog, ShardContext], ShardT]
+    commit_timeout_seconds: float
+    replicas: ReplicaManager
+    controller: Controller
+    clock: Clock
+    shards: dict[int, ShardT] = attrs.field(factory=dict, init=False)
+    timer: CoordinatorTimer[str] = attrs.field(init=False)
+    _partition_count: int = attrs.field(default=0, init=False)
+    _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _throttled_log: LogThrottle = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.timer = CoordinatorTimer(self._on_timeout)
+        self._throttled_log = LogThrottle(log, self.clock)
+
+    # ---- shards ---------------------------------------------------------------------------------------------------
+
+    async def load_new_partitions(self) -> None:
+        """Load the shards of the partitions that this broker leads and that have none."""
+        topic = self.replicas.topics.get(self.topic)
+        if topic is None:
+            return
+        if not self.shards:
+            # Kafka, too, goes by the number at the start: keys would change their partition if it grew.
+            self._partition_count = len(self.controller.image.topics[self.topic].partitions)
+        context = ShardContext(
+            now=lambda: Now(trio.current_time(), self.clock.now_ms()),
+            image=self.controller.image,
+            schedule=self.timer.schedule,
+            log_throttled=self._throttled_log.warning,
+        )
+        limiter = trio.CapacityLimiter(LOADING_TASKS)
+        async with trio.open_nursery() as nursery:
+            for index, partition in topic.partitions.items():
+                if index not in self.shards and index < self._partition_count:
+                    self.shards[index] = self.new_shard(CoordinatorLog(partition, self.replicas), context)
+                    nursery.start_soon(self.shards[index].load, limiter)
+
+    async def apply_metadata(self, delta: MetadataDelta) -> None:
+        """Follow the internal topic: its partitions are loaded, and closed when it is deleted."""
+        if any(topic.name == self.topic for topic in delta.deleted_topics):
+            log.warning("%s was deleted: all that it coordinates is gone", self.topic)
+            self.close()
+            self.shards.clear()
+        if self.topic in delta.changed_topics:
+            await self.load_new_partitions()
+
+    def close(self) -> None:
+        """Complete all requests that wait with NOT_COORDINATOR, and answer no more."""
+        for shard in self.shards.values():
+            shard.close(ErrorCode.NOT_COORDINATOR)
+
+    def active_shards(self) -> Iterator[ShardT]:
+        for shard in list(self.shards.values()):
+            if shard.is_active:
+                yield shard
+
+    def _on_timeout(self, key: str) -> None:
+        shard = self._shard_of(key)
+        if shard is not None and shard.is_active:
+            shard.on_timeout(key)
+
+    def _shard_of(self, key: str) -> ShardT | None:
+        return self.shards.get(partition_for(key, self._partition_count)) if self.shards else None
+
+    def shard_for(self, key: str) -> ShardT:
+        """The shard of ``key``, which is active.
+
+        Raises:
+            KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
+        """
+        shard = self._shard_of(key)
+        if shard is None:
+            raise KafkaError(f"{key!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
+        shard.require_active()
+        return shard
+
+    # ---- finding the coordinator ----------------------------------------------------------------------------------
+
+    async def find(self, key: str) -> None:
+        """Make sure that this broker coordinates ``key``; create the internal topic if it does not exist.
+
+        Raises:
+            KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
+        """
+        if self.topic not in self.controller.image.topics:
+            await self._create_topic()
+        shard = self._shard_of(key)
+        if shard is None or shard.is_closed or shard.log.partition.failure is not None:
+            text = f"the partition of {self.topic} for {key!r} is not available"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    async def _create_topic(self) -> None:
+        async with self._creating:
+            # Another request may have created it while this one waited for the lock.
+            if self.topic in self.controller.image.topics:
+                return
+            [outcome] = await self.controller.create_topics([self.new_topic()])
+        if isinstance(outcome, KafkaError):
+            log.error("%s cannot be created: %s", self.topic, outcome)
+            raise KafkaError(str(outcome), code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    # ---- responses ------------------------------------------------------------------------------------------------
+
+    async def response(self, shard: ShardT, future: ResponseFuture, release_handler: ReleaseHandler) -> Any:
+        """The response of ``future``, once it is set and durable.
+
+        Raises:
+            KafkaError: its records were not made durable, or not in time; a restart shows whether they are in the log.
+        """
+        response = await future.wait(release_handler)
+        await self.until_durable(shard, future.required_offset, release_handler)
+        return response
+
+    async def until_durable(self, shard: ShardT, required_offset: int, release_handler: ReleaseHandler) -> None:
+        """Wait until the high watermark of ``shard`` has reached ``required_offset``; errors as ``response``."""
+        partition = shard.log.partition
+        if partition.high_watermark >= required_offset:
+            return
+        [code] = await self.replicas.wait_until_replicated(
+            [RequiredOffset(partition, required_offset)],
+            timeout_seconds=self.commit_timeout_seconds,
+            release_handler=release_handler,
+        )
+        if code:
+            text = f"{partition.topic_partition}: not durable: {code.name}"
+            raise KafkaError(text, code=coordinator_code(code))
