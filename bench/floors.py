@@ -72,7 +72,7 @@ def floor(kind: str, *arguments: str | Path | int) -> Iterator[FloorServer]:
 
 
 def listening() -> socket.socket:
-    """A listener on a free port, which is printed for whoever started us."""
+    """A listener on a free port, which is printed for the parent process."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listener.getsockname()[1], flush=True)
     return listener

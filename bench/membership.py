@@ -36,7 +36,7 @@ def subscription(topic: str, number: int) -> bytes:
 
 
 def assignment(topic: str, partitions: Sequence[int]) -> bytes:
-    """What a consumer is told in the ``consumer`` protocol, version 0."""
+    """The assignment of a consumer in the ``consumer`` protocol, version 0."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     numbers = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
     return struct.pack(">hi", 0, 1) + name + numbers + struct.pack(">i", -1)
@@ -60,7 +60,7 @@ class Member:
     leader_id: str = ""
     member_ids: Sequence[str] = ()
     joins: int = 0
-    """In its subscription, so that each join is one to rebalance for, whoever's comes first."""
+    """In its subscription, so that each join causes a rebalance, in whichever order they come."""
 
     def ask_for_id(self) -> None:
         """The first JoinGroup, which a newcomer is sent away from with an id."""

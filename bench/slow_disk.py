@@ -3,8 +3,8 @@
 On a virtual disk with a write cache in the host's memory one sync may take 0.2 ms, less than the broker needs to answer
 three requests: nothing there ever waits for the disk. Cloud volumes take 1 to 4 ms, disks that turn 8. Here each sync
 sleeps first, without the interpreter lock, and then syncs in earnest; waits of different threads overlap, as in a
-device with a queue. Reads cannot be told from one another in Python, but whoever is about to read from the disk says so
-with ``posix_fadvise(WILLNEED)``, broker and floor alike: that is where a read's wait is put.
+device with a queue. Reads of the disk and of the page cache look alike in Python, but broker and floor announce a read
+of the disk with ``posix_fadvise(WILLNEED)``: that is where a read's wait is put.
 
     python -m bench.slow_disk 2 start --port 0        # trio-broker, each sync and each cold read 2 ms longer
 

@@ -337,7 +337,7 @@ class StormMaker:
         return self.chance.choice((*WRONG_NUMBERS, max(right, 1) - 1, min(right, 2**31 - 2) + 1))
 
     def timeout(self) -> int:
-        """Never a long one that is right: whoever waits for such a member waits as long."""
+        """Never a long one that is right: the fuzzer would wait as long for such a member."""
         return self.chance.choice(TIMEOUTS_MS) if self.chance.random() < 0.9 else self.chance.choice((-1, 0, -(2**31)))
 
 

@@ -83,7 +83,7 @@ MAX_GROWTH_BYTES: Final = 384 << 20
 """What groups may keep in memory: members, their metadata and their history, none of which is given back at once."""
 
 SETTLE_SECONDS: Final = 60.0
-"""For all members to be put out after the storm; some five seconds are the rule."""
+"""For all members to be evicted after the storm; some five seconds are the rule."""
 
 
 # --- Who sends it ---
@@ -91,7 +91,7 @@ SETTLE_SECONDS: Final = 60.0
 
 @attrs.define
 class StormClient:
-    """A connection that sends whatever it is told, takes the answers that are there, and looks for bad ones."""
+    """A connection that sends any bytes, takes the answers that are there, and looks for bad ones."""
 
     port: int
     memory: Memory

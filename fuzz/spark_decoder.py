@@ -274,7 +274,7 @@ def row_of(record: Record, header: BatchHeader, decoding: Decoding) -> dict[str,
     """Return the row of ``record``.
 
     Raises:
-        OverflowError: the timestamp is asked for, and cannot be told in microseconds.
+        OverflowError: the timestamp is asked for, and does not fit into microseconds.
     """
     microseconds = record.timestamp * 1000
     if "timestamp" in decoding.columns and not -MAX_MICROSECONDS - 1 <= microseconds <= MAX_MICROSECONDS:
@@ -325,7 +325,7 @@ def check(log: Log) -> str:
     elif not fast.equals(plain):
         return "the engines differ"
     elif isinstance(reference, str):
-        # Whoever does not want headers does not look at them.
+        # Headers that are not selected are not decoded.
         return reference if "headers" in log.decoding.columns else ""
     elif not fast.equals(reference):
         return "the engines agree, and differ from kafka_wire"

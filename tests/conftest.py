@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.java_programs import Java, compiled_java
 from tests.oracles import required_oracles
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ def memory_path() -> Iterator[Path]:
     """
     with tempfile.TemporaryDirectory(dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as directory:
         yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """Java programs with Kafka's own code."""
+    return compiled_java()
 
 
 @pytest.fixture(scope="session")

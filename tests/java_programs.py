@@ -7,9 +7,12 @@ second or two, so each program goes through many steps in one, tells what it saw
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +63,21 @@ class Steps:
         return str(self.told[name]["error"])
 
 
-def compiled_java(directory: Path) -> Java:
-    """Compile the programs into ``directory``, unless that was done before; skip the test where that is impossible."""
+def compiled_java() -> Java:
+    """Compile the programs, unless these sources were compiled before; without a JDK or the jars, see ``absent``."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         absent("java", "there is no JDK")
     if not list(JARS.glob("kafka-clients-*.jar")):
         absent("java", "Kafka's jars were not fetched")
-    if not directory.exists():
-        sources = [str(source) for source in sorted(SOURCES.glob("*.java"))]
-        command = ["javac", "-proc:none", "-cp", f"{JARS}/*", "-d", str(directory), *sources]
-        subprocess.run(command, check=True, timeout=SECONDS)
-    return Java(directory)
+    sources = sorted(SOURCES.glob("*.java"))
+    jars = " ".join(sorted(jar.name for jar in JARS.glob("*.jar")))
+    digest = hashlib.sha256(jars.encode() + b"".join(source.read_bytes() for source in sources)).hexdigest()
+    classes = JARS.parent / f"classes-{digest[:16]}"
+    if not classes.exists():
+        # Several test runs may be at it at the same time: each compiles aside, and the first one's classes count.
+        with tempfile.TemporaryDirectory(dir=JARS.parent) as directory:
+            command = ["javac", "-proc:none", "-cp", f"{JARS}/*", "-d", f"{directory}/classes", *map(str, sources)]
+            subprocess.run(command, check=True, timeout=SECONDS)
+            with suppress(OSError):
+                Path(directory, "classes").rename(classes)
+    return Java(classes)

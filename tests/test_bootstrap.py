@@ -314,3 +314,15 @@ async def test_the_threads_for_disk_work_are_as_many_as_num_io_threads_says(tmp_
         assert services.replicas.io_limiter.total_tokens == 4
         await set_config(services, services.controller.broker_resource, "num.io.threads", "6")
         assert services.replicas.io_limiter.total_tokens == 6
+
+
+async def test_only_a_setting_of_logs_makes_topics_resolve_their_settings_anew(tmp_path, monkeypatch):
+    updated = []
+    async with opened(tmp_path) as services:
+        await create(services)
+        monkeypatch.setattr(type(services.replicas), "update_config", lambda self, name, config: updated.append(name))
+        broker = ConfigResource(ConfigResourceType.BROKER, "1")
+        await set_config(services, broker, "num.io.threads", "9")
+        assert updated == []
+        await set_config(services, broker, "log.retention.ms", "5")
+        assert updated == ["orders"]

@@ -23,9 +23,9 @@ from kafka_wire.primitives import random_uuid
 from trio_broker.clock import Clock
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
@@ -34,9 +34,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
-from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.replica_manager import ReplicaManager
-from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -77,9 +75,10 @@ async def open_services(
                 advertised=advertised,
             )
             broker_epoch = await controller.register_node(registration(node))
-            await apply_topics(replicas, list(controller.image.topics.values()), node.node_id, config)
-            controller.subscribe(partial(follow, controller, replicas, node.node_id))
-            # After that, so that the partitions of a new topic are there when the coordinator hears of it.
+            publisher = MetadataPublisher(controller, replicas, node.node_id)
+            await publisher.apply_topics(controller.image.topics.values())
+            controller.subscribe(publisher.publish)
+            # Subscribes after the publisher, so that the partitions of a new topic are there when it is notified.
             groups = GroupCoordinator(replicas, controller, config, clock)
             yield BrokerServices(
                 node=node,
@@ -98,7 +97,7 @@ async def open_services(
 
 
 async def run_in_thread_shielded(work: Callable[[], object]) -> None:
-    """Do closing work in a worker thread, whoever is cancelled meanwhile."""
+    """Do closing work in a worker thread, to its end even if the caller is cancelled."""
     with trio.CancelScope(shield=True):
         await trio.to_thread.run_sync(work)
 
@@ -131,7 +130,7 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
 
 
 def make_replica_manager(log_manager: LogManager, config: BrokerConfig, clock: Clock) -> ReplicaManager:
-    """The ReplicaManager, its worker threads as many as ``num.io.threads`` says from time to time."""
+    """The ReplicaManager, with as many worker threads as ``num.io.threads`` says, also after a live change."""
     io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
 
     def resize(count: int) -> None:
@@ -147,47 +146,6 @@ def registration(node: NodeInfo) -> NodeRegistration:
         incarnation_id=random_uuid(),
         endpoints=tuple(node.advertised.values()),
         rack=node.rack,
-    )
-
-
-async def follow(controller: Controller, replicas: ReplicaManager, node_id: int, delta: MetadataDelta) -> None:
-    """Let the partitions held here follow what the controller decided."""
-    image, config = controller.image, controller.config
-    for deleted in delta.deleted_topics:
-        await replicas.delete_topic(deleted.name)
-    changed = [image.topics[name] for name in delta.changed_topics if name in image.topics]
-    await apply_topics(replicas, changed, node_id, config)
-    for resource in delta.changed_configs:
-        if resource.type is ConfigResourceType.TOPIC and (topic := image.topics.get(resource.name)):
-            replicas.update_config(topic.name, topic_config(topic.configs, config))
-        elif resource.type is ConfigResourceType.BROKER:
-            # A broker setting may be the default of any topic that does not set its own.
-            for topic in image.topics.values():
-                replicas.update_config(topic.name, topic_config(topic.configs, config))
-
-
-async def apply_topics(
-    replicas: ReplicaManager, topics: Sequence[TopicImage], node_id: int, config: BrokerConfig
-) -> None:
-    """Hold the partitions of ``topics`` that this node leads. One that cannot be opened does not end the others."""
-    for topic in topics:
-        try:
-            await replicas.apply_topic(assignment(topic, node_id, topic_config(topic.configs, config)))
-        except (OSError, CorruptCheckpoint) as error:
-            log.error("topic %s cannot be held: %s", topic.name, error)
-
-
-def assignment(topic: TopicImage, node_id: int, config: LogConfig) -> TopicAssignment:
-    """What this node holds of ``topic``."""
-    return TopicAssignment(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        leader_epochs={
-            index: partition.leader_epoch
-            for index, partition in topic.partitions.items()
-            if partition.leader == node_id
-        },
-        config=config,
     )
 
 

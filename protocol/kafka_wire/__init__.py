@@ -4,5 +4,5 @@ Messages are classes (``messages``, ``stored``), read and written by compiled fu
 of records stay bytes until somebody asks (``records``); a connection is a machine that takes bytes and gives frames
 (``connection``). Nothing here knows a socket, an event loop or a broker, so that any program may use it.
 
-Nothing is imported here: whoever reads record batches does not pay for the messages.
+Nothing is imported here: a reader of record batches does not pay for the messages.
 """

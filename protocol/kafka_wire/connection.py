@@ -1,6 +1,6 @@
 """A connection as the broker sees it: bytes in, frames out, and no socket.
 
-Whoever owns the socket reads into one staging buffer for all of its connections and hands what came to
+The owner of the socket reads into one staging buffer for all of its connections and hands the bytes to
 ``receive_data``, which keeps a copy of just those bytes. So a connection that is idle holds no buffer. Frames are cut
 out of that copy without another one: those that came together lie in one buffer, each with a view of its own part.
 

@@ -1,7 +1,7 @@
 """The consumer protocol: what consumers tell each other inside the classic group protocol.
 
 The broker passes these bytes along. It reads them where a group of consumers changes to the protocol of KIP-848, whose
-members tell the broker what here only the leader of the group was told. A version stands before each message; versions
+members send the broker what here only the leader of the group receives. A version stands before each message; versions
 to come will begin like the newest one known here, and are read as it.
 
 Version notes:

@@ -87,7 +87,7 @@ _METADATA_KEY: Final = "kafka_wire"
 
 
 class FieldOptions(NamedTuple):
-    """What ``field`` was told, still as text."""
+    """The arguments of ``field``, still as text."""
 
     versions: str
     nullable: str | None

@@ -7,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.test_metadata_snapshot import HISTORY, fold
-from tests.java_programs import compiled_java
+from tests.java_programs import Java
 from trio_broker.clock import ManualClock
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
 
 
 @pytest.mark.compat
-async def test_kafka_reads_a_snapshot_as_we_meant_it_and_the_log_after_it(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    java = compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+async def test_kafka_reads_a_snapshot_as_we_meant_it_and_the_log_after_it(tmp_path: Path, java: Java) -> None:
     log = MetadataLog.open(tmp_path, ManualClock(), node_id=1)
     await log.append(HISTORY)
     records = list(image_records(fold(log.replay())))

@@ -43,7 +43,6 @@ class KafkaProcess:
     """One Kafka. Use it as a context manager; ``overrides`` are settings under Kafka's names."""
 
     directory: Path
-    java_classes: Path
     overrides: Mapping[str, str] = attrs.field(factory=dict)
     bootstrap_servers: str = ""
     output: list[str] = attrs.field(factory=list)
@@ -83,7 +82,7 @@ class KafkaProcess:
         Raises:
             KafkaDidNotStart: it ended first, or took longer than ``START_SECONDS``.
         """
-        class_path = compiled_java(self.java_classes).class_path
+        class_path = compiled_java().class_path
         self.directory.mkdir(parents=True, exist_ok=True)
         port, controller_port = free_ports(2)
         properties = self.directory / "server.properties"

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from trio_broker.cli import main
 from trio_broker.testing.process import BrokerProcess
 
@@ -33,14 +33,9 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = 10
 
 
-@pytest.fixture(scope="module")
-def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp() / "java-classes"
-
-
 @pytest.fixture(scope="module", params=["ours", pytest.param("kafka", marks=pytest.mark.soak)])
 def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_classes: Path
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerProcess | KafkaProcess]:
     directory = tmp_path_factory.mktemp("cluster")
     if request.param == "ours":
@@ -48,7 +43,7 @@ def cluster(
         with BrokerProcess(directory, overrides=overrides) as ours:
             yield ours
     else:
-        with KafkaProcess(directory, java_classes, {"group.initial.rebalance.delay.ms": "0"}) as kafka:
+        with KafkaProcess(directory, {"group.initial.rebalance.delay.ms": "0"}) as kafka:
             yield kafka
 
 
@@ -338,11 +333,6 @@ WAYS: list[list[str]] = [
 
 GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CSV_LINE = re.compile(r"^[\w.-]+,\d+,\d+$", re.MULTILINE)
-
-
-@pytest.fixture
-def java(java_classes: Path) -> Java:
-    return compiled_java(java_classes)
 
 
 def kafkas_plans(java: Java, command: CommandLine, group: str, choices: list[list[str]]) -> list[list[str]]:

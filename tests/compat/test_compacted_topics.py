@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
-from tests.java_programs import compiled_java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -213,10 +213,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic_and_a_kill(
         consumer.close()
 
 
-def test_kafka_opens_and_verifies_what_was_compacted_and_so_does_our_dump(
-    broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    java = compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
+def test_kafka_opens_and_verifies_what_was_compacted_and_so_does_our_dump(java: Java, broker: BrokerProcess) -> None:
     create(broker)
     write(broker, 1, {})
     wait_until_compacted(broker)

@@ -11,15 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.java_programs import Java, Steps, compiled_java
+from tests.java_programs import Java, Steps
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 30
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 @pytest.fixture(scope="module")

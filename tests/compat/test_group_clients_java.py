@@ -12,7 +12,7 @@ from tests.compat import group_claims
 from tests.compat.group_claims import CRASH_SESSION_MS, SECONDS, SHORT_TIMES, Group, Kind, create, produce
 from tests.compat.group_members import ConfluentConsumer, KafkaPythonMember, Member
 from tests.compat.member_host import HostedCrowd, HostedMember, MemberHost
-from tests.java_programs import QUICK_START, Java, compiled_java
+from tests.java_programs import QUICK_START, Java
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -48,11 +48,6 @@ INCREMENTAL: list[Kind] = [JavaCooperative, JavaConsumer]
 """Where nobody gives up what it may keep."""
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=named)
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 @pytest.fixture(scope="module")

@@ -111,8 +111,7 @@ KNOWN_DIFFERENCES = (
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
     directory = tmp_path_factory.mktemp("kafka")
-    classes = tmp_path_factory.getbasetemp() / "java-classes"
-    with KafkaProcess(directory, classes, overrides=SETTINGS | ONLY_KAFKA) as process:
+    with KafkaProcess(directory, overrides=SETTINGS | ONLY_KAFKA) as process:
         wait_for_the_coordinator(process.port)
         yield process
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.java_programs import compiled_java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 LEADERS = "LeaderElectionCommand"
@@ -32,6 +32,7 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
     here = write_json(directory / "here.json", plan(THIS_BROKER))
     away = write_json(directory / "away.json", plan(NO_BROKER))
     partition = ("--topic", "moved", "--partition", "0")
+    group = (CONFIGS, "--entity-type", "groups", "--entity-name", "night-shift")
     return {
         "create": ("TopicCommand", "--create", "--topic", "moved", "--partitions", "2"),
         "elect all": (LEADERS, "--election-type", "preferred", "--all-topic-partitions"),
@@ -41,6 +42,10 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "generate": (REASSIGN, "--generate", "--topics-to-move-json-file", topics, "--broker-list", str(THIS_BROKER)),
         "execute": (REASSIGN, "--execute", "--reassignment-json-file", here),
         "verify": (REASSIGN, "--verify", "--reassignment-json-file", here),
+        "execute throttled": (REASSIGN, "--execute", "--reassignment-json-file", here, "--throttle", "1000000"),
+        "throttled topic": (CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", "moved"),
+        "verify throttled": (REASSIGN, "--verify", "--reassignment-json-file", here),
+        "unthrottled topic": (CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", "moved"),
         "list": (REASSIGN, "--list"),
         "cancel": (REASSIGN, "--cancel", "--reassignment-json-file", here),
         "execute away": (REASSIGN, "--execute", "--reassignment-json-file", away),
@@ -61,6 +66,15 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "user defaults": (CONFIGS, "--describe", "--entity-type", "users", "--entity-default"),
         "clients": (CONFIGS, "--describe", "--entity-type", "clients"),
         "addresses": (CONFIGS, "--describe", "--entity-type", "ips"),
+        "set group": (*group, "--alter", "--add-config", "consumer.session.timeout.ms=50000"),
+        "bad group setting": (*group, "--alter", "--add-config", "consumer.session.timeout.ms=5"),
+        "group": (*group, "--describe"),
+        "groups": (CONFIGS, "--describe", "--entity-type", "groups"),
+        "unset group": (*group, "--alter", "--delete-config", "consumer.session.timeout.ms"),
+        "group without": (*group, "--describe"),
+        "loggers": (CONFIGS, "--describe", "--entity-type", "broker-loggers", "--entity-name", "1"),
+        "brokers": (CONFIGS, "--describe", "--entity-type", "brokers"),
+        "client metrics": (CONFIGS, "--describe", "--entity-type", "client-metrics", "--entity-name", "m"),
     }
 
 
@@ -75,9 +89,8 @@ def write_json(path: Path, content: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
+def told(java: Java, tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> Mapping[str, Any]:
     """The exit code of each call and what it printed, by its name."""
-    java = compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
     wanted = calls(tmp_path_factory.mktemp("plans"))
     given = [
         {
@@ -124,6 +137,16 @@ def test_a_reassignment_to_this_broker_is_generated_executed_and_complete(told: 
     assert "Successfully started partition reassignments for moved-0,moved-1" in executed
     assert "Reassignment of partition moved-0 is completed." in verified
     assert "Reassignment of partition moved-1 is completed." in verified
+
+
+def test_a_throttled_reassignment_sets_its_throttles_and_takes_them_away(told: Mapping[str, Any]) -> None:
+    executed, throttled, verified, after = outputs(
+        told, "execute throttled", "throttled topic", "verify throttled", "unthrottled topic"
+    )
+    assert "throttle limit was set to 1000000 B/s" in executed
+    assert "leader.replication.throttled.replicas=0:1,1:1" in throttled
+    assert "Clearing broker-level throttles on broker 1" in verified
+    assert "throttled" not in after
 
 
 def test_no_reassignment_is_listed_or_can_be_cancelled(told: Mapping[str, Any]) -> None:
@@ -179,3 +202,31 @@ def test_no_user_client_or_address_has_settings_of_its_own(told: Mapping[str, An
     names = ("users", "user", "user defaults", "clients", "addresses")
     assert outputs(told, *names) == [""] * len(names)
     assert [told[name]["err"] for name in names] == [""] * len(names)
+
+
+# --- kafka-configs ---
+
+
+def test_a_group_has_settings_of_its_own(told: Mapping[str, Any]) -> None:
+    completed, described, groups = outputs(told, "set group", "group", "groups")
+    assert "Completed updating config for group night-shift." in completed
+    assert "consumer.session.timeout.ms=50000" in described
+    assert "night-shift" in groups
+
+
+def test_a_group_setting_outside_the_brokers_bounds_is_refused(told: Mapping[str, Any]) -> None:
+    outputs(told, "bad group setting", code=1)
+    [described] = outputs(told, "group")
+    assert "consumer.session.timeout.ms=50000" in described
+
+
+def test_a_group_setting_can_be_taken_away(told: Mapping[str, Any]) -> None:
+    _, described = outputs(told, "unset group", "group without")
+    assert "consumer.session.timeout.ms" not in described
+
+
+def test_loggers_brokers_and_client_metrics_are_described(told: Mapping[str, Any]) -> None:
+    loggers, brokers, metrics = outputs(told, "loggers", "brokers", "client metrics")
+    assert "trio_broker" in loggers
+    assert "Default configs for brokers in the cluster are:" in brokers
+    assert "'m' doesn't exist" in metrics

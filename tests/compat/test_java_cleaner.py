@@ -19,7 +19,7 @@ import pytest
 from kafka_wire.records.batch import BatchHeader, NewRecord, RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from tests.storage.compaction_harness import compact, planned
 from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, open_log
 from trio_broker.topic_partition import TopicPartition
@@ -133,11 +133,6 @@ CASES = (
     Case("codecs", codecs=tuple(Codec)),
     Case("log-append-time", timestamp_type=TimestampType.LOG_APPEND_TIME),
 )
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 def opened(directory: Path, config: LogConfig, *, clean: bool = True) -> Log:

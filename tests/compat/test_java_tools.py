@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
@@ -36,11 +36,6 @@ BATCH_BYTES = 3000
 
 ADDED_RECORDS = 500
 MEGABYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 # The command line tools

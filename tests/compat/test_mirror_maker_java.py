@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.java_programs import JARS, QUICK_START, compiled_java
+from tests.java_programs import JARS, QUICK_START, Java
 from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
@@ -105,11 +105,8 @@ def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess,
 
 
 @pytest.fixture
-def mirror_maker(
-    clusters: tuple[BrokerProcess, BrokerProcess], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[MirrorMaker]:
+def mirror_maker(clusters: tuple[BrokerProcess, BrokerProcess], tmp_path: Path, java: Java) -> Iterator[MirrorMaker]:
     """MirrorMaker from the first cluster to the second."""
-    class_path = compiled_java(tmp_path_factory.getbasetemp() / "java-classes").class_path
     source, target = clusters
     settings = {
         "clusters": "A,B",
@@ -130,7 +127,7 @@ def mirror_maker(
         [
             *("java", *QUICK_START, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"),
             # The logger ahead of the folder, in which an older fetch may have left another of SLF4J's bindings.
-            *("-cp", f"{loggers[0]}:{class_path}", "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)),
+            *("-cp", f"{loggers[0]}:{java.class_path}", "org.apache.kafka.connect.mirror.MirrorMaker", str(properties)),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

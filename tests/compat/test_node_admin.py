@@ -17,18 +17,13 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition, TopicPartitionReplica
 from kafka.admin import NewTopic
 
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 TOPIC = "measured"
 PARTITIONS = 3
 RECORDS = 100
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 @pytest.fixture(scope="module")

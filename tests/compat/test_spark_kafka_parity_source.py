@@ -169,8 +169,7 @@ IN_TRANSACTIONS: Final = (
 @pytest.fixture(scope="module")
 def kafka_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Kafka with transactions, one of them open."""
-    classes = tmp_path_factory.getbasetemp() / "java-classes"
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), classes, overrides=TRANSACTION_SETTINGS) as kafka:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=TRANSACTION_SETTINGS) as kafka:
         open_transaction = fill_with_transactions(Cluster(kafka.bootstrap_servers))
         yield kafka.bootstrap_servers
         del open_transaction

@@ -62,7 +62,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
         "log.index.interval.bytes": "1024",
         "transaction.state.log.num.partitions": "1",
     }
-    with KafkaProcess(directory, tmp_path_factory.getbasetemp() / "java-classes", overrides) as kafka:
+    with KafkaProcess(directory, overrides) as kafka:
         create_topic(kafka.bootstrap_servers)
         left_open = write_transactions(kafka.bootstrap_servers)
         committed = consumed(kafka.bootstrap_servers, "read_committed")

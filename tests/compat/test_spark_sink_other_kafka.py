@@ -16,7 +16,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_wire.records.compression import Codec
 from tests.compat.kafka_process import KafkaProcess
-from tests.java_programs import compiled_java
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
 from trio_broker.client.address import parse_addresses
@@ -39,9 +38,7 @@ OVERRIDES = {
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    classes = tmp_path_factory.getbasetemp() / "java-classes"
-    compiled_java(classes)
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), classes, overrides=OVERRIDES) as process:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=OVERRIDES) as process:
         yield process
 
 

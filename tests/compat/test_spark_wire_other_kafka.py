@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -20,7 +19,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from trio_broker.client.address import parse_addresses
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder import Engine, available_engine, decode
@@ -62,15 +61,8 @@ every_engine = pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: eng
 
 
 @pytest.fixture(scope="module")
-def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.getbasetemp() / "java-classes"
-    compiled_java(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def kafka(classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), classes, overrides=SETTINGS) as process:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka"), overrides=SETTINGS) as process:
         yield process
 
 
@@ -330,7 +322,7 @@ def test_append_time_is_the_brokers(kafka: KafkaProcess):
 
 
 @pytest.mark.soak
-def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, classes: Path):
+def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, java: Java):
     """Its snappy has a framing of its own, its lz4 and zstd other frames than librdkafka's; in transactions."""
     topics = {codec: f"java-{codec}" for codec in CODECS}
     for topic in topics.values():
@@ -347,7 +339,7 @@ def test_what_the_java_producer_compressed_is_read(kafka: KafkaProcess, classes:
         }
         for codec, topic in topics.items()
     ]
-    for told in Java(classes).run("RunTools", given=runs):
+    for told in java.run("RunTools", given=runs):
         assert told["code"] in (0, None), told
     for topic in topics.values():
         wanted = consumed(kafka, topic, read_committed=True)

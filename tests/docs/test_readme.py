@@ -43,7 +43,9 @@ def commands(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data") as broker:
+    # An empty group would wait three seconds for more members; nothing here depends on that.
+    overrides = {"group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path_factory.mktemp("readme") / "data", overrides=overrides) as broker:
         yield broker
 
 

@@ -209,3 +209,12 @@ async def test_time_spent_parked_is_told_apart_from_time_in_a_slot(nursery):
 
 def slot_times(pool: HandlerPool) -> int:
     return max(slot.idle.seen_at_ns for slot in pool.slots)
+
+
+async def test_a_resize_after_the_end_changes_the_size_and_starts_nothing():
+    """A live change of num.io.threads may arrive while the broker stops."""
+    async with trio.open_nursery() as nursery:
+        pool = await started(nursery, Gate(), size=2)
+        nursery.cancel_scope.cancel()
+    pool.resize(4)
+    assert pool.size == 4

@@ -21,7 +21,7 @@ from kafka_wire.stored.groups import (
     decode_group_record,
     encode_group_record,
 )
-from tests.java_programs import Java, compiled_java
+from tests.java_programs import Java
 from tests.protocol.kafka_schemas import snake_case
 from tests.protocol.message_strategies import messages
 
@@ -31,11 +31,6 @@ VERSIONS = {OffsetCommitValue: 4, GroupMetadataValue: 3}
 UUID_FIELDS = {"topic_id"}
 
 pytestmark = pytest.mark.compat
-
-
-@pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
-    return compiled_java(tmp_path_factory.getbasetemp() / "java-classes")
 
 
 def records_of_every_kind() -> list[GroupRecord]:

@@ -35,8 +35,9 @@ Names are merged first and units compared afterwards: `log.retention.ms` from an
 ## When they may change
 
 A *read-only* key is read at start. A *cluster-wide* key may be changed live, for one broker or as a default for all.
-The size of a pool may at most be halved or doubled by one change, as in Kafka; repeat the change to go further. Changes
-are checked, then written to the metadata log, then applied; they outlive a restart.
+A Kafka client may at most halve or double the size of a pool by one change, as in Kafka; repeat the change to go
+further. The admin page and its API may set any size up to 256. Changes are checked, then written to the metadata log,
+then applied; they outlive a restart.
 """
 
 TOPIC_INTRODUCTION = """\

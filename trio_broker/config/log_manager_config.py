@@ -74,6 +74,24 @@ class LogManagerConfig:
         5_000, "How often the high watermarks are written down.", type=LONG, validator=at_least(1)
     )
 
+    # The rates of a throttled reassignment: kafka-reassign-partitions --throttle sets them and takes them away again.
+    # One broker replicates to nobody, so nothing reads them.
+    leader_replication_throttled_rate: int = key(
+        LONG_MAX,
+        "Bytes a second that throttled replicas may be sent as leaders.",
+        type=LONG, update_mode=UpdateMode.PER_BROKER, validator=at_least(0),
+    )  # fmt: skip
+    follower_replication_throttled_rate: int = key(
+        LONG_MAX,
+        "Bytes a second that throttled replicas may fetch as followers.",
+        type=LONG, update_mode=UpdateMode.PER_BROKER, validator=at_least(0),
+    )  # fmt: skip
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        LONG_MAX,
+        "Bytes a second that a move between log directories may copy.",
+        type=LONG, update_mode=UpdateMode.PER_BROKER, validator=at_least(0),
+    )  # fmt: skip
+
 
 [LOG_FLUSH_SCHEDULER_INTERVAL_MS] = [
     each for each in keys_of(LogManagerConfig) if each.name == "log.flush.scheduler.interval.ms"

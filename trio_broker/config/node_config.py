@@ -41,7 +41,7 @@ class NodeConfig:
             fallback("broker.id", None, unchanged, "The former name of node.id.", validator=optionally(at_least(0))),
         ),
     )
-    broker_rack: str | None = key(None, "The rack or zone this node stands in, as clients are told it.")
+    broker_rack: str | None = key(None, "The rack or zone of this node, advertised to clients.")
     log_dirs: tuple[str, ...] = key(
         (DEFAULT_LOG_DIRECTORY,),
         "The data directories, separated by commas; a new partition goes to the one with the fewest.",

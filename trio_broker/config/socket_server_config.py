@@ -42,7 +42,7 @@ class SocketServerConfig:
     )
     advertised_listeners: tuple[str, ...] | None = key(
         None,
-        "The addresses clients are told; unset, or without a host, each is told the one it dialled.",
+        "The addresses given to clients; unset, or without a host, each client gets the one it dialled.",
         type=ConfigType.LIST,
     )
     listener_security_protocol_map: tuple[str, ...] = key(

@@ -1,6 +1,6 @@
-"""AlterConfigs: replace all settings that a resource has of its own by those in the request.
+"""AlterConfigs: replace all settings of a resource by those in the request.
 
-What the request does not name goes back to its default. aiokafka and kafkajs know no other way.
+A key that the request does not name returns to its default. aiokafka and kafkajs have no other way.
 
 Source: Kafka's ConfigAdminManager and ConfigurationControlManager.legacyAlterConfigs.
 """
@@ -28,7 +28,7 @@ def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConf
 
 @handles(AlterConfigsRequest, error_response=error_response)
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
-    """Replace the settings of each resource, or say why not."""
+    """Replace the settings of each resource, or answer with its error."""
     outcomes = await change_resources(request.resources, replacement, context, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
@@ -39,7 +39,7 @@ def replacement(wanted: AlterConfigsResource, resource: ConfigResource) -> Resou
     """All settings that the resource shall have.
 
     Raises:
-        KafkaError: INVALID_REQUEST: a key stands there twice.
+        KafkaError: INVALID_REQUEST: a key is named twice.
     """
     configs = {config.name: config.value for config in wanted.configs}
     if len(configs) != len(wanted.configs):

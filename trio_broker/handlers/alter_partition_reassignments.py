@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: partitions get other replicas, or stop on their way to them.
+"""AlterPartitionReassignments: change the replicas of partitions, or cancel such a change.
 
 Source: Kafka's ControllerApis.handleAlterPartitionReassignments and ReplicationControlManager.
 """
@@ -35,7 +35,7 @@ def error_response(
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Give partitions the replicas asked for where this node alone can, and say of the others why not."""
+    """Assign the replicas asked for where this node can; every other partition gets its error."""
     responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
     wanted = [
         (Reassignment(TopicPartition(topic.name, item.partition_index), item.replicas), response.partitions)

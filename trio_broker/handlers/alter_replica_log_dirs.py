@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs: whether each replica is in the log directory asked for.
+"""AlterReplicaLogDirs: move replicas to other log directories.
 
-This broker does not move a log once it was created. For a replica that is in the directory there is nothing to do, and
+This broker does not move a log once it is created. For a replica that is in the directory there is nothing to do, and
 the answer is no error, as in Kafka. A real move is refused.
 
 Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113.

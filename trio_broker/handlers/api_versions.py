@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks, asked by every client before anything else.
+"""ApiVersions: the APIs and versions that this broker serves, the first request of every client.
 
 The features of the cluster come with it, by which clients know that they may use the consumer protocol. A version above
 ours does not come here: ``dispatch`` answers it with ``unsupported_version_answer``.
@@ -26,7 +26,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""KIP-511: what a client may call itself. It ends up in logs and metrics, so it must not be mistakable there."""
+"""KIP-511: the form of a client's software name and version, which appear in logs and metrics."""
 
 SOFTWARE_SINCE_VERSION = 3
 
@@ -41,7 +41,7 @@ def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersion
 
 @handles(ApiVersionsRequest, error_response=error_response)
 async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """Every API that has a handler, with the versions advertised for it."""
+    """List every API that has a handler, with the versions advertised for it."""
     if context.version >= SOFTWARE_SINCE_VERSION:
         require_software_name(request)
         software = context.request.client_software
@@ -58,7 +58,7 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
 
 
 def supported_features(version: int) -> list[SupportedFeatureKey]:
-    """The features this broker knows, as far as ``version`` can say so."""
+    """The features this broker supports, as far as ``version`` can express their levels."""
     return [
         SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
         for name, levels in SUPPORTED.items()

@@ -40,7 +40,7 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
 async def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: Context
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group, or say that it is not there."""
+    """Describe each group; an unknown one gets GROUP_ID_NOT_FOUND."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
     require_consumer_protocol(context.services.controller.image, protocols)
     described = await described_groups(
@@ -52,7 +52,7 @@ async def consumer_group_describe(
 
 
 def describe(group_id: str, context: Context) -> DescribedGroup:
-    """One group, or why there is nothing to say of it."""
+    """Describe one group; an unknown group gets its error."""
     try:
         return context.services.groups.shard(group_id).describe_consumer_group(group_id)
     except KafkaError as error:

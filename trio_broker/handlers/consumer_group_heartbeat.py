@@ -1,4 +1,5 @@
-"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, lives, moves and leaves.
+"""ConsumerGroupHeartbeat: the one request by which a KIP-848 member joins, keeps its session, acknowledges
+assignments and leaves.
 
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat.
 """
@@ -24,7 +25,7 @@ def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) ->
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
 ) -> ConsumerGroupHeartbeatResponse:
-    """Keep a member alive, and tell it which partitions are its own when that changes."""
+    """Renew a member's session, and answer with its assignment when that has changed."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
     require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:

@@ -1,6 +1,6 @@
-"""CreateDelegationToken: nobody may have a token, since no listener authenticates its clients.
+"""CreateDelegationToken: refused, since no listener authenticates its clients.
 
-A token stands for somebody whom the broker knows. Kafka refuses on such listeners as well, whatever it is set up for.
+A token belongs to an authenticated principal. Kafka refuses on such listeners as well, whatever its configuration.
 
 Source: Kafka's KafkaApis.handleCreateTokenRequest and allowTokenRequests; KIP-48.
 """

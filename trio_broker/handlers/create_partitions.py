@@ -1,4 +1,4 @@
-"""CreatePartitions: topics grow to a number of partitions. They never shrink.
+"""CreatePartitions: raise the number of partitions of topics. It never falls.
 
 Source: Kafka's ControllerApis.createPartitions and ReplicationControlManager.
 """
@@ -23,7 +23,7 @@ def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Creat
 
 @handles(CreatePartitionsRequest, error_response=error_response)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    """Let the topics grow that may, and say of each how it fared."""
+    """Add partitions to each topic, or answer with its error."""
     outcomes = await context.services.controller.create_partitions(
         [wanted_partitions(topic) for topic in request.topics], validate_only=request.validate_only
     )

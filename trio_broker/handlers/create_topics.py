@@ -1,9 +1,9 @@
-"""CreateTopics: topics come to be, with their partitions on the disk when the answer leaves.
+"""CreateTopics: create topics. Their partitions are on the disk before the answer is sent.
 
 -1 for partitions or replicas stands for the broker's default (KIP-464); with ``validate_only`` everything is answered
-as if it were done and nothing is. From version 5 on the answer shows the settings of each topic as DescribeConfigs
-would. The timeout needs no attention: the answer waits for a single write and for files to be made, never for another
-broker.
+as if it were done, and nothing is created. From version 5 on the answer shows the settings of each topic as
+DescribeConfigs would. The timeout is ignored: the answer waits for one write of the metadata log and for files to be
+created, never for another broker.
 
 Source: Kafka's ControllerApis.createTopics and ReplicationControlManager.
 """
@@ -34,7 +34,7 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
 
 @handles(CreateTopicsRequest, error_response=error_response)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    """Create the topics that may be, and say of each how it fared."""
+    """Create each topic, or answer with its error."""
     outcomes = await context.services.controller.create_topics(
         [wanted_topic(topic) for topic in request.topics], validate_only=request.validate_only
     )
@@ -49,7 +49,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
 
 
 def wanted_topic(topic: CreatableTopic) -> NewTopic:
-    """What the request asks for.
+    """Convert one topic of the request to what the controller takes.
 
     A partition that is assigned twice is left with an impossible number, so that the assignment is refused as a whole.
     """

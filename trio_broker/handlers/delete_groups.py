@@ -1,4 +1,4 @@
-"""DeleteGroups: groups without members go, and their offsets with them.
+"""DeleteGroups: delete groups without members, and their committed offsets.
 
 Source: Kafka's KafkaApis.handleDeleteGroupsRequest; KIP-229.
 """
@@ -20,6 +20,6 @@ def error_response(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGro
 
 @handles(DeleteGroupsRequest, error_response=error_response)
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    """Delete the groups that may go, each named once, and say of each how it fared."""
+    """Delete each group, named once or more, or answer with its error."""
     group_ids = list(dict.fromkeys(request.groups_names))
     return DeleteGroupsResponse(results=await context.services.groups.delete_groups(group_ids, context.release_handler))

@@ -1,7 +1,8 @@
 """DeleteRecords: move the log start offset of partitions forward.
 
-Records before the new start are gone for every reader at once; their segments follow at the next retention check. The
-new start is written to its checkpoint before the answer, so that what was deleted stays deleted.
+Records before the new start cannot be read any more; their segments are deleted at the next retention check. The new
+start is written to its checkpoint before the answer, so that records deleted for a client do not reappear after a
+crash.
 
 Source: Kafka's ReplicaManager.deleteRecords; KIP-107.
 """
@@ -58,7 +59,7 @@ async def delete_in_topic(topic: DeleteRecordsTopic, context: Context) -> Delete
 async def delete_in_partition(
     topic: str, wanted: DeleteRecordsPartition, context: Context
 ) -> DeleteRecordsPartitionResult:
-    """Move one log start offset, and say where it stands now."""
+    """Move one log start offset, and return its new value."""
     replicas = context.services.replicas
     try:
         if is_internal_topic(topic):

@@ -1,6 +1,7 @@
-"""DeleteTopics: topics go, by name or, from version 6 on, by id.
+"""DeleteTopics: delete topics by name or, from version 6 on, by id.
 
-The answer leaves when the topic is unknown to every other request; its files follow after ``file.delete.delay.ms``.
+The answer is sent when the topic is unknown to every other request; its files are deleted after
+``file.delete.delay.ms``.
 
 Source: Kafka's ControllerApis.deleteTopics and ReplicationControlManager.
 """
@@ -16,7 +17,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 DELETION_DISABLED_SINCE_VERSION = 3
-"""Before it clients do not know TOPIC_DELETION_DISABLED; they are told INVALID_REQUEST."""
+"""Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
 
 
 def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
@@ -25,7 +26,7 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
 
 @handles(DeleteTopicsRequest, error_response=error_response)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
-    """Delete the topics that may go, and say of each how it fared."""
+    """Delete each topic, or answer with its error."""
     wanted = targets(request)
     try:
         outcomes = await context.services.controller.delete_topics(wanted)

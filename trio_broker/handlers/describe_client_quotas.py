@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: nobody has a quota, so any filter that makes sense matches none.
+"""DescribeClientQuotas: no quotas are kept, so every valid filter matches none.
 
 Source: Kafka's ClientQuotasImage.describe.
 """
@@ -34,13 +34,13 @@ def error_response(request: DescribeClientQuotasRequest, error: KafkaError) -> D
 async def describe_client_quotas(
     request: DescribeClientQuotasRequest, context: Context
 ) -> DescribeClientQuotasResponse:
-    """List the quotas that the filter matches: none, since nobody has one."""
+    """List the quotas that the filter matches: none."""
     require_filter(request.components)
     return DescribeClientQuotasResponse(error_message=None, entries=[])
 
 
 def require_filter(components: Sequence[ComponentData]) -> None:
-    """Refuse a filter that could match nothing whatever quotas there are.
+    """Refuse a filter that Kafka refuses as contradictory or unknown.
 
     Raises:
         KafkaError: INVALID_REQUEST, or UNSUPPORTED_VERSION: a type of entity that is not Kafka's.

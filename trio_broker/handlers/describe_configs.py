@@ -40,7 +40,7 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Descri
 
 @handles(DescribeConfigsRequest, error_response=error_response)
 async def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
-    """Describe each resource, or say why it has nothing to describe."""
+    """Describe each resource, or answer with its error."""
     results: list[DescribeConfigsResult] = []
     described: set[ConfigResource] = set()
     for resource in request.resources:
@@ -72,10 +72,10 @@ def describe_resource(
 
 
 def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEntry]:
-    """Everything that is set, or could be, on a resource.
+    """Every key of a resource with its value.
 
     Raises:
-        KafkaError: it does not exist, or is of a kind that has no settings here.
+        KafkaError: the resource does not exist, or its type has no settings here.
     """
     config, image = context.services.config, context.services.controller.image
     if resource.type is ConfigResourceType.CLIENT_METRICS:

@@ -33,7 +33,7 @@ def refused_group(group_id: str, error: KafkaError) -> DescribedGroup:
 
 @handles(DescribeGroupsRequest, error_response=error_response)
 async def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    """Describe each group, or say that it is not there."""
+    """Describe each group; an unknown one as ``refused_group``."""
     described = await described_groups(
         request.groups,
         lambda group_id: describe(group_id, context),
@@ -43,7 +43,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: Context) -> D
 
 
 def describe(group_id: str, context: Context) -> DescribedGroup:
-    """One group, as clients of this version expect it."""
+    """Describe one group in the form that this version has for unknown groups."""
     try:
         return context.services.groups.shard(group_id, allow_empty=True).describe(group_id)
     except KafkaError as error:

@@ -1,8 +1,8 @@
-"""DescribeQuorum: who leads the metadata log and how far it has come.
+"""DescribeQuorum: the leader of the metadata log, its epoch and its end offset.
 
-The quorum is one: this node leads it, is its only voter, and nobody observes. A leader is always caught up with itself,
-so both its times are now, as in Kafka. The controller takes requests on the same listeners as the broker; the client is
-told the one that it came in by.
+This node is the leader and the only voter; there are no observers. A leader is always caught up with itself, so both
+its times are now, as in Kafka. The controller takes requests on the same listeners as the broker; the answer has the
+one of the client's connection.
 
 Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest and LeaderState.describeReplicaState; KIP-595, KIP-836,
 KIP-853.

@@ -1,6 +1,6 @@
-"""ElectLeaders: partitions get the leader they prefer or, at a loss of records, any that is alive.
+"""ElectLeaders: elect the preferred leader of partitions or, accepting a loss of records, any live replica.
 
-Asked for all partitions, the answer names every topic, and of its partitions those that an election was needed for.
+For a request about all partitions, the answer names every topic, and of its partitions those that needed an election.
 
 Source: Kafka's ControllerApis.handleElectLeaders and ReplicationControlManager.electLeaders.
 """
@@ -43,7 +43,7 @@ def error_response(request: ElectLeadersRequest, error: KafkaError) -> ElectLead
 
 @handles(ElectLeadersRequest, error_response=error_response)
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
-    """Elect leaders of the partitions that need one, and say of the others why not."""
+    """Elect leaders of the partitions that need one; every other partition gets its error."""
     try:
         election = ElectionType(request.election_type)
     except ValueError:
@@ -61,7 +61,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
 async def elect(
     wanted: Iterable[tuple[str, Iterable[int]]], election: ElectionType, context: Context
 ) -> ElectLeadersResponse:
-    """Elect a leader of every partition, and tell how it went in their order."""
+    """Elect a leader of every partition; return the results in their order."""
     results = [ReplicaElectionResult(topic=topic, partition_result=[]) for topic, _ in wanted]
     partitions = [
         (TopicPartition(topic, partition), item.partition_result)

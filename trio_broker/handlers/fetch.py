@@ -1,6 +1,6 @@
-"""Fetch: read record batches from partitions, waiting for them if there are too few.
+"""Fetch: read record batches from partitions, waiting while there are fewer bytes than the client wants.
 
-Records are never touched: the answer holds regions of segment files, which the network sends with ``sendfile``.
+Records are not read into memory: the answer holds regions of segment files, which the network sends with ``sendfile``.
 Topics go by name up to version 12 and by id from 13 on (KIP-516). Only consumers are served; there are no followers.
 
 Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for sessions.
@@ -116,7 +116,7 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
 
 
 def require_consumer(request: FetchRequest, version: int) -> None:
-    """Refuse whoever says it is a replica: no broker follows this one.
+    """Refuse a client with a replica id: no broker follows this one.
 
     Raises:
         KafkaError: ``CLUSTER_AUTHORIZATION_FAILED``, fatal to clients, as Kafka answers a client that poses as a
@@ -129,7 +129,7 @@ def require_consumer(request: FetchRequest, version: int) -> None:
 
 
 def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
-    """What the request allows, within what the broker does."""
+    """The limits of the request, within those of the broker."""
     try:
         isolation_level = IsolationLevel(request.isolation_level)
     except ValueError:
@@ -138,7 +138,7 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     max_bytes = min(request.max_bytes, context.services.config.request.fetch_max_bytes)
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
-        # More than the answer may hold could never come together, and waiting for it would only cost time.
+        # The answer never holds more than ``max_bytes``, so waiting for more would only end with the timeout.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         isolation_level=isolation_level,
@@ -148,8 +148,8 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
 def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
     """The partitions that the request names, found or not, in its order.
 
-    One that is named twice is read once, in its first place, as it is asked for last; so Kafka's map of partitions has
-    it.
+    A partition named twice is read once: at the place of its first entry with the values of its last, as in the linked
+    map that Kafka builds.
     """
     asked = {
         SessionKey(topic.topic, topic.topic_id, wanted.partition): target_of(wanted, hosted)
@@ -193,7 +193,7 @@ def target_of(wanted: FetchPartition, hosted: HostedTopic | KafkaError) -> Fetch
 
 
 def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTarget:
-    """The target as it is found now: topics come and go during the life of a session."""
+    """The target with its topic looked up again, which may have been created or deleted since the session began."""
     if isinstance(target.found, Partition) and target.found.failure is None:
         return target
     return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))

@@ -1,11 +1,11 @@
-"""FindCoordinator: which broker looks after a group. Here it is always this one.
+"""FindCoordinator: the broker that coordinates a group, which is always this one.
 
-Clients are told its address on the listener they came in by. ``__consumer_offsets`` is created by the first question;
-Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates behind it, here it is created first and answered at
-once.
+The answer has its address on the listener of the client's connection. ``__consumer_offsets`` is created by the first
+request: Kafka answers that one with COORDINATOR_NOT_AVAILABLE and creates the topic afterwards; here the topic is
+created first, which spares the client a retry.
 
-Nobody here looks after transactions or share groups, and nobody will after a retry, so those questions get fatal errors
-(KIP-98: error 15 would be retried for ever).
+Transactions and share groups have no coordinator here, so requests for one get fatal errors (KIP-98: error 15 would be
+retried for ever).
 
 Source: Kafka's KafkaApis.getCoordinator and FindCoordinatorResponse.
 """
@@ -30,7 +30,7 @@ NO_HOST = ""
 NO_PORT = -1
 
 NO_ERROR_MESSAGE = "NONE"
-"""What Kafka says beside no error up to version 3; later it says nothing."""
+"""Kafka's message beside error code 0 up to version 3; later versions have none."""
 
 
 class KeyType(enum.IntEnum):
@@ -57,7 +57,7 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 
 @handles(FindCoordinatorRequest, error_response=error_response)
 async def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
-    """Name this node as the one that looks after every group."""
+    """Answer with this node as the coordinator of every group."""
     if context.version >= BATCHED_SINCE_VERSION:
         return await find_each(request, context)
     await require_coordinator(request.key_type, request.key, context)
@@ -77,7 +77,7 @@ async def find_each(request: FindCoordinatorRequest, context: Context) -> FindCo
 
 
 async def find_one(key_type: int, key: str, context: Context) -> Coordinator:
-    """The coordinator of one key, or why there is none."""
+    """The coordinator of one key, or the error that refuses it."""
     try:
         await require_coordinator(key_type, key, context)
     except KafkaError as error:
@@ -92,7 +92,7 @@ async def require_coordinator(key_type: int, key: str, context: Context) -> None
 
     Raises:
         KafkaError: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``, ``INVALID_REQUEST``; ``COORDINATOR_NOT_AVAILABLE`` where
-            it is worth asking again.
+            a retry may succeed.
     """
     match key_type:
         case KeyType.GROUP:

@@ -1,6 +1,6 @@
-"""Heartbeat: a member of a classic group says that it lives, and hears whether the group rebalances.
+"""Heartbeat: renew the session of a classic group's member, and answer whether the group rebalances.
 
-The commonest request of a group, so there is nothing here but the way to the coordinator.
+The most frequent request of a group, so the handler does nothing but call the coordinator.
 
 Source: Kafka's KafkaApis.handleHeartbeatRequest and GroupCoordinatorService.heartbeat.
 """
@@ -15,14 +15,15 @@ from trio_broker.handlers.support.registry import handles
 
 
 def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
-    # While its group is still being loaded, a member is simply alive: sessions begin anew when that is done.
+    # While its group is being loaded every member is treated as alive, as in Kafka: all sessions start when loading
+    # ends.
     loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
 @handles(HeartbeatRequest, error_response=error_response)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    """Keep a member's session alive, and tell it of a rebalance."""
+    """Renew a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
     return await context.services.groups.call(
         request.group_id, request, context.request_context, context.release_handler
     )

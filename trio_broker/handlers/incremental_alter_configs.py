@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: set, delete, append to or subtract from single settings of topics, brokers and loggers.
 
-Java's admin client knows no other way any more (KIP-339). A broker is named by its id, or not at all for the defaults
-of the cluster; changes of either are in effect when the answer leaves.
+The only way of Java's admin client since Kafka 4 (KIP-339). A broker is named by its id, or by an empty name for the
+defaults of the cluster; changes of either are in effect when the answer is sent.
 
 Source: Kafka's ConfigAdminManager and ConfigurationControlManager; KIP-339.
 """
@@ -32,7 +32,7 @@ def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
-    """Change each resource, or say why not."""
+    """Change each resource, or answer with its error."""
     outcomes = await change_resources(request.resources, alterations, context, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
@@ -47,7 +47,7 @@ def alteration(config: AlterableConfig) -> ConfigAlteration:
     """The change of one key.
 
     Raises:
-        KafkaError: INVALID_REQUEST: nobody knows the operation.
+        KafkaError: INVALID_REQUEST: the operation is unknown.
     """
     try:
         operation = ConfigOperation(config.config_operation)

@@ -1,7 +1,7 @@
-"""InitProducerId: an identity for a producer, so that its retries can be told from new records.
+"""InitProducerId: an id for an idempotent producer, by which its retries are distinguished from new records.
 
-Without a transactional id every caller gets a new id at epoch 0, whatever else the request says. Transactions are not
-served: a transactional id is refused with a fatal error, since a retriable one would be retried for ever.
+Without a transactional id every caller gets a new id at epoch 0, whatever other fields the request has. Transactions
+are not served: a transactional id is refused with a fatal error, since a retriable one would be retried for ever.
 
 Source: Kafka's TransactionCoordinator.handleInitProducerId; KIP-98.
 """

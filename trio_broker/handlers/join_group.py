@@ -1,7 +1,7 @@
 """JoinGroup: a member enters a classic group, or stays in it through a rebalance.
 
-The answer is held until the group is complete or its time is up, for minutes if its members want that; the handler slot
-is given back meanwhile. A first join without a member id is answered with one (KIP-394).
+The answer is delayed until all members have joined or the rebalance timeout ends, which may be minutes; the handler
+slot is given back for that time. A first join without a member id is answered with one (KIP-394).
 
 Source: Kafka's KafkaApis.handleJoinGroupRequest and JoinGroupResponse.
 """
@@ -14,7 +14,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 NULL_PROTOCOL_SINCE_VERSION = 7
-"""KIP-559: from it on the protocol is null beside an error; before, it is the empty string."""
+"""KIP-559: since this version the protocol is null beside an error; before, it is the empty string."""
 
 NO_PROTOCOL = ""
 NO_LEADER = ""
@@ -28,7 +28,7 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
 
 @handles(JoinGroupRequest, error_response=error_response)
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
-    """Let a member into its group, when all the others are there too."""
+    """Join a group, and answer when its rebalance has a generation."""
     try:
         response = await context.services.groups.call(
             request.group_id, request, context.request_context, context.release_handler

@@ -1,4 +1,4 @@
-"""LeaveGroup: members leave a classic group at once, rather than by their session's end.
+"""LeaveGroup: members leave a classic group at once instead of by a session timeout.
 
 Up to version 2 a request is about one member, whose error is the response's; from 3 on it is about many, each with an
 error of its own (KIP-345).
@@ -22,7 +22,7 @@ def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupR
 
 @handles(LeaveGroupRequest, error_response=error_response)
 async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
-    """Let members go, and say of each how that fared."""
+    """Remove each member from its group, or answer with its error."""
     names_members = context.version >= MEMBERS_SINCE_VERSION
     if not names_members:
         request.members = [MemberIdentity(member_id=request.member_id)]

@@ -18,7 +18,7 @@ def error_response(request: ListGroupsRequest, error: KafkaError) -> ListGroupsR
 @handles(ListGroupsRequest, error_response=error_response)
 async def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     """List the groups in the states and of the types asked for."""
-    # Names may be in any case. One that nobody knows is no error: no group matches it.
+    # Names may be in any case. An unknown name is no error: no group matches it.
     states = {state.lower() for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     return ListGroupsResponse(groups=context.services.groups.list_groups(states, types))

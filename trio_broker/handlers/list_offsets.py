@@ -1,7 +1,7 @@
 """ListOffsets: find an offset by time, or one end of a log.
 
-Times below zero are names: each is allowed from the version that brought it. Nothing found is no error, but
-offset -1 and timestamp -1. A reader of committed records is shown nothing behind the last stable offset (KIP-98).
+Timestamps below zero have special meanings, each allowed since the version that added it. Nothing found is no error,
+but offset -1 and timestamp -1. A read_committed reader gets no offset above the last stable offset (KIP-98).
 Without tiered storage everything is local: the earliest local offset is the log's start, and what concerns the other
 tier has no offset.
 
@@ -32,14 +32,14 @@ from trio_broker.replication.partition import IsolationLevel, Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 
 NOTHING = -1
-"""Offset, timestamp or epoch that is not there."""
+"""In place of an offset, timestamp or epoch that does not exist."""
 
 
 LEADER_EPOCH_SINCE_VERSION = 4
 
 
 class SpecialTimestamp(enum.IntEnum):
-    """Times that are names."""
+    """Timestamps with a special meaning."""
 
     LATEST = -1
     EARLIEST = -2
@@ -99,7 +99,7 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
 
 
 def duplicate_partitions(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
-    """The partitions that are asked for more than once; which question was meant is anyone's guess."""
+    """The partitions that are asked for more than once; Kafka refuses them, since they may differ in timestamp."""
     counts = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
@@ -123,7 +123,7 @@ async def look_up_topic(
 async def look_up_partition(
     topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel, context: Context
 ) -> ListOffsetsPartitionResponse:
-    """Answer one lookup, or say why it has none."""
+    """Answer one lookup, or with its error."""
     replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
@@ -141,7 +141,7 @@ async def look_up_partition(
 
 
 def require_known_timestamp(timestamp: int, version: int) -> None:
-    """Refuse a time below zero that means nothing, or nothing yet in the client's version.
+    """Refuse a timestamp below zero that has no meaning, or none in the version of the request.
 
     Raises:
         KafkaError: ``UNSUPPORTED_VERSION``.

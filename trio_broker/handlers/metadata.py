@@ -1,8 +1,8 @@
-"""Metadata: who leads what, and where to connect.
+"""Metadata: the brokers and their addresses, the topics, and the leader of each partition.
 
 Topics are asked for by name, by id (from version 12) or all at once. What a null or an empty list means depends on the
-version (KIP-4). A topic that does not exist may be created on the way: Kafka answers this first request with an error
-and creates behind it; here it is created first and told at once, which spares every client a retry.
+version (KIP-4). A topic that does not exist may be created by the request: Kafka answers this first request with an
+error and creates the topic afterwards; here it is created first, which spares every client a retry.
 
 Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManager.
 """
@@ -39,7 +39,7 @@ Those beyond are answered as unknown, which makes a client ask again."""
 
 
 def error_response(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
-    """Every topic asked for bears the error; in version 13 the response does too."""
+    """Every topic asked for has the error; in version 13 the response does too."""
     return MetadataResponse(
         brokers=[],
         topics=[
@@ -73,7 +73,7 @@ def wants_all(request: MetadataRequest, version: int) -> bool:
 
 
 async def describe_topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
-    """Describe each topic asked for, creating what is missing where both sides want that."""
+    """Describe each topic asked for, creating missing ones where the client and the broker allow it."""
     asked = request.include_topic_authorized_operations
     if wants_all(request, context.version):
         everything = context.services.controller.image.topics.values()
@@ -95,7 +95,7 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
 async def describe_or_create(
     wanted: MetadataRequestTopic, context: Context, *, asked: bool, may_create: bool
 ) -> MetadataResponseTopic:
-    """Describe one topic, asked for by name or by id, or say why that cannot be done."""
+    """Describe one topic, asked for by name or by id, or answer with its error."""
     try:
         topic = await find_or_create(wanted, context, may_create=may_create)
     except KafkaError as error:
@@ -111,7 +111,7 @@ async def describe_or_create(
 
 
 async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> TopicImage:
-    """The topic as the cluster knows it now.
+    """Return the topic, created if necessary and allowed.
 
     Raises:
         KafkaError: ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
@@ -133,7 +133,7 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
 
 
 async def auto_create(name: str, context: Context) -> TopicImage:
-    """Create a topic with the broker's defaults, or find that somebody else just did."""
+    """Create a topic with the broker's defaults, unless another request has just created it."""
     controller = context.services.controller
     [outcome] = await controller.create_topics([NewTopic(name=name)])
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:

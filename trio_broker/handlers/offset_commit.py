@@ -1,10 +1,10 @@
-"""OffsetCommit: a group remembers how far it has come.
+"""OffsetCommit: store the committed offsets of a group.
 
-Topics go by name up to version 9 and by id from 10 on (KIP-516); the coordinator is told both. What is not there is
-refused here, partition by partition, and never reaches the coordinator; a request with nothing else in it does not
-either, so that even a member that was fenced hears of the topics first, as in Kafka.
+Topics are named up to version 9 and have ids from 10 on (KIP-516); the coordinator receives both. Partitions that do
+not exist are refused here and do not reach the coordinator. Nor does a request without any that exists, so that even a
+fenced member gets UNKNOWN_TOPIC_OR_PARTITION, as in Kafka.
 
-The common request is one partition that is there: it goes on as it came, nothing is copied.
+Fast path: a request whose partitions all exist is passed on as it was decoded; nothing is copied.
 
 Source: Kafka's KafkaApis.handleOffsetCommitRequest and OffsetCommitResponse.Builder.
 """
@@ -54,14 +54,14 @@ def failed(
 
 @attrs.define
 class Sorted:
-    """The topics of a request, those that are there apart from what is not."""
+    """The topics of a request, divided into existing partitions and errors for the others."""
 
     by_id: bool
     known: list[OffsetCommitRequestTopic] = attrs.Factory(list)
     missing: list[OffsetCommitResponseTopic] = attrs.Factory(list)
 
     def add(self, topic: OffsetCommitRequestTopic, image: MetadataImage) -> None:
-        """Give ``topic`` both its name and its id, and take out of it the partitions that it does not have."""
+        """Fill in both the name and the id of ``topic``, and remove the partitions that it does not have."""
         there = image.topics_by_id.get(topic.topic_id) if self.by_id else image.topics.get(topic.name)
         if there is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -77,7 +77,7 @@ class Sorted:
 
 @handles(OffsetCommitRequest, error_response=error_response)
 async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
-    """Commit the offsets of the partitions that are there, and say of each how it fared."""
+    """Commit the offsets of the partitions that exist; every other partition gets its error."""
     result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
     image = context.services.controller.image
     for number, topics in enumerate(slices(request.topics)):
@@ -100,7 +100,7 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
 
 
 def merge(response: OffsetCommitResponse, missing: Iterable[OffsetCommitResponseTopic]) -> None:
-    """Add what was refused here, to the topic it belongs to where that is answered already."""
+    """Add the refused partitions, each to its topic's answer where there is one already."""
     answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in missing:
         if same := answered.get((topic.name, topic.topic_id)):

@@ -1,4 +1,4 @@
-"""OffsetDelete: a group forgets how far it has come in some partitions.
+"""OffsetDelete: delete committed offsets of a group.
 
 Source: Kafka's KafkaApis.handleOffsetDeleteRequest and OffsetDeleteResponse.Builder; KIP-496.
 """
@@ -31,7 +31,7 @@ def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDel
 
 @handles(OffsetDeleteRequest, error_response=error_response)
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
-    """Delete the offsets of the partitions that are there, and say of each how it fared."""
+    """Delete the offsets of the partitions that exist; every other partition gets its error."""
     missing: list[OffsetDeleteResponseTopic] = []
     image = context.services.controller.image
     for number, topics in enumerate(slices(request.topics)):
@@ -48,7 +48,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
 
 
 def pop_missing(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteResponseTopic | None:
-    """Take the partitions that are not there out of ``topic``, and return the answer for them."""
+    """Remove the partitions that do not exist from ``topic``, and return the answer for them."""
     there = image.topics[topic.name].partitions if topic.name in image.topics else {}
     absent = [partition for partition in topic.partitions if partition.partition_index not in there]
     if not absent:
@@ -70,7 +70,7 @@ def failed(name: str, partitions: Iterable[OffsetDeleteRequestPartition]) -> Off
 
 
 def merge(response: OffsetDeleteResponse, missing: Iterable[OffsetDeleteResponseTopic]) -> None:
-    """Add what was refused here, to the topic it belongs to where that is answered already."""
+    """Add the refused partitions, each to its topic's answer where there is one already."""
     answered = {topic.name: topic for topic in response.topics}
     for topic in missing:
         if same := answered.get(topic.name):

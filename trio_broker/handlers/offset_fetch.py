@@ -1,9 +1,10 @@
-"""OffsetFetch: what a group has committed.
+"""OffsetFetch: the committed offsets of groups.
 
-One shape for the coordinator, three for clients (KIP-709): up to version 7 one group in the fields of the request, from
-8 on many; topics by name, from 10 on by id (KIP-516). In version 1 the response has no room for the group's error, so
-every partition bears it. An offset that was never committed is -1 without an error, even where there is no such topic;
-only an id can be unknown. ``require_stable`` changes nothing: without transactions no offset is ever about to change.
+The coordinator has one form of the request, clients have three (KIP-709): up to version 7 one group in the fields of
+the request, from 8 on many; topics by name, from 10 on by id (KIP-516). In version 1 the response has no room for the
+group's error, so every partition has it. An offset that was never committed is -1 without an error, even where there is
+no such topic; only an id can be unknown. ``require_stable`` changes nothing: without transactions no offset is ever
+about to change.
 
 Source: Kafka's KafkaApis.fetchOffsetsForGroup, fetchAllOffsetsForGroup, and OffsetFetchResponse.groupError.
 """
@@ -40,7 +41,7 @@ NO_METADATA = ""
 
 
 def error_response(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
-    """Every group bears the error; up to version 7 every partition does, since version 1 has no other room."""
+    """Every group has the error; up to version 7 every partition does, since version 1 has no other field for it."""
     return OffsetFetchResponse(
         topics=[failed_old(topic, error.code) for topic in request.topics or ()],
         error_code=error.code,
@@ -78,7 +79,7 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchRespo
 
 @handles(OffsetFetchRequest, error_response=error_response)
 async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """Give the committed offsets of the partitions asked for, or all that a group has."""
+    """Answer with the committed offsets of the partitions asked for, or of all."""
     if context.version < GROUPS_SINCE_VERSION:
         return await fetch_single(request, context)
     budget = YieldBudget()
@@ -104,7 +105,7 @@ def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGr
 
 
 async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
-    """What one group has committed, for clients that know many groups."""
+    """The committed offsets of one group, in the form with many groups."""
     image = context.services.controller.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
@@ -120,7 +121,7 @@ async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Offse
 
 
 async def ask(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
-    """What the coordinator says; a refusal is this group's, not that of the others in the request."""
+    """Call the coordinator; an error is the answer for this group only, not for the others in the request."""
     try:
         return await context.services.groups.fetch_offsets(group, context.release_handler)
     except KafkaError as error:
@@ -153,7 +154,7 @@ def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> l
 
 
 async def fetch_single(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """What one group has committed, for clients that know no other shape."""
+    """The committed offsets of one group, in the form up to version 7."""
     response = await ask(as_group(request), context)
     if response.error_code != ErrorCode.NONE:
         in_partitions = context.version < GROUP_ERROR_SINCE_VERSION

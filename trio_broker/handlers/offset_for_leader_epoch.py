@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch: where a leader epoch ended here.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch in this log.
 
 A consumer that has seen a change of leader asks with the epoch of its last record; an end before its position means
-that records it read are gone (KIP-320). An epoch nobody knows is no error: both answers are then -1.
+that records it has read were truncated (KIP-320). An unknown epoch is no error: epoch and offset are then -1.
 
 Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch; KIP-101, KIP-279.
 """
@@ -40,7 +40,7 @@ def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> O
 async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
-    """Look every epoch up in its partition's history."""
+    """Look up every epoch in its partition's leader epochs."""
     return OffsetForLeaderEpochResponse(topics=[look_up_topic(topic, context) for topic in request.topics])
 
 

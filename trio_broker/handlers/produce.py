@@ -1,11 +1,11 @@
 """Produce: append record batches to the partitions this broker leads.
 
-Every partition is answered on its own: one refusal does not undo the others. With acks=1 the answer comes right after
-the write, with acks=all when the high watermark has passed the batch (in page-cache mode with one replica that is at
-once), with acks=0 never: an error then closes the connection, which is the only way to tell.
+Every partition has its own result: an error of one does not affect the others. With acks=1 the answer is sent after the
+write, with acks=all when the high watermark has passed the batch (in page-cache mode with one replica that is at once),
+with acks=0 never: an error then closes the connection, since the client reads no response.
 
-The common request holds one small batch, and thousands of them a second decide what the broker costs; so the path of a
-batch from here to the file is straight, without a checkpoint.
+The common request holds one small batch, and thousands of them a second determine the cost of the broker; so there is
+no checkpoint on the path of a batch from here to the file.
 
 Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
 """
@@ -51,13 +51,13 @@ ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL_BIT = 0x10
 
 BATCHES_PER_TURN = 64
-"""Batches appended before the loop goes round: about two milliseconds. Common requests never get there."""
+"""Batches appended between two yields: about two milliseconds. Common requests have fewer."""
 
 NO_RECORDS = memoryview(b"")
 
 
 def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
-    """Every partition bears the error.
+    """Every partition has the error.
 
     Raises:
         CloseConnection: acks=0, so no response may be sent.
@@ -77,7 +77,8 @@ def error_response(request: ProduceRequest, error: KafkaError) -> ProduceRespons
 
 
 def failed(index: int, error: KafkaError, log_start_offset: int = -1) -> PartitionProduceResponse:
-    """The answer for one partition that took nothing (KIP-467: from version 8 with the reason and the bad records)."""
+    """The answer for one partition that refused its batch (KIP-467: from version 8 with the reason and the bad
+    records)."""
     return PartitionProduceResponse(
         index=index,
         error_code=error.code,
@@ -105,7 +106,7 @@ def record_errors(error: KafkaError) -> list[BatchIndexAndErrorMessage]:
 
 @attrs.frozen
 class WaitingResponse:
-    """A batch that was appended and is not yet as safe as its producer wants."""
+    """An appended batch whose answer waits for the high watermark (acks=all)."""
 
     response: PartitionProduceResponse
     awaited: RequiredOffset
@@ -139,13 +140,13 @@ class ProduceOperation:
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
 
     async def take_turns(self) -> None:
-        """Let others have the loop now and then: a request may hold tens of thousands of batches."""
+        """Yield after every ``BATCHES_PER_TURN`` batches: a request may hold tens of thousands."""
         self.batches += 1
         if self.batches % BATCHES_PER_TURN == 0:
             await checkpoint()
 
     def require_may_write(self, hosted: HostedTopic) -> None:
-        """Keep clients out of the topics the broker keeps for itself.
+        """Refuse to write to an internal topic.
 
         Raises:
             KafkaError: ``INVALID_TOPIC_EXCEPTION``.
@@ -154,7 +155,7 @@ class ProduceOperation:
             raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
     async def append(self, hosted: HostedTopic, data: PartitionProduceData) -> PartitionProduceResponse:
-        """Append one partition's batch, and note what acks=all has to wait for."""
+        """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
             require_no_transaction(records)
@@ -178,7 +179,7 @@ class ProduceOperation:
         return response
 
     async def wait(self) -> None:
-        """Wait until every batch is safe, and mark those that are not in time."""
+        """Wait until the high watermark has passed every batch; those that time out get REQUEST_TIMED_OUT."""
         codes = await self.replicas.wait_until_replicated(
             [waiting.awaited for waiting in self.waiting],
             timeout_seconds=self.request.timeout_ms / 1000,
@@ -189,7 +190,7 @@ class ProduceOperation:
 
 
 def require_acks(acks: int) -> None:
-    """Refuse any number of acknowledgements but none, the leader's, and all.
+    """Refuse values of ``acks`` other than 0, 1 and -1.
 
     Raises:
         KafkaError: ``INVALID_REQUIRED_ACKS``.
@@ -199,7 +200,7 @@ def require_acks(acks: int) -> None:
 
 
 def require_no_transaction(records: memoryview) -> None:
-    """Refuse a batch of a transaction: nobody here could ever commit it.
+    """Refuse a transactional batch: no coordinator here could commit it.
 
     Raises:
         KafkaError: ``INVALID_TXN_STATE``.
@@ -210,7 +211,7 @@ def require_no_transaction(records: memoryview) -> None:
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)
 async def produce(request: ProduceRequest, context: Context) -> ProduceResponse | None:
-    """Append every batch; answer as the producer's ``acks`` ask."""
+    """Append every batch, and answer when ``acks`` is fulfilled."""
     require_acks(request.acks)
     if request.transactional_id is not None:
         refuse_transactional_id(request.transactional_id, context)

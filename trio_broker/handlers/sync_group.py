@@ -1,6 +1,6 @@
-"""SyncGroup: the leader of a classic group hands in everybody's assignment, and each member takes its own.
+"""SyncGroup: the leader of a classic group sends all assignments, and each member receives its own.
 
-The answers of the others wait for the leader's request.
+The answers of the other members are delayed until the leader's request.
 
 Source: Kafka's KafkaApis.handleSyncGroupRequest.
 """
@@ -14,7 +14,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 
 PROTOCOL_SINCE_VERSION = 5
-"""From it on a member has to say which protocol it thinks the group uses (KIP-559)."""
+"""Since this version a member states the protocol that it takes the group to use (KIP-559)."""
 
 
 def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
@@ -23,7 +23,7 @@ def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupRes
 
 @handles(SyncGroupRequest, error_response=error_response)
 async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
-    """Answer with the member's assignment, when the leader has brought it."""
+    """Answer with the member's assignment, once the leader has sent it."""
     if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return await context.services.groups.call(

@@ -1,4 +1,4 @@
-"""UpdateFeatures: features of the cluster are finalized at other levels, all that are named or none.
+"""UpdateFeatures: finalize features of the cluster at other levels, all that are named or none.
 
 Source: Kafka's ControllerApis.handleUpdateFeatures, QuorumController and FeatureControlManager.
 """
@@ -24,7 +24,7 @@ def error_response(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateF
 
 @handles(UpdateFeaturesRequest, error_response=error_response)
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
-    """Finalize the levels asked for, or say which of them cannot be."""
+    """Finalize the levels asked for, or answer with the error of each that cannot be."""
     await context.services.controller.update_features(
         [wanted_update(update) for update in request.feature_updates], validate_only=request.validate_only
     )

@@ -4,6 +4,6 @@
                                  ▲                                │
                                  └────────── answer ◀─────────────┘
 
-Start reading at ``socket_server``. This floor is given one callable that answers a request, and never imports a
-handler.
+Start reading at ``socket_server``. The package is constructed with one callable that answers a request, and never
+imports a handler.
 """

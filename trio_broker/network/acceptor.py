@@ -1,10 +1,10 @@
-"""An Acceptor: takes new connections from one listening socket and deals them out to the Processors.
+"""An Acceptor: accepts connections on one listening socket and assigns them to the Processors.
 
-Round robin, skipping a Processor whose queue of new connections is full and waiting for the last one asked, so that one
-slow Processor does not hold up the others and a flood of connections waits in the listen queue rather than here.
+Round robin, skipping a Processor whose queue of new connections is full. Only the last one tried is waited for, so that
+one slow Processor does not delay the others, and a flood of connections waits in the kernel's listen queue.
 
-When the process runs out of descriptors or memory, accepting pauses and begins again by itself, with one log line
-when it begins and one when it is over: the socket stays readable all the while, so anything else would spin.
+When the process runs out of descriptors or memory, accepting pauses and resumes by itself, with one log line at the
+begin and one at the end. The socket stays readable meanwhile, so retrying without a pause would spin.
 
 Source: Kafka's SocketServer.Acceptor.
 """
@@ -30,14 +30,14 @@ from trio_broker.network.request_channel import ConnectionInfo
 log = logging.getLogger(__name__)
 
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
-"""The process or the system has run out of something that will come back when connections close."""
+"""The process or the system has run out of something that closing connections frees."""
 
 EXHAUSTED_PAUSE_SECONDS = 0.1
 """Between two tries while something is exhausted: short against a client's connect timeout, long against spinning."""
 
 ACCEPTS_PER_TURN = 16
-"""Connections taken before the loop goes round. Few, so that requests need not wait for a crowd of newcomers; more than
-one, because a full listen queue makes the kernel drop newcomers, whose next try is a second later."""
+"""Connections accepted between two yields. Few, so that requests do not wait behind a burst of new connections; more
+than one, because a full listen queue makes the kernel drop SYNs, and a client retries only a second later."""
 
 Accept: TypeAlias = Callable[[socket.socket], tuple[socket.socket, Any]]
 MakeConnection: TypeAlias = Callable[[socket.socket, ConnectionInfo], Connection]
@@ -89,11 +89,14 @@ class Acceptor:
     def stop(self) -> None:
         """Accept nothing more: the port refuses connections from now on."""
         self._scope.cancel()
+        # Trio must let go of the descriptor before it is closed: the kernel may give its number to the next socket.
         trio.lowlevel.notify_closing(self.sock)
         self.sock.close()
 
     async def _accept_one(self) -> None:
-        """The barrier around one connection's arrival."""
+        """Accept one connection. Whatever fails on the way is logged and ends that connection only."""
+        # Accepting is tried before waiting: in a burst the next connection is there already, and each wait costs a turn
+        # of the loop.
         try:
             sock, address = self.accept(self.sock)
         except BlockingIOError:
@@ -106,13 +109,14 @@ class Acceptor:
             self._exhausted = False
             log.info("accepting on %s again", self.listener.name)
         try:
-            await self._welcome(sock, address)
+            await self._admit(sock, address)
         except Exception:
             sock.close()
             log.exception("a connection on %s could not be taken", self.listener.name)
 
     async def _after_failure(self, error: OSError) -> None:
-        """Pause if ``error`` will last; other errors concern one connection that is gone before it was accepted."""
+        """Pause if ``error`` lasts; any other error belongs to one connection, which was lost before it was
+        accepted."""
         if error.errno not in EXHAUSTED:
             log.debug("a connection on %s was lost before it was accepted: %s", self.listener.name, error)
             await checkpoint()
@@ -122,7 +126,7 @@ class Acceptor:
             log.error("accepting on %s pauses: %s", self.listener.name, error)
         await trio.sleep(EXHAUSTED_PAUSE_SECONDS)
 
-    async def _welcome(self, sock: socket.socket, address: Any) -> None:
+    async def _admit(self, sock: socket.socket, address: Any) -> None:
         """Count the connection, prepare its socket, and give it to a Processor."""
         host = plain_address(str(address[0]))
         try:
@@ -166,7 +170,7 @@ class Acceptor:
                 except trio.WouldBlock:
                     continue
                 except (trio.ClosedResourceError, trio.BrokenResourceError):
-                    break  # That Processor retired meanwhile: ask who is there now.
+                    break  # That Processor retired during the wait: read the current list again.
                 else:
                     if self.accepted % ACCEPTS_PER_TURN == 0:
                         await checkpoint()

@@ -1,9 +1,9 @@
 """How busy something is: the share of time it spent working.
 
-A meter counts nanoseconds of work and never goes back; a reader remembers where the count stood when it last looked,
-and divides the difference by the time that passed. So any number of readers look as often as they like without
-disturbing each other, and a ratio lies between 0 and 1 by construction: overlapping stretches of work count once, and
-a stretch still under way counts up to the moment of the reading. Kafka's idle percentages, which count per request as
+``BusyTime`` counts nanoseconds of work and never decreases; a ``Utilization`` keeps the count of its last sample and
+divides the difference by the time that passed. Any number of readers may sample at any rate without affecting each
+other. A ratio lies between 0 and 1 by construction: overlapping stretches of work count once, and a stretch still
+under way counts up to the moment of the sample. Kafka's idle percentages, which count per request as
 it ends, have shown figures above 1 (KAFKA-7354) and wrong averages (KIP-1207).
 """
 
@@ -40,7 +40,7 @@ class BusyTime:
 
 
 class Utilization:
-    """One reader's view of one meter: the busy ratio since it last looked."""
+    """The busy ratio of one ``BusyTime`` between two samples of one reader."""
 
     __slots__ = ("busy_time", "ratio", "seen_at_ns", "seen_busy_ns")
 

@@ -1,11 +1,11 @@
-"""One connection: its socket, the bytes of its unfinished frame, its one request in flight, and what it is told to do.
+"""The state of one connection: its socket, the bytes of its unfinished frame, its request in flight, its command.
 
-A connection is plain state. The task that serves it belongs to a Processor and may end while the connection lives on:
-when the number of Processors changes, the connection moves, with every byte it has received, into a task of another.
+The task that serves a connection belongs to a Processor and may end before the connection does: when the number of
+Processors changes, the connection moves, with every byte it has received, to a task of another Processor.
 
-Others never touch a connection in use. They leave an order, to close or to move, and interrupt its wait; the task
-obeys between two steps. No order is obeyed while a response is half written, except to close a connection that has
-stopped reading.
+Only that task uses the socket. Other tasks leave a command, to close or to move, and interrupt its wait; the task
+executes the command between two steps. While a response is half written no command is executed, except closing a
+connection whose client has stopped reading.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import ClientSoftware, ConnectionInfo, ReplySlot
 
 FRAME_GRACE_SECONDS = 30.0
-"""Time for any frame to arrive, however small: generous to a client that a slow network or a debugger holds up."""
+"""Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
 
 MIN_FRAME_BYTES_PER_SECOND = 4 * 1024
 """The slowest sender that is waited for. Slower than any modem, fast enough that a large frame is not a way to hold
 memory for days: 100 MiB may take seven hours, 1 MiB under five minutes."""
 
 PARKED_PROBE_SECONDS = 1.0
-"""How long a request is in flight before we begin to look whether its client is still there."""
+"""How long a request is in flight before the sweep checks whether its client has closed the connection."""
 
 
 class ConnectionState(enum.Enum):
@@ -49,7 +49,7 @@ class ConnectionState(enum.Enum):
 
 @attrs.frozen
 class Reassign:
-    """The command to continue in a task of another Processor, named by its id."""
+    """A command: continue in a task of another Processor, named by its id."""
 
     processor_id: int
 
@@ -58,8 +58,8 @@ class Reassign:
 class Connection:
     """Everything that must survive a move from one Processor to another.
 
-    ``progress`` counts bytes in and out; the sweeper compares it with what it saw last and so knows ``last_active``
-    (``Clock.monotonic``) to a second without a clock on the path of every request. ``frame_deadline`` is 0 outside a
+    ``progress`` counts bytes in and out. The sweep compares it with the count it saw last and so knows ``last_active``
+    (``Clock.monotonic``) to a second, without reading the clock for every request. ``frame_deadline`` is 0 outside a
     frame. ``request_bytes`` is what the frame under way or in flight holds of ``queued.max.request.bytes``.
     ``header`` is that of the latest request, for the log.
     """
@@ -79,9 +79,9 @@ class Connection:
     progress_seen: int = 0
 
     def give_command(self, command: Reassign | CloseConnection) -> None:
-        """Leave ``command``, and wake the connection's task if it waits where the order can be obeyed."""
+        """Leave ``command``, and wake the connection's task if it waits where it may execute it."""
         if isinstance(self.command, CloseConnection):
-            return  # Nothing outranks the end.
+            return  # A connection that closes does not move, and keeps the first reason.
         self.command = command
         if self.state in (ConnectionState.IDLE, ConnectionState.RECEIVING):
             self.interrupt()
@@ -89,14 +89,15 @@ class Connection:
     def close_now(self, reason: CloseConnection) -> None:
         """End the connection in any state, mid-response or with a request in flight, whose answer is then dropped."""
         self.command = reason
+        # A task that waits for its reply does not wait for the socket, so both waits are ended.
         self.reply.abandon(reason)
         self.interrupt()
 
     def interrupt(self) -> None:
         """Wake the task if it waits for the socket: its wait raises ClosedResourceError.
 
-        Trio means this for sockets about to be closed, but nothing is closed by it. It costs nothing per wait, where a
-        cancel scope around each wait would cost a tenth of a small request.
+        Trio offers this for sockets about to be closed, but it closes nothing. It adds no cost to a wait; a cancel
+        scope around each wait would cost a tenth of a small request.
         """
         trio.lowlevel.notify_closing(self.sock)
 
@@ -113,7 +114,8 @@ def frame_deadline(now: float, frame_bytes: int) -> float:
 
 
 def reason_to_close(connection: Connection, now: float, config: SocketServerConfig) -> CloseConnection | None:
-    """Why ``connection`` has waited long enough, if it has. A request in flight may take as long as it likes."""
+    """Return why ``connection`` must end because of a wait, or None. A request in flight has no time limit of its
+    own."""
     waited = now - connection.last_active
     match connection.state:
         case ConnectionState.IN_FLIGHT if waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock):
@@ -131,7 +133,7 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
 
 
 def peer_is_gone(sock: socket.socket) -> bool:
-    """Whether the other side has closed; says no while there are bytes before the end."""
+    """Whether the other side has closed. False while bytes that nobody has read stand before the end of the stream."""
     try:
         return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -1,9 +1,9 @@
-"""How many connections there may be: in all, from one address, and how many more each second.
+"""The limits on connections: in all, from one address, and new ones per second.
 
 In all (``max.connections``) and per second (``max.connection.creation.rate``): accepting pauses, and clients wait in
 the listen queue. From one address (``max.connections.per.ip`` and its overrides): the connection is closed at once,
-since a pause would punish everybody for one. Every limit is read anew each time, so a change needs no more than to be
-set; a pause that it ends is noticed at the next ``recheck``.
+since a pause would delay the clients at all other addresses. Every limit is read from the settings at each use, so a
+change counts at once; a pause that it ends is over at the next ``recheck``.
 
 Source: Kafka's SocketServer.ConnectionQuotas.
 """
@@ -27,15 +27,15 @@ from trio_broker.log_throttle import LogThrottle
 log = logging.getLogger(__name__)
 
 BURST_SECONDS = 1.0
-"""After a quiet time, one second's worth of connections is accepted at once, so that a group of clients may start
-together."""
+"""After a pause of the clients, one second's worth of connections is accepted at once, so that a group of clients may
+start together."""
 
 TOO_MANY_FROM_ADDRESS = "max.connections.per.ip"
 """The reason under which a refused connection is counted and logged."""
 
 
 class ConnectionRate:
-    """When the next connection is due, at so many a second. Keeps one moment instead of a bucket of tokens."""
+    """A token bucket in one number: the time at which the next connection is due."""
 
     def __init__(self) -> None:
         self.due = float("-inf")
@@ -66,6 +66,7 @@ class ConnectionQuotas:
         if self.by_address[address] >= self.limit_of(address):
             self._refuse(address)
             return False
+        # Counted before the wait, or several acceptors would let the same address in beyond its limit.
         self.by_address[address] += 1
         try:
             await self._wait_for_turn()

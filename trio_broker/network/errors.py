@@ -1,4 +1,4 @@
-"""What ends a connection, said in one line."""
+"""Why a connection ends: the cause that is counted, and the reason that is logged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 
 
 class CloseCause(enum.Enum):
-    """The kinds of endings that are counted apart; each is logged at a level of its own."""
+    """The causes that are counted apart; each has a log level."""
 
     PEER = "peer"
     """The client closed, or its network did."""
@@ -20,13 +20,13 @@ class CloseCause(enum.Enum):
     STUCK_RESPONSE = "stuck response"
     GONE_WHILE_WAITING = "gone while waiting"
     FAILURE = "failure"
-    """Ours."""
+    """An error of the broker."""
     STOPPING = "stopping"
 
     @property
     def log_level(self) -> int:
-        """Clients come and go all day; what they do wrong, or we, is worth a line, and a warning unless they only
-        died."""
+        """DEBUG for ordinary ends, INFO for a client lost in mid-request, WARNING for errors of the client or of the
+        broker."""
         if self is CloseCause.TRUNCATED:
             return logging.INFO
         quiet = (CloseCause.PEER, CloseCause.IDLE, CloseCause.GONE_WHILE_WAITING, CloseCause.STOPPING)

@@ -3,7 +3,7 @@
 A slot is the right to handle requests, a worker is the task that does it. A worker with a slot takes requests from the
 RequestChannel and answers them one after another. When its handler waits (``QueuedRequest.release_handler``), the slot
 goes at once to another worker, an idle or a new one; the first worker finishes its request without a slot and is idle
-then. One slot therefore carries any number of long polls, and a request that never waits pays nothing for it.
+then. One slot therefore carries any number of long polls, and a request that never waits has no cost from this.
 
 Promises: every request received is answered, if only by closing its connection; whatever a handler raises ends that one
 connection and nothing else; ``resize`` never disturbs a worker that holds a request.
@@ -35,12 +35,11 @@ log = logging.getLogger(__name__)
 Handle: TypeAlias = Callable[[QueuedRequest], Awaitable[Answer]]
 
 MAX_RESTING_WORKERS = 128
-"""Workers kept without a slot, about 5 KB each: enough that a herd of long polls parks without starting tasks each
-time."""
+"""Idle workers kept without a slot, about 5 KB each: enough that a hundred long polls at a time start no new tasks."""
 
 REQUESTS_PER_TURN = 8
-"""Requests a worker may take without letting the loop go round: a full queue must not keep the sockets waiting, and a
-turn of the loop after every single request would cost a tenth of it."""
+"""Requests that a worker takes between two yields: with a full queue, ``receive`` never waits and sockets would not be
+served; a yield after each request would cost a tenth of a small one."""
 
 
 @attrs.define(eq=False)
@@ -112,12 +111,16 @@ class HandlerPool:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Work until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            for slot in self.slots:
-                self._start_worker(slot)
-            task_status.started()
-            await trio.sleep_forever()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for slot in self.slots:
+                    self._start_worker(slot)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            # A live change may still resize the pool during a stop; a closed nursery would refuse its new workers.
+            self._nursery = None
 
     def resize(self, size: int) -> None:
         """Handle ``size`` requests at a time from now on; those in the hands of a retiring slot are answered first."""
@@ -151,7 +154,7 @@ class HandlerPool:
         )
 
     def slot_released(self, slot: HandlerSlot) -> None:
-        """Let a request go on without ``slot``, and the slot without the request's worker."""
+        """Start another worker on ``slot``, whose worker goes on with a delayed request."""
         self._parked += 1
         if not slot.is_retired:
             self._start_worker(slot)
@@ -199,8 +202,10 @@ class HandlerPool:
         finally:
             self._in_flight -= 1
             self._answered += 1
+            # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
             request.answered_ns = ended_ns = perf_counter_ns()
             request.reply.put(reply)
+            # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:
                 slot.busy_time.exit()
                 self._handler_ns += ended_ns - began_ns
@@ -210,7 +215,7 @@ class HandlerPool:
                 self._parked_ns += ended_ns - worker.parked_ns
 
     async def _reply_to(self, request: QueuedRequest) -> Reply:
-        """The barrier around every handler: its answer, or why the connection must end."""
+        """Call the handler; an exception of any kind becomes the reason why the connection ends."""
         try:
             return await self.handle(request)
         except CloseConnection as reason:
@@ -230,7 +235,8 @@ class HandlerPool:
             return CloseConnection("its handler failed", CloseCause.FAILURE)
 
     async def _wait_for_slot(self, worker: Worker) -> bool:
-        """Wait without a slot until there is one again; False when enough others rest already."""
+        """Wait without a slot until one is assigned; False when enough others are idle already, and this worker
+        ends."""
         if len(self._resting) >= MAX_RESTING_WORKERS:
             return False
         self._resting.append(worker)
@@ -245,6 +251,7 @@ class HandlerPool:
     def _start_worker(self, slot: HandlerSlot) -> None:
         """Put a worker on ``slot``: one that rests, or a new one."""
         if self._resting:
+            # The one that became idle last, so that the others' memory stays untouched.
             worker = self._resting.pop()
             worker.slot = slot
             assert worker.task is not None, "a worker rests in its task"
@@ -254,6 +261,7 @@ class HandlerPool:
             self._nursery.start_soon(self._work, Worker(self, slot), name=f"handler slot {slot.index}")
 
     def _retire(self, slot: HandlerSlot) -> None:
+        # A worker that handles a request notices the flag afterwards; one that waits for a request must be woken.
         slot.is_retired = True
         waiting = self._receiving.get(slot)
         if waiting is not None and waiting.task is not None:

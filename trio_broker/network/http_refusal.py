@@ -1,7 +1,7 @@
 """The answer to an HTTP request that came to a Kafka port: one refusal that names the admin address.
 
 The first four bytes of an HTTP request, read as the size of a frame, are more than a gigabyte, so that the frame is
-refused anyhow. A browser or ``curl`` that got the port wrong then sees why instead of an empty reply.
+refused in any case. A browser or ``curl`` at the wrong port then shows the reason instead of an empty reply.
 
 Source: RFC 9112 for the form of the answer.
 """

@@ -1,8 +1,8 @@
 """How busy the event loop is.
 
 A Trio instrument with two hooks: the loop works from the end of one wait for I/O to the beginning of the next. It
-costs about a microsecond per pass of the loop, which carries many requests when the loop is busy. When this reading
-nears 1, the one interpreter lock is what limits the broker, and no thread setting will help; more nodes will.
+costs about a microsecond per pass of the loop, which carries many requests when the loop is busy. A ratio near 1 means
+that the interpreter lock limits the broker: thread settings do not help then, only more nodes.
 
 An instrument that is added in the middle of a pass would see its end first, so the count starts at the first wait.
 """
@@ -34,6 +34,7 @@ class LoopMonitor(trio.abc.Instrument):
         """There may be something to do again."""
         meter = self.busy_time
         self.passes += 1
+        # ``BusyTime.enter`` written out: this runs at every pass of the loop.
         if not meter.depth:
             meter.since_ns = perf_counter_ns()
             meter.depth = 1

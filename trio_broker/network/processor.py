@@ -2,14 +2,14 @@
 
 One task per connection reads a frame, hands it to the handlers, waits for the answer, writes it, and only then reads
 on. Kafka calls the waiting *mute*: a connection has one request in flight, so responses leave in the order of their
-requests without any bookkeeping, and a client that asks faster than we answer is told so by TCP.
+requests without any bookkeeping, and TCP slows down a client that sends faster than the broker answers.
 
 Reading tries first and waits only when the socket is empty. All connections of a Processor share one staging buffer,
-which is empty again at every await, so an idle connection holds none; a large frame is read straight into a buffer of
+which is empty again at every await, so an idle connection holds none; a large frame is read directly into a buffer of
 its size.
 
-Promises: whatever a client sends or a handler raises ends at most that connection, with one line in the log; a
-connection that is moved to another Processor loses nothing, and neither does its client notice.
+Promises: whatever a client sends or a handler raises ends at most that connection, with one line in the log. A
+connection that moves to another Processor loses no byte, and its client does not notice.
 
 Source: Kafka's SocketServer.Processor.
 """
@@ -49,14 +49,14 @@ STAGING_BYTES = 64 * 1024
 """One read of small requests; larger frames are not staged, so more would only displace cache lines."""
 
 TURN_BYTES = 1024 * 1024
-"""Bytes of one frame read before the loop goes round: a client on a fast network always has more."""
+"""Bytes of one frame read between two yields: on a fast network the socket is never empty."""
 
 LINGER_SECONDS = 1.0
 """How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
 makes the kernel send a reset, which may destroy the response on its way."""
 
 MAX_LOGGED_CHARACTERS = 300
-"""Of a reason or a client id in the log: room for every honest one, not for the 32 KiB that a client id may have."""
+"""Of a reason or a client id in the log: longer than any in use, and far from the 32 KiB that a client id may have."""
 
 IsServed: TypeAlias = Callable[[int, int], bool]
 
@@ -65,9 +65,9 @@ IsServed: TypeAlias = Callable[[int, int], bool]
 class ProcessorContext:
     """What every Processor of a server shares.
 
-    ``assign`` takes a connection that leaves for another Processor, ``closed`` is told of one that ended. Once
-    ``stopping`` is set, connections that arrive or move are ended by it. ``admin_url`` is where the admin page is, if
-    there is one.
+    ``assign`` takes a connection that moves, and the id of the Processor it should move to; ``closed`` is called for
+    each connection that ended. Once ``stopping`` is set, connections that arrive or move are closed with it.
+    ``admin_url`` is the address of the admin page, None without one.
     """
 
     channel: RequestChannel
@@ -82,7 +82,7 @@ class ProcessorContext:
 
 @attrs.define(eq=False)
 class Processor:
-    """Serves the connections that come through its new_connections."""
+    """Serves the connections that arrive through ``new_connections``."""
 
     processor_id: int
     context: ProcessorContext
@@ -119,7 +119,7 @@ class Processor:
             self._drop_arrivals()
 
     def accept(self, connection: Connection) -> None:
-        """Serve ``connection`` from here on, wherever it left off."""
+        """Serve ``connection`` from its present state on."""
         if self.is_retiring:
             self.context.assign(connection, None)
         elif self._nursery is None:
@@ -130,7 +130,7 @@ class Processor:
             self._nursery.start_soon(self._serve, connection, name="connection")
 
     def retire(self) -> None:
-        """Take no more connections. The server gives those that are here to others; then ``run`` returns."""
+        """Take no more connections. The server moves the present ones to other Processors; then ``run`` returns."""
         self.is_retiring = True
         self.new_connections.close()
 
@@ -151,18 +151,19 @@ class Processor:
     # ---- the life of a connection
 
     async def _serve(self, connection: Connection) -> None:
-        """Serve ``connection`` and see it off: the barrier that keeps every trouble to the one connection."""
+        """Serve ``connection``, then move or close it. Nothing it does or suffers reaches another connection."""
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
         ending: Reassign | CloseConnection = stopping
         self.busy_time.enter()
         try:
             ending = await self._ending(connection)
             if trio.current_effective_deadline() == float("-inf"):
-                ending = stopping  # Cancelled: there is no Processor to move to any more.
+                ending = stopping  # Cancelled: every Processor ends, so there is none to move to.
         finally:
             self.busy_time.exit()
             del self.connections[connection]
             if isinstance(ending, Reassign):
+                # Cleared before the move, or the next Processor would take it for a command of its own.
                 connection.command = None
                 self.context.assign(connection, ending.processor_id)
             else:
@@ -180,14 +181,14 @@ class Processor:
         except OSError as error:
             return CloseConnection(f"connection lost: {error}", CloseCause.PEER)
         except trio.ClosedResourceError:
-            pass  # Interrupted in mid-response: the order says why.
+            pass  # Interrupted in mid-response: the command has the reason.
         except Exception:
             log.exception("serving %s failed", connection.info)
             return CloseConnection("serving it failed", CloseCause.FAILURE)
         return connection.command or CloseConnection("closed by the client", CloseCause.PEER)
 
     async def _refused(self, connection: Connection, error: WireError) -> CloseConnection:
-        """Return why a connection ends that does not speak our protocol, after a reply if its first word is HTTP's."""
+        """Return why a connection with a malformed request ends, after a reply if the request looks like HTTP."""
         protocol = connection.protocol
         size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
         reply = None if size is None else http_refusal(size, self.context.admin_url)
@@ -199,7 +200,8 @@ class Processor:
         return CloseConnection("not Kafka's protocol: an HTTP request")
 
     async def _converse(self, connection: Connection) -> None:
-        """Read, ask, answer, in that order, until the stream ends or an order came."""
+        """Receive a request and answer it, one after the other, until the stream ends or a command is given."""
+        # Bound once: pipelined requests come without a read between them.
         next_frame = connection.protocol.next_frame
         while connection.command is None:
             if (frame := next_frame()) is not None:
@@ -210,7 +212,7 @@ class Processor:
                 return
 
     async def _receive(self, connection: Connection) -> bool:
-        """Read what there is, or wait until there is something or an order; False at the end of the stream."""
+        """Read what is available, or wait for bytes or a command; False at the end of the stream."""
         protocol = connection.protocol
         buffer = await self._dedicated_buffer(connection) if protocol.frame_under_way else None
         try:
@@ -219,9 +221,13 @@ class Processor:
             await self._wait_for_bytes(connection)
             return True
         if buffer is None:
+            # ``receive_data`` copies what it keeps: the staging buffer belongs to the next connection as soon as this
+            # task waits.
             protocol.receive_data(self._staging[:count])
         else:
             protocol.bytes_received(count)
+            # The large frame's own buffer was filled in place, without a copy. Yield each time the connection's count
+            # of bytes passes a multiple of ``TURN_BYTES``; no counter of its own is needed.
             if connection.progress // TURN_BYTES != (connection.progress + count) // TURN_BYTES:
                 await self._turn()
         connection.progress += count
@@ -229,14 +235,14 @@ class Processor:
         return count > 0
 
     async def _dedicated_buffer(self, connection: Connection) -> memoryview | None:
-        """Where to read the rest of a large frame, once its bytes may be held; None for what goes through staging."""
+        """Return where to read the rest of a large frame, after reserving its size; None for the staging buffer."""
         expected = connection.protocol.frame_bytes_expected
         if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
             connection.request_bytes = await self._reserve(expected)
         return connection.protocol.receive_buffer()
 
     async def _wait_for_bytes(self, connection: Connection) -> None:
-        """Wait until the socket is readable, or until somebody interrupts."""
+        """Wait until the socket is readable or the wait is interrupted."""
         protocol = connection.protocol
         if protocol.frame_under_way:
             connection.state = ConnectionState.RECEIVING
@@ -247,18 +253,19 @@ class Processor:
         try:
             await wait_readable(connection.sock)
         except trio.ClosedResourceError:
-            pass  # Interrupted: the caller's loop looks for the order.
+            pass  # Interrupted: the caller's loop looks at the command.
         finally:
             self.busy_time.enter()
 
     async def _answer(self, connection: Connection, frame: memoryview) -> None:
-        """Have the request in ``frame`` answered, and send what comes back."""
+        """Pass the request in ``frame`` to a handler, and send its answer."""
         request = self._request(connection, frame)
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0
         self.requests += 1
         self.busy_time.exit()
         try:
+            # Both halves avoid a turn of the loop in the common case: a handler waits, and is handed the request here.
             try:
                 self.context.channel.send_nowait(request)
             except trio.WouldBlock:
@@ -266,6 +273,7 @@ class Processor:
             reply = await connection.reply.wait()
         finally:
             self.busy_time.enter()
+        # Before sending: the response no longer refers to the request's buffer, and a slow reader must not hold it.
         self._give_back(connection)
         if isinstance(reply, CloseConnection):
             raise reply
@@ -281,10 +289,10 @@ class Processor:
         """Read the header of ``frame``.
 
         Raises:
-            WireError: it is none.
-            CloseConnection: we do not serve that API in that version; Kafka closes without a reply (KIP-35).
-                ApiVersions is passed on in any version, because its answer tells a newer client what we do serve
-                (KIP-511).
+            WireError: the frame has no valid header.
+            CloseConnection: that API is not served in that version; Kafka closes without a reply (KIP-35).
+                ApiVersions is passed on in any version, because a newer client learns the served versions from its
+                answer (KIP-511).
         """
         header, position = read_request_header(frame)
         connection.header = header
@@ -321,7 +329,7 @@ class Processor:
             self.busy_time.enter()
 
     async def _linger(self, connection: Connection) -> None:
-        """Say that nothing follows, and wait a little for the client to say the same."""
+        """Close the sending side, and wait up to ``LINGER_SECONDS`` for the client to close its own."""
         connection.sock.shutdown(socket.SHUT_WR)
         self.busy_time.exit()
         try:
@@ -359,7 +367,7 @@ class Processor:
         self.context.closed(connection, reason.cause)
 
     def _drop_arrivals(self) -> None:
-        """Close what nobody will serve any more, when the server is cancelled."""
+        """Close the connections still waiting in ``new_connections`` when the server is cancelled."""
         self.new_connections.close()
         while True:
             try:
@@ -378,9 +386,9 @@ def describe(header: RequestHeader | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text``, which may hold what a client sent, as it may stand in the log: of bounded length, and in one line.
+    """Return ``text``, which may contain what a client sent, for the log: of bounded length and in one line.
 
-    Names of topics reach reasons before anybody has looked at them; a line break in one would forge a line of ours.
+    Reasons contain topic names that were not validated yet; a line break in one would forge a line of the log.
     """
     clipped = text if len(text) <= MAX_LOGGED_CHARACTERS else f"{text[:MAX_LOGGED_CHARACTERS]}…"
     if clipped.isprintable():

@@ -32,12 +32,12 @@ Answer = Sequence[Chunk] | None
 """Chunks of one response, its header included and its size prefix not, or None for silence (``acks=0``)."""
 
 Reply = Answer | CloseConnection
-"""What becomes of a request: its answer, or the end of its connection."""
+"""The result of a request: its answer, or the reason why its connection ends."""
 
 
 @attrs.frozen
 class ConnectionInfo:
-    """Who is at the other end, and which of our addresses was dialled."""
+    """The addresses of both ends, and the listener that accepted the connection."""
 
     connection_id: int
     listener_name: str
@@ -62,7 +62,10 @@ class ClientSoftware:
 
 
 class ReplySlot:
-    """Where the one request in flight of a connection is answered; used again for the next."""
+    """Passes the reply of a connection's one request in flight to its task; reused for the next request.
+
+    Instead of a channel or an event per request: nothing is allocated, and an answer wakes its task directly.
+    """
 
     __slots__ = ("_reply", "_state", "_task")
 
@@ -91,6 +94,7 @@ class ReplySlot:
 
     def abandon(self, reason: CloseConnection) -> None:
         """Stop waiting: ``wait`` returns ``reason`` unless the answer is there already, and a later one is dropped."""
+        # An answer that was put already is still sent; only then is the slot closed to later ones.
         if self._state == self._EMPTY:
             self.put(reason)
         self._state = self._ABANDONED
@@ -106,13 +110,14 @@ class ReplySlot:
         return reply
 
     def _abort(self, _: RaiseCancelT) -> Abort:
+        # The waiting task is cancelled, and with it the connection; the handler may still answer.
         self._task = None
         self._state = self._ABANDONED
         return Abort.SUCCEEDED
 
 
-def _nothing_to_give_back() -> None:
-    """A request that no handler slot holds has none to give back."""
+def _no_slot() -> None:
+    """The ``release_slot`` of a request that no handler slot holds."""
 
 
 @attrs.define(eq=False)
@@ -131,7 +136,7 @@ class QueuedRequest:
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)
     answered_ns: int = 0
-    release_slot: Callable[[], None] = _nothing_to_give_back
+    release_slot: Callable[[], None] = _no_slot
 
     @property
     def is_abandoned(self) -> bool:
@@ -175,8 +180,8 @@ class RequestChannel:
             trio.WouldBlock: the queue is full.
         """
         if self._receivers:
-            # The handler that began to wait last is woken first: its state is warm, and the readings per slot then show
-            # how many slots the load really needs.
+            # The handler that began to wait last is woken first: its state is in the processor's caches, and the
+            # utilization per slot then shows how many slots the load needs.
             task, _ = self._receivers.popitem()
             reschedule(task, outcome.Value(request))
         elif len(self._queue) < self._capacity:
@@ -254,7 +259,9 @@ class RequestChannel:
         await wait_task_rescheduled(abort)
 
     def _admit_senders(self) -> None:
-        """Queue what waits outside, oldest first, while there is room."""
+        """Queue the requests of waiting senders, oldest first, while there is room."""
+        # The receiver moves the request itself rather than wake the sender to try again: a new sender could otherwise
+        # take the room first, and requests would overtake each other.
         while self._senders and len(self._queue) < self._capacity:
             task = next(iter(self._senders))
             self._append(self._senders.pop(task))

@@ -1,9 +1,9 @@
 """The bytes of large requests that the broker holds at once: ``queued.max.request.bytes``.
 
-A frame asks before its buffer is made, and gives back when its request is answered; meanwhile its client waits in
-TCP. As in Kafka, the limit may be passed by one frame, since otherwise a frame larger than it could never be read.
-Small frames are not counted: their number is bounded by the connections, and a crowd of parked polls must not use up
-the budget.
+A connection acquires the size of a large frame before it allocates the buffer, and releases it when the request is
+answered; while it waits it does not read, and TCP slows the client down. As in Kafka, one frame may exceed the limit,
+since a frame larger than the limit could otherwise never be read. Small frames are not counted: their number is
+bounded by the connections, and thousands of long polls must not use up the limit.
 
 Source: Kafka's SimpleMemoryPool, created by SocketServer with strict = false.
 """
@@ -19,7 +19,7 @@ SMALL_FRAME_BYTES = 64 * 1024
 
 
 class RequestMemoryPool:
-    """Counts what is held, and makes those wait who would hold too much. First come, first served."""
+    """Counts the bytes held; ``acquire`` waits while they exceed the limit. First come, first served."""
 
     def __init__(self, config: SocketServerConfig) -> None:
         self.config = config
@@ -33,11 +33,14 @@ class RequestMemoryPool:
 
     async def acquire(self, count: int) -> int:
         """Wait until ``count`` more bytes may be held, and count them; returns ``count``."""
+        # Waits behind others even when there is room, or a large frame could be overtaken for ever. Who was woken does
+        # not queue again behind the others unless the pool filled up meanwhile.
         if self.is_exhausted or self._waiting:
             await self._waiting.park()
             while self.is_exhausted:
                 await self._waiting.park()
         self.held += count
+        # Each wakes only the next, so that the limit is checked again before one more frame is counted.
         self.wake()
         return count
 

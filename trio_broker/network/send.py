@@ -1,12 +1,12 @@
 """Responses to sockets: bytes with ``sendmsg``, regions of files with ``sendfile``.
 
-The first send is always tried at once, since a socket with room is the rule, and waits for room only when the kernel
-says so. Small pieces are joined, so that a small response is one call and one packet.
+A send is always tried at once, since a socket usually has room, and waits for room only when the kernel refuses.
+Small pieces are joined, so that a small response is one call and one packet.
 
-A region goes out in windows. Before each, a few of its pages are looked for in the page cache with ``preadv`` and
-``RWF_NOWAIT``, which refuses instead of reading the disk: what is cached is sent on the event loop, at the speed of
-memory; what is not is sent by the Processor's one worker thread, so that a slow disk stalls neither the loop nor the
-other Processors. Where the system cannot tell, the thread is used: a disk read must never stop the loop.
+A region is sent in windows. Before each, a few of its pages are probed with ``preadv`` and ``RWF_NOWAIT``, which fails
+instead of reading the disk. A window in the page cache is sent on the event loop, at the speed of memory; any other is
+sent by the Processor's one worker thread, so that a slow disk stalls neither the loop nor the other Processors. Where
+the system has no such probe, the thread sends everything: a disk read must never stop the loop.
 
 Promise: returns when the kernel has accepted every byte, or raises; a file that ended early raises ShortRegion, never
 hangs.
@@ -35,10 +35,10 @@ IOV_PIECES = 512
 """Pieces per ``sendmsg``; the kernel takes at most 1024."""
 
 WINDOW_BYTES = 1024 * 1024
-"""Bytes sent between two turns of the loop, and between two looks at the page cache: about 0.2 ms of copying."""
+"""Bytes sent between two yields, and between two probes of the page cache: about 0.2 ms of copying."""
 
 PROBE_STRIDE_BYTES = 256 * 1024
-"""Distance of the pages looked for. The cache fills and empties in runs of about the read-ahead (128 KiB), so a hole
+"""Distance of the probed pages. The cache fills and empties in runs of about the read-ahead (128 KiB), so a hole
 that lies between two probes costs at most a short disk read on the loop; probing every page would cost more than
 sending."""
 
@@ -64,9 +64,10 @@ class FileRegion(Protocol):
 
 @attrs.define(eq=False)
 class Sender:
-    """The sending half of one Processor: its worker thread, its counters, its meter.
+    """The sending half of one Processor: its worker thread and its counters.
 
-    Its owner has entered the meter; it is left while the sender waits for room in a socket, not while the thread works.
+    Its owner has entered ``busy_time``; the sender leaves it while it waits for room in a socket, not while the thread
+    works.
     """
 
     busy_time: BusyTime
@@ -87,7 +88,7 @@ class Sender:
             if isinstance(chunk, (bytes, bytearray, memoryview)):
                 pieces.append(chunk)
                 continue
-            # Not checked: asking whether an object fits a Protocol costs more than all the rest of sending it.
+            # Not checked: ``isinstance`` with a Protocol costs more than all the rest of sending the chunk.
             region = cast(FileRegion, chunk)
             if len(region) <= JOIN_BYTES:
                 pieces.append(await self._read(region))
@@ -105,7 +106,7 @@ class Sender:
         try:
             data = b"".join(chunks)  # type: ignore[arg-type]
         except TypeError:
-            return chunks  # Among the chunks is a region, which is no bytes.
+            return chunks  # One of the chunks is a region. To try is cheaper than to look at each.
         sent = self._send_now(connection, data, 0)
         return () if sent == len(data) else (memoryview(data)[sent:],)
 
@@ -126,17 +127,20 @@ class Sender:
         position, end = region.position, region.position + region.size
         window_end, cached = position, False
         while position < end:
+            # Before the first window there is no yield, so that a small region leaves in the turn it was answered in.
             if position == window_end:
                 window_end, cached = min(position + WINDOW_BYTES, end), False
                 if position > region.position:
                     await self._turn()
-            # What was cold is looked for again: the thread has read it ahead while it sent what the socket took.
+            # After a cold send the rest of the window is probed again: the thread has read ahead further than the
+            # socket took.
             cached = cached or is_cached(region.fileno(), position, window_end - position)
             try:
                 sent = await self._send_part(connection, region, position, window_end - position, cached)
             except BlockingIOError:
                 await self._wait_for_room(connection)
                 continue
+            # sendfile returns 0 only at the end of the file, never for a full socket.
             if sent == 0:
                 raise ShortRegion(f"a file ended at {position}, {end - position} bytes before what was promised")
             self._count(connection, sent)
@@ -159,7 +163,7 @@ class Sender:
         try:
             got = os.preadv(region.fileno(), [buffer], region.position, RWF_NOWAIT) if RWF_NOWAIT else 0
         except OSError:
-            got = 0  # Not in the cache, or a file system that cannot tell.
+            got = 0  # Not in the page cache, or a file system without RWF_NOWAIT.
         if got == len(buffer):
             return buffer
         self.cold_sends += 1
@@ -191,7 +195,7 @@ class Sender:
             self.busy_time.enter()
 
     async def _turn(self) -> None:
-        """Let the loop go round, since a reader as fast as we are would otherwise keep it."""
+        """Yield: the socket of a fast reader always has room, so nothing else here would."""
         self.busy_time.exit()
         try:
             await checkpoint()
@@ -200,7 +204,8 @@ class Sender:
 
 
 def is_cached(fd: int, position: int, count: int) -> bool:
-    """Whether the page cache seems to hold ``count`` bytes of ``fd`` from ``position``; False where nobody can tell."""
+    """Whether the page cache seems to hold ``count`` bytes of ``fd`` from ``position``; False if it cannot be
+    probed."""
     if not RWF_NOWAIT:
         return False
     last = position + count - 1

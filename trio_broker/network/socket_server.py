@@ -7,8 +7,8 @@
     └─ housekeeping       once a second: idle and stuck connections, changed limits, idle ratios
 
 Everything runs in one Trio loop, so no state here needs a lock. A Processor is a share of the connections and one
-worker thread for the disk reads of their responses; resizing deals the connections out anew, between two requests of
-each.
+worker thread for the disk reads of their responses; resizing redistributes the connections, each between two of its
+requests.
 
 Stopping has two steps, so that a broker can do other things between them: ``stop_accepting`` closes the ports,
 ``drain`` lets what is in flight be answered until a deadline and then ends ``run``.
@@ -46,12 +46,12 @@ from trio_broker.network.statistics import SocketServerStatistics
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 1.0
-"""Between two looks at the connections, and two samples of the ratios: what a person at a chart takes for at once."""
+"""Between two sweeps of the connections, and two samples of the ratios: short enough for a live chart."""
 
 
 @attrs.frozen
 class Transfer:
-    """So many connections to move, from one place in a list of Processors to another."""
+    """``count`` connections to move between two Processors, which are given by their index in a list."""
 
     source: int
     target: int
@@ -150,7 +150,7 @@ class SocketServer:
                 acceptor.sock.close()
 
     def name_admin_page(self, url: str) -> None:
-        """Tell HTTP clients that dial a Kafka port by mistake where the admin page is, from now on."""
+        """Set the address of the admin page, which HTTP clients at a Kafka port receive from now on."""
         self._context.admin_url = url
 
     def stop_accepting(self) -> None:
@@ -162,11 +162,11 @@ class SocketServer:
         """Let every request in flight be answered, close all connections, and end ``run``.
 
         Idle connections close at once, and whatever is not answered at ``deadline`` (of ``trio.current_time``) is
-        cancelled. Handlers that wait for something that may never come are to be told beforehand, by whoever can end
-        their wait.
+        cancelled. The caller first ends the waits of delayed requests, which otherwise last until the deadline.
         """
         self.stop_accepting()
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
+        # Set before the commands are given: a connection that is on its way between two Processors is in no dictionary.
         self._context.stopping = stopping
         for connection in self._connections():
             connection.give_command(stopping)
@@ -182,7 +182,7 @@ class SocketServer:
     # ---- live settings
 
     def reconfigure(self, config: SocketServerConfig) -> None:
-        """Take over the live settings of ``config``: resize the pools, and let the limits count from now on."""
+        """Apply the live settings of ``config``: resize the pools and replace the limits."""
         self.resize_network_threads(config.num_network_threads)
         self.resize_io_threads(config.num_io_threads)
         self.resize_queue(config.queued_max_requests)
@@ -191,7 +191,7 @@ class SocketServer:
             setattr(self.config, field.name, getattr(config, field.name))
 
     def resize_network_threads(self, count: int) -> None:
-        """Serve with ``count`` Processors from now on, the connections dealt out evenly among them."""
+        """Serve with ``count`` Processors from now on, the connections evenly distributed among them."""
         assert count >= 1, f"{count} Processors would serve nobody"
         self.config.num_network_threads = count
         before = len(self._active)
@@ -259,7 +259,7 @@ class SocketServer:
         self._sample_listeners.append(listener)
 
     def sweep(self) -> None:
-        """End the connections that have waited too long, and let those go on that a changed limit held up."""
+        """Close the connections that have waited too long, and resume waits that a changed limit has ended."""
         now = self.clock.monotonic()
         for connection in self._connections():
             connection.note_progress(now)
@@ -319,11 +319,12 @@ class SocketServer:
         self._retired.add(processor)
 
     def _rebalance_connections(self, leaving: Sequence[Processor]) -> None:
-        """Order connections to move, until each active Processor has its even share and those ``leaving`` have none."""
+        """Command connections to move, so that each active Processor gets an even share and those ``leaving`` none."""
         processors = [*self._active, *leaving]
         loads = [len(processor.connections) for processor in processors]
         for transfer in balanced_transfers(loads, len(self._active)):
-            # Idle connections first, since they can go at once.
+            # Idle connections first: they move at once, the others only after their response. ConnectionState is in
+            # that order.
             candidates = [conn for conn in processors[transfer.source].connections if conn.command is None]
             candidates.sort(key=lambda connection: connection.state.value)
             for connection in candidates[: transfer.count]:
@@ -345,7 +346,7 @@ class SocketServer:
 
 @attrs.define
 class RetiredProcessors:
-    """The counts of Processors that are no more, so that no total ever goes back."""
+    """The counts of Processors that have ended, so that no total ever decreases."""
 
     requests: int = 0
     bytes_in: int = 0
@@ -362,7 +363,7 @@ class RetiredProcessors:
 def balanced_transfers(loads: Sequence[int], staying: int) -> list[Transfer]:
     """The transfers after which the first ``staying`` of ``loads`` differ by at most one and the others are 0."""
     share, extra = divmod(sum(loads), staying)
-    # Those who have most keep the odd ones, so that fewer move.
+    # The remainder stays with the most loaded, so that fewer connections move.
     by_load = sorted(range(staying), key=lambda index: -loads[index])
     goals = [0] * len(loads)
     for rank, index in enumerate(by_load):

@@ -1,8 +1,8 @@
-"""The readings of the network, as facts of one moment.
+"""The statistics of the network, each as of one moment.
 
 Counters only grow; readers take differences. Ratios are of the last whole second (``SAMPLE_SECONDS``), sampled once
-for everybody, so that the admin page, the metrics and a test see the same figures; whoever wants another interval
-divides the difference of two ``busy_ns`` by the difference of their ``measured_ns``.
+centrally, so that the admin page, the metrics and a test see the same figures. For another interval, divide the
+difference of two ``busy_ns`` by the difference of their ``measured_ns``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RequestChannelStatistics:
 
 @attrs.frozen
 class HandlerSlotStatistics:
-    """Of one of the ``num.io.threads``: busy while a request holds it, parked requests not counted."""
+    """Of one of the ``num.io.threads``: busy while a request holds it; delayed requests hold none."""
 
     slot: int
     idle_ratio: float
@@ -72,7 +72,7 @@ class ProcessorStatistics:
 
 @attrs.frozen
 class SocketServerStatistics:
-    """Of everything between the network cable and the handlers.
+    """Of the socket server as a whole.
 
     ``measured_ns`` is ``time.perf_counter_ns`` of this reading. ``send_seconds`` runs from the answer to the last byte
     accepted by the kernel, summed over ``requests``.

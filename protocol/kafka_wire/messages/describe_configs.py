@@ -60,7 +60,7 @@ class DescribeConfigsResult:
 
 @struct
 class DescribeConfigsResourceResult:
-    """One config. A sensitive value is null, whoever asks."""
+    """One config. A sensitive value is always null."""
 
     name: String
     value: String | None

@@ -14,7 +14,7 @@ Version notes:
 * 6: flexible versions.
 * 7: the answer has the protocol type; the protocol name may be null (KIP-559).
 * 8: the member's reason for joining (KIP-800).
-* 9: a static leader that returns may be told not to assign (KIP-814).
+* 9: a static leader that returns may be asked to skip the assignment (KIP-814).
 
 Source: Kafka's JoinGroupRequest.json and JoinGroupResponse.json.
 """

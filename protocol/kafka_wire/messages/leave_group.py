@@ -28,7 +28,7 @@ class LeaveGroupRequest(Request["LeaveGroupResponse"]):
 
 @struct
 class MemberIdentity:
-    """One member; an empty ``member_id`` beside an instance id means whoever holds that instance id."""
+    """One member; an empty ``member_id`` beside an instance id means the member that holds that instance id."""
 
     member_id: String
     group_instance_id: String | None = field(default=None)

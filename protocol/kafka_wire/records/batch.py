@@ -22,8 +22,8 @@ offset  bytes  field
 All integers are big-endian. The leader stamps offset and epoch without touching the CRC, since they lie before it; the
 other side of that coin is that a flipped bit there goes unnoticed by the CRC.
 
-Reading a header costs one ``struct`` call and looks at nothing behind it. Whoever wants the records asks for them, and
-pays then.
+Reading a header costs one ``struct`` call and looks at nothing behind it. The records are decoded when they are
+read.
 
 Source: Kafka's DefaultRecordBatch; docs/formats/record-batch.md.
 """

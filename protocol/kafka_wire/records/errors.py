@@ -2,7 +2,7 @@
 
 Three refusals, all ``KafkaError``: the batch is damaged, its contents break the format, or they would grow too large.
 ``InvalidRecord`` is a ``CorruptRecordBatch`` because a reader of stored bytes treats both alike, while a producer must
-be told them apart: it repeats a damaged batch, and must not repeat one that it built wrongly.
+distinguish them: it repeats a damaged batch, and must not repeat one that it built wrongly.
 
 Source: Kafka's CorruptRecordException, InvalidRecordException, RecordTooLargeException and where they are thrown.
 """

@@ -46,7 +46,7 @@ FRAME_VERSION: Final = 1
 
 @message(key=2, versions="0", flexible="0+")
 class TopicRecord:
-    """A topic came to be. Its partitions follow in records of their own."""
+    """A topic was created. Its partitions follow in records of their own."""
 
     name: String
     topic_id: Uuid

@@ -1,4 +1,4 @@
-"""What both AlterConfigs have in common: many resources, each changed as a whole or refused by itself."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource is changed as a whole or refused alone."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ async def change_resources(
     *,
     validate_only: bool,
 ) -> list[KafkaError | None]:
-    """Change each resource as ``read_change`` says; return for each, in order, why not, or None."""
+    """Change each resource as ``read_change`` says; return its error, or None, for each in order."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     changes: dict[int, ConfigChange] = {}
     outcomes: list[KafkaError | None] = [None] * len(resources)
+    # All valid changes go to the controller in one call, which is one append to the metadata log and one publication.
     for index, resource in enumerate(resources):
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
@@ -50,5 +51,5 @@ async def change_resources(
 
 
 def requested_by(context: Context) -> str:
-    """Who asks, in words, for the journal of changes."""
+    """Return the client of ``context`` as the journal of config changes shows it."""
     return f"kafka client {context.client_id or '(unnamed)'} from {context.connection.peer_host}"

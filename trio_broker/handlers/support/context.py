@@ -1,4 +1,4 @@
-"""What a handler is given beside its request."""
+"""The context of one request: its header, its connection, and the services of the broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 
 @attrs.frozen
 class Context:
-    """Who asks, in which version, and the parts of the broker that can answer."""
+    """Passed to every handler beside the decoded message."""
 
     request: QueuedRequest
     services: BrokerServices
@@ -23,7 +23,7 @@ class Context:
 
     @property
     def version(self) -> int:
-        """The API version the client speaks; its answer goes out in the same."""
+        """The API version of the request, and of its response."""
         return self.request.header.api_version
 
     @property
@@ -36,10 +36,10 @@ class Context:
 
     @property
     def request_context(self) -> RequestContext:
-        """Who asks, as the group coordinator remembers its members."""
+        """The client as the group coordinator stores it with a member."""
         header = self.request.header
         return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
 
     def release_handler(self) -> None:
-        """Give the handler slot back, before waiting for others: one slot carries any number of parked requests."""
+        """Give the handler slot back before a wait: one slot carries any number of delayed requests."""
         self.request.release_handler()

@@ -1,14 +1,14 @@
 """From the bytes of a request to the bytes of its response.
 
-The one border where errors become what the client sees:
+The one place where exceptions become what the client receives:
 
 =====================  ==========================================================================================
-raised                 what happens
+raised                 result
 =====================  ==========================================================================================
 ``WireError``          the bytes are not Kafka's: the connection closes, with one log line
 ``KafkaError``         an expected refusal: its error code, wherever the response has room for one
 ``OSError``            the disk failed: ``KAFKA_STORAGE_ERROR``, retriable
-any other              our bug: logged with the request, ``UNKNOWN_SERVER_ERROR``, and the broker lives on
+any other              a bug: logged with the request, ``UNKNOWN_SERVER_ERROR``; the broker continues
 ``trio.Cancelled``     shutting down: passes through, always
 =====================  ==========================================================================================
 """
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers requests out of the parts of one broker, and counts them by API key."""
+    """Answers requests with the services of one broker, and counts them by API key."""
 
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
@@ -51,6 +51,7 @@ class Dispatcher:
             CloseConnection: the request cannot be answered, and nothing after it on the connection could be trusted.
         """
         header = request.header
+        # No check that there is one: the Processor has asked ``is_served`` before it queued the request.
         api = self.apis[header.api_key]
         self.requests[header.api_key] += 1
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
@@ -65,15 +66,16 @@ class Dispatcher:
         return [response_header(header.api_key, header.api_version, header.correlation_id), *body]
 
     async def respond(self, api: ServedApi, message: Any, context: Context) -> list[Chunk] | None:
-        """What the API's handler returns, encoded, or the response that tells why it could not."""
+        """Return the encoded response of the API's handler, or its error response if the handler raised."""
         try:
             response = await api.handler(message, context)
             return None if response is None else encode(response, context.version)
         except CloseConnection:
-            raise
+            raise  # An Exception too, and not a bug: the last clause must not see it.
         except KafkaError as error:
             return encoded_error_response(api, message, error, context.version)
         except OSError as error:
+            # Retriable for clients, which find out by Metadata whether another replica leads.
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
             failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
             return encoded_error_response(api, message, failure, context.version)
@@ -86,8 +88,9 @@ class Dispatcher:
 def encoded_error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> list[Chunk]:
     """The response that refuses a whole request, encoded.
 
-    An API builds one error response for all its versions. What ``version`` has no field for is left out of it, for
-    example the error code of the whole request in ElectLeaders 0.
+    An API builds one error response for all its versions. Fields that ``version`` does not have are reset to their
+    defaults, since the codec refuses to drop a value: for example the error code of the whole request in ElectLeaders
+    0.
     """
     response = api.error_response(message, error)
     for field in fields_of(type(response)):

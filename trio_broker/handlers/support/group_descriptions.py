@@ -1,4 +1,4 @@
-"""What DescribeGroups and ConsumerGroupDescribe have in common: many groups are described one after the other."""
+"""The common part of DescribeGroups and ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ D = TypeVar("D", bound=Described)
 async def described_groups(
     group_ids: Iterable[str], describe: Callable[[str], D], *, include_authorized_operations: bool
 ) -> list[D]:
-    """Describe each group, letting others have the loop in between, and say what may be done with it if that is asked.
+    """Describe each group, yielding between them, and add the authorized operations if the request wants them.
 
     A group that is named twice is described once: a large one takes a megabyte to describe and a few bytes to name.
     """

@@ -1,9 +1,8 @@
-"""Who answers which API, in which versions.
+"""The registry of handlers: which function answers which API, in which versions.
 
 ``@handles(ProduceRequest, …)`` stands next to the code that honours it, and ApiVersions, ``docs/apis.md`` and the check
-at the door of every connection are read from here, so they cannot drift from what is served. An API nobody has
-registered is neither advertised nor let in: clients cope well with a missing API, and badly with one that answers
-half-way.
+of every received header read this registry, so they cannot differ from what is served. An API without a handler is
+neither advertised nor accepted: clients work around a missing API, and fail with one that is answered incompletely.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ServedApi:
     """One API as this broker serves it.
 
     ``advertised`` may begin lower than ``versions``: Produce says 0 and serves from 3, because librdkafka before 2.11.1
-    does not compress unless Produce v0 is advertised (KAFKA-18659). ``refused`` builds the response that
+    does not compress unless Produce v0 is advertised (KAFKA-18659). ``error_response`` builds the response that
     refuses a whole request with one error code, at each level where that API has room for one.
     """
 
@@ -59,6 +58,7 @@ def handles(
     ) -> Callable[[Any, Context], Awaitable[A | None]]:
         api_key = ApiKey(kind.API_KEY)
         assert api_key not in _registry, f"{api_key.name} has a handler already: {_registry[api_key].handler}"
+        # Registration happens at import, so a second handler of an API is found when the broker starts.
         low = kind.VERSIONS.low if advertised_from is None else advertised_from
         _registry[api_key] = ServedApi(
             api_key=api_key,

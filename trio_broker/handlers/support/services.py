@@ -1,4 +1,4 @@
-"""The parts of a running broker, as handlers reach them."""
+"""The services of a running broker that handlers use."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class NodeInfo:
-    """Which node this is, in which cluster, and what its listeners tell clients to connect to.
+    """This node: its id, its cluster, and the advertised endpoints of its listeners.
 
-    ``advertised`` maps a listener's name to the endpoint that its clients are told. One without a host means "the
-    address that you dialled": the commonest trouble with Kafka in containers is a broker that advertises an address
-    which its clients cannot reach, and the address that they have just used is one that they can.
+    ``advertised`` maps a listener's name to the endpoint that its clients receive. One without a host stands for the
+    address that the client has connected to: the commonest problem with Kafka in containers is a broker that advertises
+    an address which its clients cannot reach, and they can reach the one that they have just used.
     """
 
     node_id: int
@@ -42,7 +42,7 @@ class NodeInfo:
 
 @attrs.define
 class BrokerServices:
-    """Everything a handler may ask or tell. ``throttled_log`` is for what clients can cause as often as they like."""
+    """The services that handlers use. ``throttled_log`` is for warnings that clients can cause at any rate."""
 
     node: NodeInfo
     config: BrokerConfig

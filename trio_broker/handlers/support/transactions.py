@@ -1,7 +1,7 @@
 """Refusing transactions, which this broker does not serve.
 
 The client gets a fatal error, since it would repeat a request after a retriable one for ever. That error speaks of
-authorization, so the broker's own log says what the matter is.
+authorization, so the broker's own log has the true reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trio_broker.handlers.support.context import Context
 
 
 def refuse_transactional_id(transactional_id: str, context: Context) -> NoReturn:
-    """Refuse a request of a transactional producer, and say so in the log, once in a while.
+    """Refuse a request of a transactional producer, with a throttled line in the log.
 
     Raises:
         KafkaError: ``TRANSACTIONAL_ID_AUTHORIZATION_FAILED``.

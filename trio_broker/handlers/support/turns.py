@@ -1,8 +1,8 @@
-"""Letting others have the event loop while a large request is answered.
+"""Yielding to the event loop while a large request is answered.
 
-A request may name tens of thousands of groups, keys or topics. Each takes microseconds, and all of them together would
-make every other client wait. So what comes in such numbers is taken in slices, with a checkpoint between two of them;
-a request of common size is one slice and goes straight through.
+A request may name tens of thousands of groups, keys or topics. Each takes microseconds; all of them together would
+delay every other client. Such lists are handled in slices, with a checkpoint between two of them; a list of common size
+is one slice, and no checkpoint.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ITEMS_PER_TURN = 500
-"""Named things handled before the loop goes round: a few milliseconds at most. Common requests never get there."""
+"""Items handled between two yields: a few milliseconds at most. Common requests have fewer."""
 
 
 def slices(items: Sequence[T], size: int = ITEMS_PER_TURN) -> Iterator[Sequence[T]]:
