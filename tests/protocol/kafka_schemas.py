@@ -21,6 +21,9 @@ COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 TRAILING_COMMA = re.compile(r",(\s*[\]}])")
 WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
+KAFKAS_STRUCT_NAMES = {"TargetTopicPartitions": "TopicPartition"}
+"""Structs of stored records with a name of their own, because the product has another class of Kafka's name."""
+
 ZERO_VALUES: dict[str, Any] = {"bool": False, "string": "", "bytes": "", "uuid": NO_UUID.hex(), "float64": 0.0}
 
 
@@ -140,7 +143,7 @@ def our_type(kind: WireType, version: int, alive: VersionRange) -> Any:
         case ArrayOf(element):
             return [our_type(element, version, alive)]
         case StructOf(cls):
-            return (cls.__name__, our_view(cls, version, alive))
+            return (KAFKAS_STRUCT_NAMES.get(cls.__name__, cls.__name__), our_view(cls, version, alive))
 
 
 def our_default(default: Any) -> Any:
