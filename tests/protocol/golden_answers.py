@@ -13,18 +13,28 @@ from typing import Any, Final
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages import (
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    describe_user_scram_credentials,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -32,8 +42,10 @@ from kafka_wire.messages import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -41,6 +53,7 @@ from kafka_wire.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    update_features,
 )
 from kafka_wire.messages.catalogue import all_requests
 
@@ -428,6 +441,147 @@ def answer_offset_delete(request: offset_delete.OffsetDeleteRequest, version: in
     return offset_delete.OffsetDeleteResponse(topics=[])
 
 
+def answer_describe_acls(request: describe_acls.DescribeAclsRequest, version: int, port: int) -> Any:
+    return describe_acls.DescribeAclsResponse(error_message=None, resources=[])
+
+
+def answer_create_acls(request: create_acls.CreateAclsRequest, version: int, port: int) -> Any:
+    return create_acls.CreateAclsResponse(
+        results=[create_acls.AclCreationResult(error_message=None) for _ in request.creations]
+    )
+
+
+def answer_delete_acls(request: delete_acls.DeleteAclsRequest, version: int, port: int) -> Any:
+    return delete_acls.DeleteAclsResponse(
+        filter_results=[
+            delete_acls.DeleteAclsFilterResult(error_message=None, matching_acls=[]) for _ in request.filters
+        ]
+    )
+
+
+def answer_describe_log_dirs(request: describe_log_dirs.DescribeLogDirsRequest, version: int, port: int) -> Any:
+    return describe_log_dirs.DescribeLogDirsResponse(results=[])
+
+
+def answer_alter_replica_log_dirs(
+    request: alter_replica_log_dirs.AlterReplicaLogDirsRequest, version: int, port: int
+) -> Any:
+    return alter_replica_log_dirs.AlterReplicaLogDirsResponse(
+        results=[
+            alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    alter_replica_log_dirs.AlterReplicaLogDirPartitionResult(partition_index=index)
+                    for index in topic.partitions
+                ],
+            )
+            for directory in request.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def answer_elect_leaders(request: elect_leaders.ElectLeadersRequest, version: int, port: int) -> Any:
+    return elect_leaders.ElectLeadersResponse(
+        replica_election_results=[
+            elect_leaders.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    elect_leaders.PartitionResult(partition_id=index, error_message=None) for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or []
+        ]
+    )
+
+
+def answer_alter_partition_reassignments(
+    request: alter_partition_reassignments.AlterPartitionReassignmentsRequest, version: int, port: int
+) -> Any:
+    return alter_partition_reassignments.AlterPartitionReassignmentsResponse(
+        error_message=None,
+        responses=[
+            alter_partition_reassignments.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    alter_partition_reassignments.ReassignablePartitionResponse(
+                        partition_index=p.partition_index, error_message=None
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def answer_list_partition_reassignments(
+    request: list_partition_reassignments.ListPartitionReassignmentsRequest, version: int, port: int
+) -> Any:
+    return list_partition_reassignments.ListPartitionReassignmentsResponse(error_message=None, topics=[])
+
+
+def answer_describe_user_scram_credentials(
+    request: describe_user_scram_credentials.DescribeUserScramCredentialsRequest, version: int, port: int
+) -> Any:
+    return describe_user_scram_credentials.DescribeUserScramCredentialsResponse(
+        error_message=None,
+        results=[
+            describe_user_scram_credentials.DescribeUserScramCredentialsResult(
+                user=user.name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=None, credential_infos=[]
+            )
+            for user in request.users or []
+        ],
+    )
+
+
+def answer_describe_quorum(request: describe_quorum.DescribeQuorumRequest, version: int, port: int) -> Any:
+    return describe_quorum.DescribeQuorumResponse(
+        topics=[
+            describe_quorum.TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    describe_quorum.PartitionData(
+                        partition_index=p.partition_index,
+                        leader_id=NODE_ID,
+                        leader_epoch=0,
+                        high_watermark=0,
+                        current_voters=[describe_quorum.ReplicaState(replica_id=NODE_ID, log_end_offset=0)],
+                        observers=[],
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_update_features(request: update_features.UpdateFeaturesRequest, version: int, port: int) -> Any:
+    return update_features.UpdateFeaturesResponse(error_message=None)
+
+
+def answer_describe_producers(request: describe_producers.DescribeProducersRequest, version: int, port: int) -> Any:
+    return describe_producers.DescribeProducersResponse(
+        topics=[
+            describe_producers.TopicResponse(
+                name=topic.name,
+                partitions=[
+                    describe_producers.PartitionResponse(partition_index=index, active_producers=[])
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def answer_list_config_resources(
+    request: list_config_resources.ListConfigResourcesRequest, version: int, port: int
+) -> Any:
+    return list_config_resources.ListConfigResourcesResponse(config_resources=[])
+
+
 ANSWERS: Final[dict[type[Any], Callable[[Any, int, int], Any]]] = {
     api_versions.ApiVersionsRequest: answer_api_versions,
     metadata.MetadataRequest: answer_metadata,
@@ -458,4 +612,17 @@ ANSWERS: Final[dict[type[Any], Callable[[Any, int, int], Any]]] = {
     consumer_group_describe.ConsumerGroupDescribeRequest: answer_consumer_group_describe,
     delete_groups.DeleteGroupsRequest: answer_delete_groups,
     offset_delete.OffsetDeleteRequest: answer_offset_delete,
+    describe_acls.DescribeAclsRequest: answer_describe_acls,
+    create_acls.CreateAclsRequest: answer_create_acls,
+    delete_acls.DeleteAclsRequest: answer_delete_acls,
+    describe_log_dirs.DescribeLogDirsRequest: answer_describe_log_dirs,
+    alter_replica_log_dirs.AlterReplicaLogDirsRequest: answer_alter_replica_log_dirs,
+    elect_leaders.ElectLeadersRequest: answer_elect_leaders,
+    alter_partition_reassignments.AlterPartitionReassignmentsRequest: answer_alter_partition_reassignments,
+    list_partition_reassignments.ListPartitionReassignmentsRequest: answer_list_partition_reassignments,
+    describe_user_scram_credentials.DescribeUserScramCredentialsRequest: answer_describe_user_scram_credentials,
+    describe_quorum.DescribeQuorumRequest: answer_describe_quorum,
+    update_features.UpdateFeaturesRequest: answer_update_features,
+    describe_producers.DescribeProducersRequest: answer_describe_producers,
+    list_config_resources.ListConfigResourcesRequest: answer_list_config_resources,
 }

@@ -1,11 +1,12 @@
 """Records the requests that real clients send, for ``golden_frames.json``.
 
-Run by hand when a client's new release is worth keeping: ``python -m tests.protocol.record_golden_frames``. A listener
-on 127.0.0.1 takes what the clients send and gives them ``golden_answers``. The frames go into the file with the name
-and version of the client beside them, and with the reading that this package gives of them, which is to be looked at in
-the diff before it is committed.
+Run by hand when a client's new release or another request is worth keeping:
+``python -m tests.protocol.record_golden_frames``. A listener on 127.0.0.1 takes what the clients send and gives them
+``golden_answers``. The frames go into the file with the name and version of the client beside them, and with the
+reading that this package gives of them, which is to be looked at in the diff before it is committed.
 
-Of each client only the first frame with a given API, version and size is kept, so that the file stays small.
+Of each client only the first frame with a given API, version and size is kept, so that the file stays small. What the
+file holds from the installed release of a client stays: its frames would differ in correlation and member ids alone.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import logging
 import socketserver
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka_wire.codec import decode, encode_bytes
 from kafka_wire.headers import read_request_header, response_header
 from kafka_wire.messages.catalogue import all_requests
-from tests.protocol.golden_answers import GROUP, TOPIC, answer
-from tests.protocol.golden_frames import GoldenFrame, describe, save_golden_frames
+from tests.protocol.golden_answers import GROUP, NODE_ID, TOPIC, answer
+from tests.protocol.golden_frames import GoldenFrame, describe, load_golden_frames, save_golden_frames
 
 REQUESTS = all_requests()
 
 CLIENT_ID = "golden"
+PRINCIPAL = "User:golden"
 TIMESTAMP_MS = 1_700_000_000_000
 """Of every record, so that the frames are the same in every recording."""
 
@@ -41,20 +43,29 @@ log = logging.getLogger("record_golden_frames")
 
 
 class Recorder:
-    """The frames seen so far, by client."""
+    """The frames seen so far, by client; at first those of ``recorded`` that are of the installed releases."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorded: Iterable[GoldenFrame]) -> None:
         self.client = ""
-        self.frames: dict[tuple[str, int, int, int], GoldenFrame] = {}
+        self.frames = {
+            identity(golden.client, golden.frame): golden
+            for golden in recorded
+            if golden.client_version == importlib.metadata.version(golden.client)
+        }
         self.lock = threading.Lock()
 
     def record(self, frame: bytes) -> None:
         """Keep ``frame`` if the client has not sent one of the same API, version and size."""
-        api_key, api_version = struct.unpack_from(">hh", frame)
         with self.lock:
-            identity = (self.client, api_key, api_version, len(frame))
-            if identity not in self.frames:
-                self.frames[identity] = describe(self.client, importlib.metadata.version(self.client), frame)
+            key = identity(self.client, frame)
+            if key not in self.frames:
+                self.frames[key] = describe(self.client, importlib.metadata.version(self.client), frame)
+
+
+def identity(client: str, frame: bytes) -> tuple[str, int, int, int]:
+    """Return what two frames are compared by: the client, the API, its version and the frame's size."""
+    api_key, api_version = struct.unpack_from(">hh", frame)
+    return client, api_key, api_version, len(frame)
 
 
 class Connection(socketserver.BaseRequestHandler):
@@ -150,6 +161,17 @@ def confluent_kafka_administers(common: dict[str, Any]) -> None:
     client = admin.AdminClient(common)
     partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
     change = admin.ConfigEntry("retention.ms", "1000", incremental_operation=admin.AlterConfigOpType.SET)
+    literal, read, allow = admin.ResourcePatternType.LITERAL, admin.AclOperation.READ, admin.AclPermissionType.ALLOW
+    acl = admin.AclBinding("topic", TOPIC, literal, PRINCIPAL, "*", read, allow)
+    any_acl = admin.AclBindingFilter(
+        admin.ResourceType.ANY,
+        None,
+        admin.ResourcePatternType.ANY,
+        None,
+        None,
+        admin.AclOperation.ANY,
+        admin.AclPermissionType.ANY,
+    )
     results: list[Any] = [
         client.create_topics([admin.NewTopic(TOPIC, 2, 1, config={"cleanup.policy": "compact"})]),
         client.create_partitions([admin.NewPartitions(TOPIC, 3)]),
@@ -162,6 +184,13 @@ def confluent_kafka_administers(common: dict[str, Any]) -> None:
         client.delete_records([partition]),
         client.list_offsets({partition: admin.OffsetSpec.latest()}),
         client.describe_cluster(),
+        client.create_acls([acl]),
+        client.describe_acls(any_acl),
+        client.delete_acls([any_acl]),
+        client.describe_user_scram_credentials(),
+        client.describe_user_scram_credentials([CLIENT_ID]),
+        client.elect_leaders(confluent_kafka.ElectionType.PREFERRED, [partition]),
+        client.elect_leaders(confluent_kafka.ElectionType.UNCLEAN),
         client.delete_consumer_groups([GROUP]),
         client.delete_topics([TOPIC]),
     ]
@@ -199,6 +228,21 @@ def kafka_python_administers(common: dict[str, Any]) -> None:
 
     client = kafka.KafkaAdminClient(**common)
     partition = kafka.TopicPartition(TOPIC, 0)
+    replica = kafka.TopicPartitionReplica(TOPIC, 0, NODE_ID)
+    acl = admin.ACL(
+        PRINCIPAL,
+        "*",
+        admin.ACLOperation.READ,
+        admin.ACLPermissionType.ALLOW,
+        admin.ResourcePattern(admin.ResourceType.TOPIC, TOPIC),
+    )
+    any_acl = admin.ACLFilter(
+        None,
+        None,
+        admin.ACLOperation.ANY,
+        admin.ACLPermissionType.ANY,
+        admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
+    )
     calls: list[Callable[[], Any]] = [
         lambda: client.create_topics([admin.NewTopic(TOPIC, 2, 1)]),
         lambda: client.create_partitions({TOPIC: admin.NewPartitions(3)}),
@@ -211,6 +255,25 @@ def kafka_python_administers(common: dict[str, Any]) -> None:
         lambda: client.describe_cluster(),
         lambda: client.describe_topics([TOPIC]),
         lambda: client.describe_topic_partitions([TOPIC]),
+        lambda: client.create_acls([acl]),
+        lambda: client.describe_acls(any_acl),
+        lambda: client.delete_acls([any_acl]),
+        lambda: client.describe_log_dirs(),
+        lambda: client.describe_log_dirs({TOPIC: [0]}),
+        lambda: client.alter_replica_log_dirs({replica: "/golden"}),
+        lambda: client.elect_leaders(0, {TOPIC: [0]}),
+        lambda: client.elect_leaders(1),
+        lambda: client.alter_partition_reassignments({partition: [NODE_ID]}),
+        lambda: client.alter_partition_reassignments({partition: None}),
+        lambda: client.list_partition_reassignments(),
+        lambda: client.list_partition_reassignments([partition]),
+        lambda: client.describe_user_scram_credentials(),
+        lambda: client.describe_user_scram_credentials([CLIENT_ID]),
+        lambda: client.describe_metadata_quorum(),
+        lambda: client.update_features({"metadata.version": 1}, validate_only=True),
+        lambda: client.describe_producers([partition]),
+        lambda: client.list_config_resources(),
+        lambda: client.list_config_resources(["TOPIC"]),
         lambda: client.delete_group_offsets(GROUP, [partition]),
         lambda: client.delete_groups([GROUP]),
         lambda: client.delete_topics([TOPIC]),
@@ -285,7 +348,7 @@ DRIVERS: dict[str, Callable[[str], None]] = {
 
 def main() -> None:
     logging.basicConfig(level=logging.WARNING)
-    recorder = Recorder()
+    recorder = Recorder(load_golden_frames())
     with Listener(recorder) as listener:
         threading.Thread(target=listener.serve_forever, daemon=True).start()
         for client, drive in DRIVERS.items():
