@@ -1,7 +1,7 @@
-"""Reads a batch: everything between two offsets of each partition, which are found out once.
+"""Reads a batch: everything between two offsets of each partition, which are fixed when the frame is planned.
 
-PySpark asks for the partitions once for each frame, not for each query of it: a frame stands for what was there when it
-was first used. Load it again to see what came since.
+PySpark asks for the partitions once for each frame, not for each query of it: a frame stands for the records that were
+in the topics when it was first used. Loading it again reads what has been appended since.
 
 Source: pyspark.sql.datasource.DataSourceReader.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from trio_broker.spark.options.read_options import ReadOptions
-from trio_broker.spark.planner_errors import shown_in_one_line
+from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import plan_batch_tasks
 
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """The reader of one frame, pickled as it was made: ``read`` knows nothing that ``partitions`` found out."""
+    """The reader of one frame. PySpark pickles it before ``partitions`` is called, so ``read`` cannot use any state
+    of it."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
-    @shown_in_one_line
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
-        """Return what to read, cut into tasks.
+        """Return the tasks of the frame.
 
         Raises:
             OptionError, DataLoss, SourceUnavailable: as ``plan_batch_tasks``.

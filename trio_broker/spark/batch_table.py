@@ -1,13 +1,13 @@
 """The headers of all the batches in a buffer, column by column.
 
-Transports look at batches only to know where they begin, which offsets they hold, and where the last whole one ends;
-the decoder needs a few fields more, for thousands of batches at once. Both want arrays, not an object for each. The
-walk from batch to batch goes by the length fields alone, since each says where the next begins; all other fields are
-then taken out of all headers at once.
+Transports need to know where batches begin, which offsets they hold, and where the last whole one ends; the decoder
+needs a few fields more, for thousands of batches at once. Both want arrays, not an object for each batch. The walk from
+batch to batch reads the length fields alone, since each says where the next batch begins; all other fields are then
+extracted from all headers at once.
 
 Bytes that can be no batch do not raise here: the table ends before them and says why in ``damage``. Only the caller
-knows which partition this is, and whether those bytes matter at all: behind the end of what it was asked for, or at the
-torn end of a segment that is being written, they do not.
+knows which partition this is, and whether those bytes matter: behind the end of the requested range, or at the torn end
+of a segment that is being written, they do not.
 
 Source: kafka_wire.records.batch for the header's layout; docs/formats/record-batch.md.
 """
@@ -53,19 +53,20 @@ _BATCH_LENGTH_POSITION: Final = 8
 _MAGIC_POSITION: Final = 16
 
 _MIN_BATCH_LENGTH: Final = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-"""What ``batch_length`` is at least: the rest of the header counts."""
+"""The smallest ``batch_length``: the rest of the header counts."""
 
 _MIN_MESSAGE_LENGTH: Final = 14
-"""The same for messages of magic 0, which have CRC, magic, attributes, and two lengths. Less is no message at all."""
+"""The same for messages of magic 0, which have a CRC, magic, attributes and two lengths."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class BatchTable:
-    """Whole batches, in the order they lie in; one row each, all columns int64.
+    """Whole batches, in the order of the buffer; one row each, all columns int64.
 
-    ``positions`` count from the buffer's start, ``sizes`` are in bytes and include everything. ``consumed_bytes`` is
-    where the last whole batch ends. ``needed_bytes`` is the size of the batch that is cut off there, as far as its
-    header is whole, else 0. ``damage`` says why what follows can be no batch; None where nothing speaks against it.
+    ``positions`` count from the buffer's start, ``sizes`` are in bytes and include the header. ``consumed_bytes`` is
+    where the last whole batch ends. ``needed_bytes`` is the size of the batch that the end of the buffer cuts, if its
+    header is whole, else 0. ``damage`` says why the bytes behind the last whole batch can be no batch; None where they
+    can.
     """
 
     positions: Int64Array
@@ -105,23 +106,23 @@ class BatchTable:
 
 
 def scan_batches(data: Buffer) -> BatchTable:
-    """Return the headers of the whole batches from the start of ``data`` on. Never raises because of what they say.
+    """Return the headers of the whole batches from the start of ``data`` on. Damage ends the table and does not raise.
 
-    Checked is what reading on depends on: magic, lengths, and that offsets grow; not the CRC, and nothing behind a
+    Only what reading on depends on is checked: magic, lengths, and that offsets grow; not the CRC, and nothing behind a
     header.
     """
     view = memoryview(data)
     positions, end, needed_bytes, damage = _walk(view)
     headers = _headers(view, positions)
-    bad = _first_impossible(headers)
+    bad = _first_invalid(headers)
     if bad < len(headers):
-        damage, needed_bytes, end = _complaint(headers, bad), 0, int(positions[bad])
+        damage, needed_bytes, end = _problem_with(headers, bad), 0, int(positions[bad])
         headers, positions = headers[:bad], positions[:bad]
     return _table(headers, positions, end, needed_bytes, damage)
 
 
 def _walk(view: memoryview) -> tuple[Int64Array, int, int, str | None]:
-    """Return where whole batches begin and the last one ends, how long the cut off one is, and why the walk ended."""
+    """Return where whole batches begin and where the last one ends, the size of a batch that is cut, and the damage."""
     batch_length, size = _BATCH_LENGTH.unpack_from, len(view)
     positions: list[int] = []
     position = 0
@@ -137,9 +138,9 @@ def _walk(view: memoryview) -> tuple[Int64Array, int, int, str | None]:
             break
         positions.append(position)
         position = end
-    # A message of old may be shorter than the header of a batch, so it is looked for in less than that, too.
+    # A message of magic 0 or 1 may be shorter than a batch header, so magic is read from as few bytes as possible.
     if size - position > _MAGIC_POSITION:
-        damage = _tail_complaint(view, position)
+        damage = _tail_problem(view, position)
     return np.array(positions, np.int64), position, 0 if damage else needed_bytes, damage
 
 
@@ -147,25 +148,25 @@ def _headers(view: memoryview, positions: Int64Array) -> npt.NDArray[np.void]:
     if not len(positions):
         return np.empty(0, _HEADER)
     items = np.frombuffer(view, np.uint8)
-    # Windows of one header's width at every byte: a view, of which the rows at ``positions`` are copied.
+    # Windows of one header's width at every byte: a view. Only the rows at ``positions`` are copied.
     windows = np.lib.stride_tricks.sliding_window_view(items, BATCH_HEADER_BYTES)
     headers: npt.NDArray[np.void] = windows[positions].view(_HEADER)[:, 0]
     return headers
 
 
-def _first_impossible(headers: npt.NDArray[np.void]) -> int:
-    """Return the index of the first header that can be none, else how many there are."""
+def _first_invalid(headers: npt.NDArray[np.void]) -> int:
+    """Return the index of the first header that is invalid, else the number of headers."""
     base_offsets, deltas = headers["base_offset"].astype(np.int64), headers["last_offset_delta"].astype(np.int64)
     bad = (headers["magic"] != MAGIC) | (base_offsets < 0) | (deltas < 0) | (headers["record_count"] < 0)
     bad |= base_offsets > MAX_OFFSET - np.maximum(deltas, 0)
-    # Where the sum overflows, ``bad`` says so already, and the first one counts.
+    # A sum that overflows belongs to a header that is invalid already, and only the first invalid one counts.
     with np.errstate(over="ignore"):
         bad[1:] |= base_offsets[1:] <= base_offsets[:-1] + deltas[:-1]
     return int(bad.argmax()) if bad.any() else len(headers)
 
 
-def _complaint(headers: npt.NDArray[np.void], index: int) -> str:
-    """Say what is wrong with a header of which ``_first_impossible`` thinks so."""
+def _problem_with(headers: npt.NDArray[np.void], index: int) -> str:
+    """Return what is wrong with the header that ``_first_invalid`` found."""
     header = headers[index]
     base_offset, delta = int(header["base_offset"]), int(header["last_offset_delta"])
     if header["magic"] != MAGIC:
@@ -179,8 +180,8 @@ def _complaint(headers: npt.NDArray[np.void], index: int) -> str:
     return f"a batch at offset {base_offset} behind one that ends with offset {last_offset}"
 
 
-def _tail_complaint(view: memoryview, position: int) -> str | None:
-    """Say what is wrong with the first bytes that are no whole batch, if that can be seen in them."""
+def _tail_problem(view: memoryview, position: int) -> str | None:
+    """Return what is wrong with the bytes behind the last whole batch, None if they may be the beginning of a batch."""
     (base_offset,) = _BASE_OFFSET.unpack_from(view, position)
     (length,) = _BATCH_LENGTH.unpack_from(view, position + _BATCH_LENGTH_POSITION)
     magic = view[position + _MAGIC_POSITION]

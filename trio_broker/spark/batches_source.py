@@ -1,25 +1,25 @@
-"""The format ``trio_broker_batches``: one row for each record batch, told from its header alone.
+"""The format ``trio_broker_batches``: one row for each record batch, made from its header alone.
 
     spark.read.format("trio_broker_batches").option("subscribe", "orders").load().groupBy("codec").sum("size_bytes")
 
-Nothing is inflated and no record is looked at, so a log is read as fast as its bytes come; with ``verifyCrc=true`` each
-batch's checksum is compared as well. Which offsets are read is said by the options of ``trio_broker``; what they say of
-records (``includeHeaders``, ``columns``, ``batchRows`` …) has no meaning here and is ignored. Batches are shown as they
-lie in the log: markers and batches of aborted transactions are rows, too. Unless it is said otherwise the isolation
-level is ``read_uncommitted``, so those of open transactions are as well. Batches are not read as a stream.
+Nothing is inflated and no record is decoded, so a log is scanned as fast as its bytes can be read; ``verifyCrc=true``
+compares each batch's checksum as well. The options of ``trio_broker`` select the offsets; those about records
+(``includeHeaders``, ``columns``, ``batchRows`` …) are ignored. Batches are rows as they lie in the log, also markers
+and batches of aborted transactions. The default isolation level is ``read_uncommitted``, so batches of open
+transactions are rows, too. There are no streams of batches.
 
 ======================  =========  ===================================================================================
 column                  type       meaning
 ======================  =========  ===================================================================================
-topic, partition                   where it is
+topic, partition                   of the log
 base_offset             bigint     of its first record when it was appended
-last_offset             bigint     the last that it takes up
+last_offset             bigint     the last offset of its range
 leader_epoch            int        of the leader that appended it
 record_count            int        0 where compaction emptied it
 size_bytes              bigint     with its header, compressed
 codec                   string     none, gzip, snappy, lz4 or zstd
 timestamp_type          int        as in ``trio_broker``: 0 create time, 1 log append time
-base_timestamp          timestamp  of the first record; what compaction puts there is shown as it is; null for none
+base_timestamp          timestamp  of the first record, or what compaction put there; null for none
 max_timestamp           timestamp  the highest of a record; null for none
 producer_id             bigint     -1 for none, as its epoch and sequence
 producer_epoch          int
@@ -44,7 +44,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode, with_defaults
 from trio_broker.spark.options.read_options import ReadOptions, read_options
-from trio_broker.spark.planner_errors import shown_in_one_line
+from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.tasks import ReadTask
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ VERIFY_CRC: Final = "verifyCrc"
 ISOLATION_LEVEL: Final = "kafka.isolation.level"
 
 DEFAULTS: Final[Mapping[str, str]] = {VERIFY_CRC: "false", ISOLATION_LEVEL: "read_uncommitted"}
-"""What differs from the defaults of ``trio_broker``."""
+"""The defaults that differ from those of ``trio_broker``."""
 
 COLUMNS: Final[Mapping[str, str]] = {
     "topic": "string",
@@ -86,11 +86,12 @@ COLUMNS: Final[Mapping[str, str]] = {
 """Names and Spark's types."""
 
 DDL_TYPES: Final = {"timestamp": "timestamp_ltz"}
-"""Where a schema is written otherwise: plain TIMESTAMP is another type where spark.sql.timestampType says so."""
+"""Types whose name in a schema differs: plain TIMESTAMP is another type under some values of
+spark.sql.timestampType."""
 
 MICROSECONDS: Final = 1000
 MAX_TIMESTAMP_MS: Final = (1 << 63) // MICROSECONDS - 1
-"""Beyond it the microseconds of Spark's timestamps overflow; such a time, 290,000 years away, is shown as null."""
+"""Beyond it the microseconds of Spark's timestamps overflow; such a time, 290,000 years away, becomes null."""
 
 
 class TrioBrokerBatchesDataSource(DataSource):
@@ -100,7 +101,7 @@ class TrioBrokerBatchesDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    @shown_in_one_line
+    @without_traceback
     def schema(self) -> str:
         """Return all columns.
 
@@ -110,7 +111,7 @@ class TrioBrokerBatchesDataSource(DataSource):
         batch_options(self.options)
         return ", ".join(f"`{name}` {DDL_TYPES.get(kind, kind)}" for name, kind in COLUMNS.items())
 
-    @shown_in_one_line
+    @without_traceback
     def reader(self, schema: StructType) -> BatchesReader:
         """Return the reader of the columns in ``schema``.
 
@@ -122,15 +123,15 @@ class TrioBrokerBatchesDataSource(DataSource):
 
 @attrs.frozen
 class BatchesTask:
-    """One slice of a partition, and which columns to tell of its batches; see ``sweep`` for ``takes_cut_head``."""
+    """One slice of a partition and the columns of its rows; see ``header_scan`` for ``includes_cut_batch``."""
 
     task: ReadTask
     columns: tuple[str, ...]
-    takes_cut_head: bool
+    includes_cut_batch: bool
 
 
 class BatchesPartition(InputPartition):
-    """What PySpark carries to a worker. ``value`` is None where there is nothing to read."""
+    """The value that PySpark sends to a worker. ``value`` is None where there is nothing to read."""
 
     value: BatchesTask | None
 
@@ -145,7 +146,7 @@ class BatchesReader(DataSourceReader):
         self._options = options
         self._columns = columns
 
-    @shown_in_one_line
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
         """Return the slices to read.
 
@@ -160,7 +161,7 @@ class BatchesReader(DataSourceReader):
 
 
 def batch_options(options: Mapping[str, str]) -> ReadOptions:
-    """Return what is to be read, with our own defaults.
+    """Return the options of a job, with the defaults of this format.
 
     Raises:
         OptionError: an option is wrong.
@@ -169,7 +170,7 @@ def batch_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """Return the columns that a schema asks for: some of ours, with their types.
+    """Return the columns that a schema names, which must have the types of ``COLUMNS``.
 
     Raises:
         OptionError: a column does not exist, or has another type.
@@ -198,7 +199,7 @@ def plan_batches(options: ReadOptions, columns: tuple[str, ...]) -> list[Batches
     seen = set()
     for task in plan_batch_tasks(options, ()):
         partition = task.offsets.partition
-        planned.append(BatchesTask(task, columns, takes_cut_head=partition not in seen))
+        planned.append(BatchesTask(task, columns, includes_cut_batch=partition not in seen))
         seen.add(partition)
     return planned
 
@@ -210,17 +211,17 @@ def read_batches(slice_: BatchesTask) -> Iterator[pa.RecordBatch]:
     """Yield a row for each batch of a slice.
 
     Raises:
-        CorruptData: bytes can be no batch; the rows before it have come.
+        CorruptData: bytes can be no batch; the rows before them have been yielded.
         SparkJobError: as the transport.
     """
     from trio_broker.spark.pipelines.header_scan import batches_of
 
-    for batches in batches_of(slice_.task, takes_cut_head=slice_.takes_cut_head):
+    for batches in batches_of(slice_.task, includes_cut_batch=slice_.includes_cut_batch):
         yield rows_of(batches, slice_)
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the Arrow types of columns, as PySpark wants them."""
+    """Return the Arrow types of columns, as PySpark requires them."""
     import pyarrow as pa
 
     kinds = {
@@ -234,7 +235,7 @@ def arrow_schema(columns: Iterable[str]) -> pa.Schema:
 
 
 def rows_of(batches: ChunkBatches, slice_: BatchesTask) -> pa.RecordBatch:
-    """Return the rows of some batches, with the columns that are asked for."""
+    """Return the rows of some batches, with the columns of the slice."""
     import pyarrow as pa
 
     schema = arrow_schema(slice_.columns)
@@ -246,7 +247,7 @@ _Maker = Callable[["ChunkBatches", BatchesTask, Any], "pa.Array"]
 
 
 def _column(name: str) -> _Maker:
-    """Return what makes a column out of the header field ``name``."""
+    """Return a function that makes a column of the header field ``name``."""
 
     def make(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
         import pyarrow as pa
@@ -257,7 +258,7 @@ def _column(name: str) -> _Maker:
 
 
 def _constant(value: Callable[[ChunkBatches, BatchesTask], Any]) -> _Maker:
-    """Return what makes a column with the same in all rows."""
+    """Return a function that makes a column with the same value in all rows."""
 
     def make(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
         import pyarrow as pa
@@ -269,7 +270,7 @@ def _constant(value: Callable[[ChunkBatches, BatchesTask], Any]) -> _Maker:
 
 
 def _timestamps(name: str) -> _Maker:
-    """Return what makes a column out of a timestamp in milliseconds, below zero for none."""
+    """Return a function that makes a column of a timestamp in milliseconds; negative ones are null."""
 
     def make(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
         import numpy as np
@@ -283,7 +284,7 @@ def _timestamps(name: str) -> _Maker:
 
 
 def _flags(is_set: Callable[[Int64Array], np.ndarray[Any, Any]]) -> _Maker:
-    """Return what makes a column out of the attributes."""
+    """Return a function that makes a column of the attributes."""
 
     def make(batches: ChunkBatches, slice_: BatchesTask, kind: pa.DataType) -> pa.Array:
         import pyarrow as pa

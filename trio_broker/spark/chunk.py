@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 from trio_broker.spark.ranges import OffsetRange
 
 DEFAULT_BATCH_ROWS = 16_384
-"""Rows of one Arrow batch. From 4,000 to 64,000 Spark takes them equally fast; more only costs memory."""
+"""Rows of one Arrow batch. From 4,000 to 64,000 Spark reads them equally fast; more only costs memory."""
 
 DEFAULT_BATCH_BYTES = 4 * 1024 * 1024
-"""Keys and values of one Arrow batch. With large records this fills up first; 1 to 4 MiB is what Spark likes best."""
+"""Keys and values of one Arrow batch. Large records fill it before ``DEFAULT_BATCH_ROWS``; Spark is fastest with 1 to
+4 MiB."""
 
 
 @attrs.frozen
 class AbortedTransactionStart:
-    """Records of ``producer_id`` from ``first_offset`` up to its next abort marker never happened."""
+    """An aborted transaction: records of ``producer_id`` from ``first_offset`` up to its next abort marker are void."""
 
     producer_id: int
     first_offset: int
@@ -33,15 +34,15 @@ class AbortedTransactionStart:
 
 @attrs.frozen
 class Chunk:
-    """Whole record batches as they lie in the log, one after the other; what follows the last whole one is ignored.
+    """Whole record batches as they lie in the log, back to back; bytes behind the last whole one are ignored.
 
-    ``table`` has their headers, as ``batch_table.scan_batches(data)`` read them. The first batches may lie before the
-    range that was asked for, and the last ones behind it. ``aborted`` are transactions that had not been told before;
-    ``origin`` says where the bytes are from, for people. ``data`` is good until the next chunk is asked for.
+    ``table`` has their headers, as ``batch_table.scan_batches(data)`` reads them. The first batches may lie before the
+    requested range, and the last ones behind it. ``aborted`` are transactions that no earlier chunk named; ``origin``
+    is the broker or file that the bytes are from, for errors. ``data`` is valid until the next chunk is requested.
 
-    A chunk continues the one before, unless ``resumes_at`` is set. Then it stands for itself, as an answer of a broker
-    does: nothing that lies before that offset is a row, because it was read or is lost, and of all transactions that
-    were told only those of this chunk's ``aborted`` go on.
+    A chunk continues the one before, unless ``resumes_at`` is set. Then it stands for itself, as a response of a broker
+    does: records before that offset are no rows, because they were read or are lost, and of all aborted transactions
+    named so far only those in this chunk's ``aborted`` still count.
     """
 
     data: memoryview
@@ -52,27 +53,27 @@ class Chunk:
 
 
 class Transport(Protocol):
-    """How the bytes of a range come to a task. Picklable, since it travels to the workers."""
+    """A way to read the bytes of a range. Picklable, since it is sent to the workers."""
 
     def chunks(self, offsets: OffsetRange) -> Generator[Chunk, None, None]:
         """Yield chunks in the order of their offsets until ``offsets`` is covered; closing the generator frees all.
 
         Raises:
-            DataLoss: the range begins before what is there, or what was there is gone.
-            SourceUnavailable: nobody answers.
-            CorruptData: what comes are no record batches.
+            DataLoss: the range begins before the log does, or part of it is gone.
+            SourceUnavailable: no broker answers, or no file can be read.
+            CorruptData: the bytes are no record batches.
         """
         ...
 
 
 @attrs.frozen
 class Decoding:
-    """What to make of raw batches.
+    """How raw batches are decoded.
 
-    ``columns`` are names of ``schema.COLUMNS`` in the order wanted; what is not named is not decoded. With
+    ``columns`` are names of ``schema.COLUMNS`` in the order of the result; other columns are not decoded. With
     ``read_committed`` the records of aborted transactions are left out. ``verify_crc`` compares every batch's checksum.
     A yielded Arrow batch has up to ``batch_rows`` rows and about ``batch_bytes`` bytes; a larger record comes alone.
-    ``max_inflated_bytes`` bounds what one compressed batch may grow to.
+    ``max_inflated_bytes`` bounds what one compressed batch may inflate to.
     """
 
     columns: tuple[str, ...]

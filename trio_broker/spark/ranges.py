@@ -23,7 +23,7 @@ class OffsetRange:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets lie in the range; there may be fewer records."""
+        """The number of offsets in the range; there may be fewer records."""
         return self.end_offset - self.start_offset
 
     def __str__(self) -> str:

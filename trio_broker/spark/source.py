@@ -1,13 +1,13 @@
-"""The format ``trio_broker``: what PySpark asks for a schema, a reader or a writer.
+"""The format ``trio_broker``: the class that PySpark asks for a schema, a reader or a writer.
 
-PySpark makes an object of this class again and again, in processes of its own that live for one question: when a frame
-is loaded, when it is planned, when a stream starts. Hence nothing here asks a cluster for anything, and nothing heavy
-is imported before rows are read. Objects travel between those processes as pickles, and classes by their names, so the
-package has to be installed where the tasks run.
+PySpark makes an object of this class many times, in short-lived processes of its own: when a frame is loaded, when it
+is planned, when a stream starts. Hence nothing here asks a cluster for anything, and nothing heavy is imported before
+rows are read. Objects travel between those processes as pickles, and classes by their names, so the package has to be
+installed where the tasks run.
 
-There is no ``pushFilters``, on purpose. In PySpark up to 4.3 a filter that one query gives to a reader stays with it
+There is deliberately no ``pushFilters``. In PySpark up to 4.3 a filter that one query pushes to a reader stays with it
 when another query of the same frame is planned, and rows go missing; and while the feature is off, which is the
-default, a reader that only has the method cannot be used.
+default, a reader that merely has the method cannot be used.
 
 Source: pyspark.sql.datasource.
 """
@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_columns, read_options
-from trio_broker.spark.planner_errors import shown_in_one_line
+from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.schema import columns_of, ddl_of
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from trio_broker.spark.stream_reader import StreamReader
 
 FORMAT: Final = "trio_broker"
-"""What goes into ``format(...)``; without a hyphen, so that SQL needs no quotes around it."""
+"""The name in ``format(...)``; without a hyphen, so that SQL needs no quotes around it."""
 
 WRITE_ONLY: Final = "topic"
-"""An option of writers; a table that is defined with it may be for writing alone, and need not say what to read."""
+"""An option of writers. A table that is defined with it may be for writing alone, and then selects nothing to read."""
 
 
 class TrioBrokerDataSource(DataSource):
@@ -45,45 +45,46 @@ class TrioBrokerDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    @shown_in_one_line
+    @without_traceback
     def schema(self) -> str:
-        """Return the columns of a frame whose user named no schema.
+        """Return the columns of a frame without a schema of the user's.
 
         Raises:
-            OptionError: what is wrong with the options for batches and streams alike. Which of them this is to be is
-                not known yet, so what is wrong for one only is told by its reader.
+            OptionError: an option is wrong for batches and streams alike. Whether the frame is a batch or a stream is
+            not
+                known yet; what is wrong for one of them only is reported by its reader.
         """
         if WRITE_ONLY in self.options:
             return ddl_of(read_columns(self.options))
-        # A stream refuses what only a batch has; the other way round a batch warns, and it need not be one.
+        # A stream refuses options of batches, while a batch only warns of those of streams: so the batch decides here.
         try:
             columns = read_options(self.options, Mode.STREAM).columns
         except OptionError:
             columns = read_options(self.options, Mode.BATCH).columns
         return ddl_of(columns)
 
-    @shown_in_one_line
+    @without_traceback
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch of the columns in ``schema``."""
         from trio_broker.spark.batch_reader import BatchReader
 
         return BatchReader(read_options(self.options, Mode.BATCH), columns_of(schema))
 
-    @shown_in_one_line
+    @without_traceback
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a stream of the columns in ``schema``."""
         from trio_broker.spark.stream_reader import StreamReader
 
         return StreamReader(read_options(self.options, Mode.STREAM), columns_of(schema))
 
-    @shown_in_one_line
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a frame with the columns in ``schema``."""
         from trio_broker.spark.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
-    @shown_in_one_line
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of a stream with the columns in ``schema``."""
         from trio_broker.spark.sink import stream_writer

@@ -1,18 +1,19 @@
 """Reads a stream: one micro-batch after the other, each between two sets of offsets that Spark keeps in its checkpoint.
 
-What a micro-batch holds is decided by those two alone, so a query that is killed and started again reads the very same
-records. Where a stream begins is the one thing that Spark does not keep: as long as the first micro-batch is not done
-it asks ``initialOffset`` anew, twice in one life and again in the next, and a stream that begins at the latest offset
-would skip what came in between. So that answer says nothing (``BEGINNING``), and where the stream begins is
+Those two alone decide which records a micro-batch holds, so a query that is killed and started again reads the very
+same records. The one offset that Spark does not keep is the beginning of the stream: as long as the first micro-batch
+is not done it calls ``initialOffset`` again, twice in one process and again after a restart, and a stream that begins
+at the latest offset would skip what was appended in between. So ``initialOffset`` returns a placeholder
+(``BEGINNING``), and the stream begins
 
-* found out when the first micro-batch is planned, if that comes to the same whenever it is done, as with earliest;
-* else the end of the first micro-batch, which is empty and there only to be written down. Spark runs a first
-  micro-batch even if nothing is in it, so it costs nothing.
+* where its options say when the first micro-batch is planned, if that does not depend on the time, as with earliest;
+* else at the end of the first micro-batch, which is empty and only puts that offset into the checkpoint. Spark runs a
+  first micro-batch even if nothing is in it, so it costs nothing.
 
-All methods but ``read`` are called in one process that lives as long as the query does, one after the other. What it
-remembers only saves questions, with two exceptions: the ids of topics, by which one is recognised that was deleted and
-created again under the same name; and whether the cluster ever answered. One that did is waited for as long as a task
-would wait for it, so that a query survives a broker's restart. There is nothing to do in ``commit``.
+All methods but ``read`` are called in one process that lives as long as the query does, one after the other. Its state
+only saves requests, with two exceptions: the ids of topics, which reveal a topic that was deleted and created again
+under the same name; and whether the cluster ever answered. A cluster that did is retried for as long as a task would
+wait for it, so that a query survives a broker's restart. ``commit`` has nothing to do.
 
 Source: pyspark.sql.datasource.DataSourceStreamReader; KafkaMicroBatchStream of Spark's connector.
 """
@@ -37,7 +38,7 @@ from pyspark.sql.streaming.datasource import (
 from trio_broker.spark.errors import DataLoss, SourceUnavailable
 from trio_broker.spark.options.offset_specs import OffsetSource
 from trio_broker.spark.options.read_options import Assign, ReadOptions
-from trio_broker.spark.planner_errors import shown_in_one_line
+from trio_broker.spark.planner_errors import without_traceback
 from trio_broker.spark.planning.admission import (
     UNLIMITED,
     Limits,
@@ -62,9 +63,9 @@ log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of one query. Pickled before it is used; nothing is opened until then.
+    """The reader of one query. Pickled before it is used; connections are opened on first use.
 
-    ``open_source``, ``now`` and ``sleep`` (seconds) are replaced by tests.
+    Tests replace ``open_source``, ``now`` and ``sleep`` (seconds).
     """
 
     def __init__(
@@ -93,13 +94,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- How far to read ---
 
     def initialOffset(self) -> JsonOffsets:
-        """Return the beginning of a stream, wherever that is."""
+        """Return the placeholder for the beginning of the stream."""
         return BEGINNING
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return what bounds a micro-batch, unless its trigger wants everything.
+        """Return the limit of a micro-batch, unless its trigger reads everything.
 
-        In Python there is no limit of two kinds. So Spark is not told of a minimum beside a maximum; it counts anyway.
+        PySpark has no limit that combines a minimum and a maximum, so with both only the maximum is returned here;
+        ``latestOffset`` applies the minimum as well.
         """
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
@@ -108,23 +110,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read what is there when the first micro-batch is planned, and end."""
+        """End the query at the offsets that are there when the first micro-batch is planned."""
         self._is_available_now = True
 
-    @shown_in_one_line
+    @without_traceback
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
-        """Return where the micro-batch ends that begins at ``start``; ``start`` itself if there is none yet.
+        """Return the end of the micro-batch that begins at ``start``; ``start`` itself if it has to wait.
 
         Raises:
             OptionError: as ``initial_offsets``, before the first micro-batch.
-            DataLoss: under ``failOnDataLoss``, a topic is not the one that it was.
-            SourceUnavailable: nobody answers.
+            DataLoss: under ``failOnDataLoss``, a topic was deleted and created again.
+            SourceUnavailable: no broker answers.
         """
-        return self._patiently(lambda: self._latest_offset(start, limit))
+        return self._retrying(lambda: self._latest_offset(start, limit))
 
     def _latest_offset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         if start == BEGINNING:
-            self._initial = initial_offsets(self._options, self._asked)
+            self._initial = initial_offsets(self._options, self._offset_source)
             if depends_on_the_moment(self._options.starting):
                 return to_json(self._initial)
             begins = self._initial
@@ -135,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         admission = next_offsets(
             begins,
             self._latest,
-            self._asked.earliest(new) if new else {},
+            self._offset_source.earliest(new) if new else {},
             self._limits(limit),
             last_trigger_ms=self._last_trigger_ms,
             now_ms=round(self._now() * 1000),
@@ -144,7 +146,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(admission.offsets)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
-        """Return where the partitions ended when that was last asked, for the progress of the query."""
+        """Return the last known ends of the partitions, for the progress of the query."""
         return to_json(self._latest) or None
 
     def _limits(self, limit: ReadLimit) -> Limits:
@@ -154,29 +156,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return attrs.evolve(limits, max_offsets=limit.max_rows) if isinstance(limit, ReadMaxRows) else limits
 
     def _latest_offsets(self, begins: Offsets) -> Offsets:
-        """Return where all partitions end: now, or for a query that is to end, when it was started."""
+        """Return the ends of all partitions: now, or for a query that is to end, when it was started."""
         if self._frozen is not None:
             return self._frozen
-        partitions = self._asked.partitions(self._options.selection)
-        latest = self._asked.latest(partitions)
+        partitions = self._offset_source.partitions(self._options.selection)
+        latest = self._offset_source.latest(partitions)
         for _ in range(self._options.fetch_offset_retries):
-            # Those that end earlier than they did may have a leader that does not know yet how far it may show them.
+            # A log that is shorter than before may have a new leader whose high watermark is not up to date yet.
             if not shorter_logs(begins, latest):
                 break
             self._sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-            latest = self._asked.latest(partitions)
+            latest = self._offset_source.latest(partitions)
         self._check_topics(latest, begins)
         if self._is_available_now:
             self._frozen = latest
         return latest
 
     def _check_topics(self, partitions: Offsets, begins: Offsets) -> None:
-        """Remember the ids of topics, and tell those that changed.
+        """Remember the ids of topics, and report those that changed.
 
         Raises:
-            DataLoss: under ``failOnDataLoss``, a topic is another one than it was.
+            DataLoss: under ``failOnDataLoss``, a topic was deleted and created again.
         """
-        found = self._asked.topic_ids({partition.topic for partition in partitions})
+        found = self._offset_source.topic_ids({partition.topic for partition in partitions})
         made_anew = {topic for topic, topic_id in found.items() if self._topic_ids.get(topic, topic_id) != topic_id}
         self._topic_ids = {**self._topic_ids, **found}
         reason = "the topic was deleted and created again since the last micro-batch"
@@ -185,39 +187,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- What to read ---
 
-    @shown_in_one_line
+    @without_traceback
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the tasks of the micro-batch from ``start`` to ``end``.
 
         Raises:
-            DataLoss: under ``failOnDataLoss``, not all of that is there any more.
-            SparkJobError: a query that is to end would reach too far, see ``check_available_now``.
-            SourceUnavailable: nobody answers.
+            DataLoss: under ``failOnDataLoss``, part of that is gone.
+            SparkJobError: the micro-batch of a query that is to end reaches too far, see ``check_available_now``.
+            SourceUnavailable: no broker answers.
         """
         if start == end or (start == BEGINNING and depends_on_the_moment(self._options.starting)):
             return []
-        return input_partitions(self._patiently(lambda: self._tasks(start, end)))
+        return input_partitions(self._retrying(lambda: self._tasks(start, end)))
 
     def _tasks(self, start: JsonOffsets, end: JsonOffsets) -> list[ReadTask]:
         ends = from_json(end)
         begins = self._initial_offsets(ends) if start == BEGINNING else from_json(start)
-        earliest = self._asked.earliest(ends)
+        earliest = self._offset_source.earliest(ends)
         if self._frozen is not None:
             check_available_now(self._frozen, ends, earliest)
         if not self._topic_ids.keys() >= {partition.topic for partition in ends}:
             self._check_topics(ends, begins)
         ranges = plan_stream(begins, ends, earliest=earliest, fail_on_data_loss=self._options.fail_on_data_loss)
-        return plan_tasks(self._options, self._asked, ranges, columns=self._columns, topic_ids=self._topic_ids)
+        return plan_tasks(self._options, self._offset_source, ranges, columns=self._columns, topic_ids=self._topic_ids)
 
     def _initial_offsets(self, ends: Offsets) -> Offsets:
-        """Return where the first micro-batch begins, which ends at ``ends``.
+        """Return the beginning of the first micro-batch, which ends at ``ends``.
 
-        If an earlier life of the query planned it, its end is all that is left of that: partitions that came since have
-        no part in it, and records that were deleted since are not asked for.
+        If the query was restarted since that was planned, only its end is known: partitions that were created since
+        have no part in it, and records that were deleted since are not read.
         """
         if self._initial is None:
             only = attrs.evolve(self._options, selection=Assign(tuple(sorted(ends))))
-            found = initial_offsets(only, self._asked)
+            found = initial_offsets(only, self._offset_source)
             self._initial = {partition: min(offset, ends[partition]) for partition, offset in found.items()}
         return self._initial
 
@@ -225,17 +227,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the rows of a partition, in a worker."""
         return read_partition(partition)
 
-    # --- Asking ---
+    # --- Requests ---
 
     @property
-    def _asked(self) -> OffsetSource:
-        """Whom to ask; connected when first needed, and then until the end."""
+    def _offset_source(self) -> OffsetSource:
+        """The offsets of the cluster or the directories; connected on first use, and kept until ``stop``."""
         if self._source is None:
             self._source = self._open_source(self._options)
         return self._source
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """Return what ``ask`` returns, trying again for ``kafkaConsumer.pollTimeoutMs`` if the cluster answered before.
+    def _retrying(self, ask: Callable[[], T]) -> T:
+        """Return the result of ``ask``, retried for ``kafkaConsumer.pollTimeoutMs`` if the cluster answered before.
 
         Raises:
             SourceUnavailable: it never did, or does not any more.
@@ -254,7 +256,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return answer
 
     def stop(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         if self._source is not None:
             self._source.close()
             self._source = None

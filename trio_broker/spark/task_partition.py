@@ -1,4 +1,4 @@
-"""What PySpark carries from the driver to a task, and how the task is read there."""
+"""The value that PySpark sends from the driver to a task, and how the task reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TaskPartition(InputPartition):
-    """One task. ``value`` is what PySpark's own class has; there it is None where a source has no partitions at all."""
+    """One task. ``value`` is the attribute of PySpark's own class, where it is None for a source without partitions."""
 
     value: ReadTask
 
@@ -23,12 +23,13 @@ class TaskPartition(InputPartition):
 
 
 def input_partitions(tasks: Iterable[ReadTask]) -> list[InputPartition]:
-    """Return a partition for each task. PySpark insists on a list."""
+    """Return a partition for each task, as the list that PySpark requires."""
     return [TaskPartition(task) for task in tasks]
 
 
 def read_partition(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a partition. PySpark makes up a partition of None where a batch has none; that one is empty.
+    """Return the rows of a partition. For a batch without partitions PySpark makes one with the value None, which is
+    empty.
 
     Raises:
         SparkJobError: as ``read_task``, at the first row or later.

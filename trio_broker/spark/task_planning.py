@@ -1,6 +1,6 @@
-"""From a job's options to its tasks: whom to ask for offsets, and how the bytes of each range are to come.
+"""From a job's options to its tasks: the source of offsets, and the transport of each range.
 
-The readers of Spark and the pipelines plan alike: ``open_offset_source``, then ``planning`` says which offsets, then
+The readers of Spark and the pipelines plan alike: ``open_offset_source``, then ``planning`` decides which offsets, then
 ``plan_tasks`` makes tasks of them.
 """
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 
 
 def plan_batch_tasks(options: ReadOptions, columns: tuple[str, ...] | None = None) -> list[ReadTask]:
-    """Return the tasks of a batch, of the columns of the options unless others are named.
+    """Return the tasks of a batch, with ``columns`` or those of the options.
 
     Raises:
         OptionError: as ``plan_batch``.
-        DataLoss: records that were asked for are not there.
-        SourceUnavailable: nobody answers.
+        DataLoss: requested records are gone.
+        SourceUnavailable: no broker answers.
     """
     with closing(open_offset_source(options)) as source:
         return plan_tasks(options, source, plan_batch(options, source), columns=columns)
 
 
 def open_offset_source(options: ReadOptions) -> OffsetSource:
-    """Return who knows the offsets: the cluster, or where none is named the directories. Close it when done.
+    """Return the source of offsets: the cluster, or the directories of a job without one. The caller closes it.
 
     Raises:
-        OptionError: a directory is not there, or a running broker's.
+        OptionError: a directory does not exist, or belongs to a running broker.
     """
     if options.is_offline:
         from trio_broker.spark.files.offline import OfflineLogs
@@ -61,14 +61,14 @@ def plan_tasks(
     columns: tuple[str, ...] | None = None,
     topic_ids: Mapping[str, str] | None = None,
 ) -> list[ReadTask]:
-    """Cut ``ranges`` into tasks and say how each is read.
+    """Cut ``ranges`` into tasks and choose how each is read.
 
-    ``topic_ids`` are the ids that the topics had when the ranges were planned; without them they are asked for now.
+    ``topic_ids`` are the ids that the topics had when the ranges were planned; without them they are requested now.
 
     Raises:
-        OptionError: the broker does not tell where its files are.
-        DataLoss: a topic is not the one it was planned for.
-        SourceUnavailable: nobody answers.
+        OptionError: the broker does not say where its files are.
+        DataLoss: a topic was deleted and created again.
+        SourceUnavailable: no broker answers.
     """
     if not ranges:
         return []
@@ -97,7 +97,7 @@ def _wire_transport(options: ReadOptions, topic_id: str) -> WireTransport:
 def _file_tasks(
     options: ReadOptions, source: OffsetSource, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str]
 ) -> list[FileTask]:
-    """Plan from what files there are at this moment; of a running broker it is not kept, since it grows old."""
+    """Plan from the files of this moment. The manifest of a running broker is not kept: its files change."""
     from trio_broker.spark.files.admin_address import admin_manifests
     from trio_broker.spark.files.file_planning import plan_files
     from trio_broker.spark.files.offline import OfflineLogs

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class ReadTask:
-    """All that a worker needs to know."""
+    """Everything that a worker needs to know."""
 
     offsets: OffsetRange
     transport: Transport
@@ -33,7 +33,7 @@ def read_task(task: ReadTask) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of ``task`` as Arrow batches of ``task.decoding.columns``.
 
     Raises:
-        SparkJobError: as the transport, or the decoder with what it found in the bytes.
+        SparkJobError: as the transport, or the decoder for what the bytes hold.
     """
     from trio_broker.spark.decoder import decode
 

@@ -87,7 +87,7 @@ def test_a_wrong_checksum_is_a_row_and_no_error():
 
 def test_rows_before_a_header_that_is_none_come_and_then_an_error():
     log = InMemory((batch(0, 10), batch(10, 10), with_wrong_header(batch(20, 10))), batches_per_chunk=1)
-    task = BatchesTask(task_on(log, 0, 30), ("base_offset",), takes_cut_head=True)
+    task = BatchesTask(task_on(log, 0, 30), ("base_offset",), includes_cut_batch=True)
     read = read_batches(task)
     assert [next(read).to_pydict(), next(read).to_pydict()] == [{"base_offset": [0]}, {"base_offset": [10]}]
     with pytest.raises(CorruptData, match="orders-0 at offset 20: magic 119"):

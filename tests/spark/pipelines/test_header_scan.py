@@ -21,7 +21,7 @@ LOG = tuple(batch(offset, 10, codec=Codec((offset // 10) % 5)) for offset in ran
 
 
 def swept(transport: InMemory, start: int = 0, end: int = 100, *, first: bool = True) -> PartitionStatistics:
-    return scan_headers(task_on(transport, start, end), takes_cut_head=first, verify_crc=True)
+    return scan_headers(task_on(transport, start, end), includes_cut_batch=first, verify_crc=True)
 
 
 def test_all_batches_of_a_log_are_counted():
@@ -53,7 +53,7 @@ def test_a_batch_with_a_wrong_checksum_is_named_and_stepped_over():
 
 def test_checksums_are_left_alone_unless_asked_for():
     found = scan_headers(
-        task_on(InMemory((with_wrong_checksum(LOG[0]),)), 0, 10), takes_cut_head=True, verify_crc=False
+        task_on(InMemory((with_wrong_checksum(LOG[0]),)), 0, 10), includes_cut_batch=True, verify_crc=False
     )
     assert (found.checked_batches, found.bad_count) == (0, 0)
 

@@ -26,40 +26,40 @@ def pool(now: list[float]) -> Iterator[ProducerPool]:
 
 
 def test_the_next_task_with_equal_settings_gets_the_same_producer(pool: ProducerPool):
-    producer = pool.take(SETTINGS)
-    pool.give_back(producer)
+    producer = pool.acquire(SETTINGS)
+    pool.release(producer)
 
-    assert pool.take(attrs.evolve(SETTINGS)) is producer
-    assert pool.take(SETTINGS) is not producer
+    assert pool.acquire(attrs.evolve(SETTINGS)) is producer
+    assert pool.acquire(SETTINGS) is not producer
 
 
 def test_other_settings_make_another_producer(pool: ProducerPool):
-    producer = pool.take(SETTINGS)
-    pool.give_back(producer)
+    producer = pool.acquire(SETTINGS)
+    pool.release(producer)
 
-    assert pool.take(OTHERS[0]) is not producer
+    assert pool.acquire(OTHERS[0]) is not producer
 
 
 def test_a_producer_that_an_error_ended_is_not_kept(pool: ProducerPool):
-    producer = pool.take(SETTINGS)
+    producer = pool.acquire(SETTINGS)
     producer.is_usable = False
-    pool.give_back(producer)
+    pool.release(producer)
 
-    assert pool.take(SETTINGS) is not producer
+    assert pool.acquire(SETTINGS) is not producer
 
 
 def test_a_producer_that_was_idle_for_long_is_closed(pool: ProducerPool, now: list[float]):
-    producer = pool.take(SETTINGS)
-    pool.give_back(producer)
+    producer = pool.acquire(SETTINGS)
+    pool.release(producer)
     now[0] = IDLE_SECONDS
 
-    assert pool.take(SETTINGS) is not producer
+    assert pool.acquire(SETTINGS) is not producer
     assert not producer.is_usable
 
 
 def test_only_a_few_are_kept_and_those_of_last(pool: ProducerPool):
-    producers = [pool.take(settings) for settings in OTHERS]
+    producers = [pool.acquire(settings) for settings in OTHERS]
     for producer in producers:
-        pool.give_back(producer)
+        pool.release(producer)
 
     assert [producer.is_usable for producer in producers] == [False, False, *[True] * MOST_IDLE]

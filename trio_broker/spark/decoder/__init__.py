@@ -1,11 +1,12 @@
-"""Raw record batches in, Arrow batches out: the part of a task that costs the time.
+"""Raw record batches in, Arrow batches out: the part of a task that takes the time.
 
-A chunk's way: ``batch_table`` reads the headers of all its batches, ``choice`` says which batches have rows for us,
-``blocks`` checks their CRCs and inflates them, an engine takes the records apart, ``columns`` makes Arrow of it.
+The stages of a chunk: ``batch_table`` reads the headers of all its batches, ``batch_filter`` selects the batches that
+have rows, ``blocks`` checks their CRCs and inflates them, an engine decodes the records, ``columns`` makes Arrow
+arrays.
 
-There are two engines, for the same records and the same errors. ``numba_engine`` walks in machine code made by numba
-(``jit``), ``plain_engine`` needs numpy alone. Neither is the reference: that is ``kafka_wire.records``, which both are
-compared with, and which finds the words when one of them refuses a record.
+There are two engines, for the same records and the same errors. ``numba_engine`` runs machine code made by numba
+(``jit_decoder``), ``plain_engine`` needs numpy alone. The reference for both is ``kafka_wire.records``: tests compare
+them with it, and it finds the reason when one of them refuses a record.
 
 Source: docs/formats/record-batch.md; Kafka's consumer for what counts as a record.
 """
@@ -35,36 +36,36 @@ log = logging.getLogger(__name__)
 
 
 class Engine(enum.Enum):
-    """How records are taken apart."""
+    """The implementation that decodes records."""
 
     NUMBA = "numba"
     PLAIN = "plain"
 
 
 class BlockDecoder(Grouping, Protocol):
-    """What an engine does for one task."""
+    """An engine's state for one task."""
 
     def rows(self, blocks: RecordBlocks, offsets: OffsetRange) -> Iterator[Rows]:
-        """Take the records of ``blocks`` that lie in ``offsets``; yield those that make up an Arrow batch.
+        """Decode the records of ``blocks`` that lie in ``offsets``; yield those that fill an Arrow batch.
 
         Raises:
-            CorruptBlock: one of them is damaged; what came before it may have been yielded.
+            CorruptBlock: one of them is damaged; records before it may have been yielded.
         """
         ...
 
-    def rest(self) -> Iterator[Rows]:
-        """Yield what has not been yielded, when there is nothing more to come."""
+    def flush(self) -> Iterator[Rows]:
+        """Yield the records that have not been yielded, after the last call of ``rows``."""
         ...
 
 
 @cache
 def available_engine() -> Engine:
-    """Return the fastest engine that can be used here."""
+    """Return the fastest engine that works here."""
     if importlib.util.find_spec("numba") is None:
         return Engine.PLAIN
     try:
         _decoder(Engine.NUMBA, Decoding(()))
-    except Exception as error:  # it does not go with this Python, numpy or processor, and says so in many ways
+    except Exception as error:  # an unsuitable Python, numpy or processor raises many kinds of errors
         log.warning("numba is there but cannot be used, so records are read several times more slowly: %r", error)
         return Engine.PLAIN
     return Engine.NUMBA
@@ -73,10 +74,10 @@ def available_engine() -> Engine:
 def decode(
     chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, *, engine: Engine | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of ``offsets`` out of ``chunks`` as Arrow batches of ``decoding.columns``.
+    """Yield the records of ``offsets`` in ``chunks`` as Arrow batches of ``decoding.columns``.
 
-    Chunks come in the order of their offsets; an offset that comes again, because a transport began anew, is given
-    once. No chunk is asked for that the range does not need. ``engine`` is for tests and comparisons.
+    Chunks come in the order of their offsets; a record that comes again, because a transport started again, is yielded
+    once. No chunk is requested that the range does not need. ``engine`` is for tests and comparisons.
 
     Raises:
         CorruptData: with the first batch that is damaged, too large, or breaks the format.
@@ -95,27 +96,28 @@ def _rows(chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, dec
     for chunk in chunks:
         source = PartitionChunk(offsets.partition, chunk)
         if chunk.resumes_at is not None:
-            aborted.forget()
-            left = _from(left, chunk.resumes_at)
+            # A response of a broker names all its aborted transactions anew; markers of earlier ones may be gone.
+            aborted.clear()
+            left = _at_or_after(left, chunk.resumes_at)
         chosen = select_batches(source, left, decoding, aborted)
         for blocks in record_blocks(source, chosen, decoding, buffer, decoder):
             try:
                 yield from decoder.rows(blocks, left)
             except CorruptBlock as bad:
                 raise source.corrupt_block(int(blocks.batches[bad.index]), decoding) from None
-        left = _behind(left, chunk)
+        left = _after(left, chunk)
         if left.offset_count == 0:
             break
-    yield from decoder.rest()
+    yield from decoder.flush()
 
 
-def _from(left: OffsetRange, offset: int) -> OffsetRange:
-    """Return what of the range lies at ``offset`` or behind it."""
+def _at_or_after(left: OffsetRange, offset: int) -> OffsetRange:
+    """Return the part of the range at ``offset`` or behind it."""
     return attrs.evolve(left, start_offset=min(left.end_offset, max(left.start_offset, offset)))
 
 
-def _behind(left: OffsetRange, chunk: Chunk) -> OffsetRange:
-    """Return what of the range lies behind ``chunk``.
+def _after(left: OffsetRange, chunk: Chunk) -> OffsetRange:
+    """Return the part of the range behind ``chunk``.
 
     Raises:
         CorruptData: the chunk ends in bytes that are no batch, where the range goes on.

@@ -1,9 +1,9 @@
-"""Which batches of a partition have rows for us: in the range, no control batches, no aborted transactions.
+"""Selects the batches that have rows: in the range, no control batches, no aborted transactions.
 
-Whether a transaction was aborted is known from outside, from a fetch response or the transaction index: a producer's id
-and the offset where its transaction began. From there on all that this producer wrote in transactions is void, until
-its abort marker comes by; then it may begin anew. So batches are gone over in the order of their offsets, and all of
-them, also those before the range.
+A batch does not say whether its transaction was aborted. A fetch response or the transaction index does, by a
+producer's id and the offset where the transaction began. From there on everything that this producer wrote in
+transactions is void, until its abort marker; behind that a new transaction may begin. So all batches are walked in the
+order of their offsets, also those before the range.
 
 Source: Kafka's CompletedFetch.nextFetchedRecord, consumeAbortedTransactionsUpTo, containsAbortMarker.
 """
@@ -27,42 +27,43 @@ from trio_broker.spark.ranges import OffsetRange
 
 @attrs.define
 class AbortedProducers:
-    """Whose records are void at the moment."""
+    """The producers in an aborted transaction, at the position of the walk."""
 
-    void: set[int] = attrs.field(factory=set)
+    active: set[int] = attrs.field(factory=set)
     ahead: list[tuple[int, int]] = attrs.field(factory=list)
-    """Transactions that begin later: a heap of first offset and producer id."""
+    """Aborted transactions that begin later: a heap of first offset and producer id."""
     known: set[AbortedTransactionStart] = attrs.field(factory=set)
-    """All that were told. A fetch tells again of a transaction that has ended meanwhile: that must not begin again."""
+    """All transactions that were added. A later fetch may name one again that has ended by then; it must not begin
+    again."""
 
-    def tell(self, transactions: Iterable[AbortedTransactionStart]) -> None:
-        """Learn of aborted transactions."""
+    def add(self, transactions: Iterable[AbortedTransactionStart]) -> None:
+        """Add aborted transactions."""
         for transaction in transactions:
             if transaction not in self.known:
                 self.known.add(transaction)
                 heappush(self.ahead, (transaction.first_offset, transaction.producer_id))
 
     def advance(self, last_offset: int) -> None:
-        """Void the producers whose aborted transaction began up to ``last_offset``."""
+        """Start the aborted transactions that begin at ``last_offset`` or before."""
         while self.ahead and self.ahead[0][0] <= last_offset:
-            self.void.add(heappop(self.ahead)[1])
+            self.active.add(heappop(self.ahead)[1])
 
-    def forget(self) -> None:
-        """Unlearn everything: the markers that would have ended these transactions may be lost."""
-        self.void.clear()
+    def clear(self) -> None:
+        """Remove all transactions: the markers that would have ended them may be lost."""
+        self.active.clear()
         self.ahead.clear()
         self.known.clear()
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is void, now or later, as far as is known."""
-        return not self.void and not self.ahead
+        """Whether no aborted transaction is known, here or ahead."""
+        return not self.active and not self.ahead
 
 
 def select_batches(
     source: PartitionChunk, offsets: OffsetRange, decoding: Decoding, aborted: AbortedProducers
 ) -> Int64Array:
-    """Return the rows of the chunk's table whose batches may hold records of ``offsets`` for us.
+    """Return the rows of the chunk's table whose batches may hold wanted records of ``offsets``.
 
     Raises:
         CorruptData: a control batch cannot be read where it matters.
@@ -72,26 +73,26 @@ def select_batches(
     wanted &= table.attributes & CONTROL_BIT == 0
     wanted &= (table.record_counts > 0) | (table.sizes > BATCH_HEADER_BYTES)
     if decoding.read_committed:
-        aborted.tell(source.chunk.aborted)
+        aborted.add(source.chunk.aborted)
         if not aborted.is_empty:
-            wanted &= ~_void(source, decoding, aborted)
+            wanted &= ~_is_aborted(source, decoding, aborted)
     return np.flatnonzero(wanted).astype(np.int64)
 
 
-def _void(source: PartitionChunk, decoding: Decoding, aborted: AbortedProducers) -> np.typing.NDArray[np.bool_]:
+def _is_aborted(source: PartitionChunk, decoding: Decoding, aborted: AbortedProducers) -> np.typing.NDArray[np.bool_]:
     """Return for each batch whether it belongs to an aborted transaction."""
     table = source.chunk.table
-    void = np.zeros(len(table), np.bool_)
+    found = np.zeros(len(table), np.bool_)
     rows = np.flatnonzero(table.attributes & TRANSACTIONAL_BIT != 0)
     columns = (table.producer_ids[rows], table.last_offsets[rows], table.attributes[rows] & CONTROL_BIT)
     for row, producer_id, last_offset, control in zip(rows.tolist(), *(c.tolist() for c in columns), strict=True):
         aborted.advance(last_offset)
-        if producer_id in aborted.void:
+        if producer_id in aborted.active:
             if not control:
-                void[row] = True
+                found[row] = True
             elif _is_abort_marker(source, row, decoding):
-                aborted.void.discard(producer_id)
-    return void
+                aborted.active.discard(producer_id)
+    return found
 
 
 def _is_abort_marker(source: PartitionChunk, row: int, decoding: Decoding) -> bool:

@@ -1,12 +1,11 @@
-"""Blocks of records: what is behind the headers of batches, checked and inflated, ready for an engine.
+"""Blocks of records: the bytes behind the headers of batches, checked and inflated, for an engine.
 
-Engines take many blocks at once, since what they do once for each call costs more than a small batch does. Uncompressed
-blocks stay where they are. Compressed ones are inflated, one behind the other, into memory that the next group uses
-again; how large a group gets is the engine's to say, as one wants it to stay in the processor's cache and another one
-wants few calls.
+Engines take many blocks at once, since the cost of a call is more than that of a small batch. Uncompressed blocks are
+not copied. Compressed ones are inflated, back to back, into memory that the next group uses again. The engine decides
+how large a group is: one wants it to stay in the processor's cache, the other wants few calls.
 
-What is wrong with a batch comes up only when the blocks before it have been given: so it does not depend on the groups
-what a task makes of damaged data, nor on the engine.
+An error of a batch is raised only after the blocks before it have been yielded, so that the rows of a damaged log
+depend neither on the groups nor on the engine.
 
 Source: kafka_wire.records.compression for the bounds; docs/formats/record-batch.md.
 """
@@ -43,19 +42,19 @@ from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder.corruption import PartitionChunk
 
 FIRST_INFLATION_BYTES: Final = 1024 * 1024
-"""Where the memory for inflated blocks begins to grow from."""
+"""The first size of the memory for inflated blocks; it grows by doubling."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""What an Arrow batch, or a group, may have whatever ``batch_bytes`` says. More makes nothing faster; and with one more
+"""The largest Arrow batch, or group, whatever ``batch_bytes`` says. More makes nothing faster; and with one more
 block, or one record alone, of up to two gibibytes, it stays within the int32 that Arrow counts bytes with."""
 
 MAX_FRAMES_AT_ONCE: Final = 32
-"""How many zstd frames are inflated by one call. With that the setting up is a fortieth of the work; beyond it, joining
-them costs more than it saves."""
+"""The number of zstd frames inflated by one call. With 32 the setup is a fortieth of the work; with more, joining the
+frames costs more than it saves."""
 
 SMALL_FRAME_BYTES: Final = 16 * 1024
-"""Up to here a zstd frame that does not declare what it inflates to is inflated together with others: finding its end
-again costs less than the setting up."""
+"""Up to this size a zstd frame that does not declare its inflated size is inflated together with others: finding the
+end of its output costs less than a setup of its own."""
 
 BLOCK_COLUMNS: Final = 9
 (START, END, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, APPEND_TIMESTAMP, IS_APPEND_TIME, RECORD_COUNT, CRC) = (
@@ -64,7 +63,7 @@ BLOCK_COLUMNS: Final = 9
 """The columns of ``RecordBlocks.table``."""
 
 NO_CRC: Final = -1
-"""In the column ``CRC``: it was compared, or nobody wants that."""
+"""In the column ``CRC``: already compared, or not to be compared."""
 
 _CODECS: Final = {int(codec): codec for codec in Codec}
 
@@ -74,8 +73,8 @@ class RecordBlocks:
     """The records of some batches: block ``i`` is ``data[table[i, START]:table[i, END]]``.
 
     With ``IS_APPEND_TIME`` all records of a block have ``APPEND_TIMESTAMP``, else their own, relative to
-    ``BASE_TIMESTAMP``. Where ``CRC`` is one, the engine compares it; the batch's header is in front of the block then.
-    ``batches`` are the rows in the chunk's table.
+    ``BASE_TIMESTAMP``. If ``CRC`` is not ``NO_CRC``, the engine compares it; the batch's header is in front of the
+    block then. ``batches`` are the rows in the chunk's table.
     """
 
     data: ByteArray
@@ -87,35 +86,36 @@ class RecordBlocks:
 
 
 class Grouping(Protocol):
-    """How an engine wants its blocks."""
+    """The blocks that an engine wants in one call."""
 
     @property
     def compares_crcs(self) -> bool:
-        """Whether it takes checksums itself, of blocks that are not compressed, and any number of those at once."""
+        """Whether it compares checksums itself, of blocks that are not compressed, any number of them in one call."""
         ...
 
     @property
     def group_rows(self) -> int:
-        """How many records it wants in a group, as far as batches can be divided."""
+        """The number of records in a group, as far as batches can be divided."""
         ...
 
     @property
     def packed_bytes(self) -> int:
-        """How many bytes it wants in a group before they are inflated."""
+        """The number of compressed bytes in a group."""
         ...
 
     @property
     def inflated_bytes(self) -> int:
-        """How many bytes end a group when they are inflated."""
+        """The number of inflated bytes that end a group."""
         ...
 
     def first_bad_crc(self, data: ByteArray, starts: Int64Array, ends: Int64Array, expected: Int64Array) -> int | None:
-        """Return which of the pieces of ``data`` is the first with another CRC-32C than expected; None for none."""
+        """Return the index of the first piece of ``data`` whose CRC-32C is not the expected one; None if all are
+        right."""
         ...
 
 
 class InflationBuffer:
-    """Memory that inflated blocks are appended to, and that is used again after ``clear``."""
+    """Memory that inflated blocks are appended to, and that is reused after ``clear``."""
 
     def __init__(self) -> None:
         self.memory = bytearray(FIRST_INFLATION_BYTES)
@@ -127,11 +127,11 @@ class InflationBuffer:
         return np.frombuffer(self.memory, np.uint8)
 
     def clear(self) -> None:
-        """Forget all blocks."""
+        """Remove all blocks."""
         self.used_bytes = 0
 
     def room(self, size: int) -> memoryview:
-        """Return memory for ``size`` more bytes, behind the ones used."""
+        """Return memory for ``size`` more bytes, behind the used ones."""
         needed = self.used_bytes + size
         if needed > len(self.memory):
             grown = bytearray(max(needed, 2 * len(self.memory)))
@@ -143,7 +143,7 @@ class InflationBuffer:
 def record_blocks(
     source: PartitionChunk, chosen: Int64Array, decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
 ) -> Iterator[RecordBlocks]:
-    """Yield the blocks of the ``chosen`` batches (rows of the chunk's table) in groups; each is good until the next.
+    """Yield the blocks of the ``chosen`` batches (rows of the chunk's table) in groups; each is valid until the next.
 
     Raises:
         CorruptData: a checksum differs, or a block cannot be inflated within ``decoding.max_inflated_bytes``.
@@ -152,6 +152,7 @@ def record_blocks(
         return
     table = source.chunk.table
     compressed = (table.attributes[chosen] & CODEC_MASK != 0) & (table.sizes[chosen] > BATCH_HEADER_BYTES)
+    # Neighbours of one kind form a run, so that a log of one codec is a single run.
     cuts = np.flatnonzero(np.diff(compressed)) + 1
     for start, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(chosen)], strict=True):
         run = _blocks_of(source, chosen[start:end], decoding)
@@ -161,11 +162,11 @@ def record_blocks(
             yield run
         else:
             for group in _groups(run, grouping):
-                yield from _compared(source, group, grouping)
+                yield from _verified(source, group, grouping)
 
 
 def _blocks_of(source: PartitionChunk, rows: Int64Array, decoding: Decoding) -> RecordBlocks:
-    """Return the blocks of some batches as they lie there, with their checksums if those are wanted."""
+    """Return the blocks of some batches without copying them, with their checksums if those are to be compared."""
     table = source.chunk.table
     blocks = np.empty((len(rows), BLOCK_COLUMNS), np.int64)
     blocks[:, START] = table.positions[rows] + BATCH_HEADER_BYTES
@@ -185,7 +186,7 @@ def _part(blocks: RecordBlocks, start: int, end: int) -> RecordBlocks:
 
 
 def _groups(blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
-    """Cut ``blocks`` where a group is large enough; each has at least one."""
+    """Cut ``blocks`` into groups of the wanted size; each has at least one."""
     records = np.cumsum(blocks.table[:, RECORD_COUNT])
     size = np.cumsum(blocks.table[:, END] - blocks.table[:, START])
     start = 0
@@ -198,8 +199,8 @@ def _groups(blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
         start = end
 
 
-def _compared(source: PartitionChunk, blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
-    """Yield ``blocks`` when their checksums are right; up to the first that is wrong, and refuse that one."""
+def _verified(source: PartitionChunk, blocks: RecordBlocks, grouping: Grouping) -> Iterator[RecordBlocks]:
+    """Yield ``blocks`` if their checksums are right, else those before the first wrong one, and raise for that one."""
     table = blocks.table
     bad = None
     if table[0, CRC] != NO_CRC:
@@ -223,17 +224,17 @@ def _inflated(
 ) -> Iterator[RecordBlocks]:
     """Inflate compressed blocks group by group."""
     for packed_group in _groups(blocks, grouping):
-        for group in _compared(source, packed_group, grouping):
+        for group in _verified(source, packed_group, grouping):
             packed = _packed_blocks(source, group)
             done = 0
             while done < len(packed):
                 buffer.clear()
-                pieces, error = _inflate_some(packed[done:], decoding, buffer, grouping)
-                if pieces:
-                    table = group.table[done : done + len(pieces)]
-                    table[:, START], table[:, END] = zip(*pieces, strict=True)
-                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(pieces)])
-                done += len(pieces)
+                spans, error = _inflate_some(packed[done:], decoding, buffer, grouping)
+                if spans:
+                    table = group.table[done : done + len(spans)]
+                    table[:, START], table[:, END] = zip(*spans, strict=True)
+                    yield RecordBlocks(buffer.data, table, group.batches[done : done + len(spans)])
+                done += len(spans)
                 if error is not None:
                     raise source.corrupt(packed[done].row, error)
 
@@ -247,8 +248,8 @@ class PackedBlock:
     data: memoryview
 
 
-Pieces = list[tuple[int, int]]
-"""From where to where inflated blocks lie in the memory."""
+Spans = list[tuple[int, int]]
+"""Where inflated blocks begin and end in the memory."""
 
 
 def _packed_blocks(source: PartitionChunk, blocks: RecordBlocks) -> list[PackedBlock]:
@@ -263,25 +264,26 @@ def _packed_blocks(source: PartitionChunk, blocks: RecordBlocks) -> list[PackedB
 
 def _inflate_some(
     packed: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> tuple[Pieces, KafkaError | None]:
-    """Inflate blocks until the group is large enough; return where they lie, and what is wrong with the next one."""
-    pieces: Pieces = []
-    while len(pieces) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
-        block = packed[len(pieces)]
+) -> tuple[Spans, KafkaError | None]:
+    """Inflate blocks until the group is large enough; return where they lie, and the error of the next one."""
+    spans: Spans = []
+    while len(spans) < len(packed) and buffer.used_bytes < grouping.inflated_bytes:
+        block = packed[len(spans)]
         if block.codec == Codec.ZSTD:
-            some = packed[len(pieces) : len(pieces) + MAX_FRAMES_AT_ONCE]
+            # Fast paths for many small frames. Where they do not apply or fail, the block is inflated alone, below.
+            some = packed[len(spans) : len(spans) + MAX_FRAMES_AT_ONCE]
             together = _inflate_zstd_frames(some, decoding, buffer, grouping)
             together = together or _inflate_small_zstd_frames(some, decoding, buffer)
             if together:
-                pieces += together
+                spans += together
                 continue
         start = buffer.used_bytes
         try:
             _inflate(block, decoding, buffer)
         except KafkaError as error:
-            return pieces, error
-        pieces.append((start, buffer.used_bytes))
-    return pieces, None
+            return spans, error
+        spans.append((start, buffer.used_bytes))
+    return spans, None
 
 
 def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) -> None:
@@ -293,10 +295,14 @@ def _inflate(block: PackedBlock, decoding: Decoding, buffer: InflationBuffer) ->
 
 def _inflate_zstd_frames(
     blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer, grouping: Grouping
-) -> Pieces:
-    """Inflate as many blocks as are zstd and declare what they grow to; return where they lie, none if in doubt."""
+) -> Spans:
+    """Inflate the first blocks in one call, as far as they are zstd and declare their inflated size.
+
+    Returns where they lie; nothing if one call does not pay, or if a frame does not inflate to what it declares. The
+    caller then inflates them one by one, which finds the error.
+    """
     frames: list[memoryview] = []
-    pieces: Pieces = []
+    spans: Spans = []
     end = buffer.used_bytes
     for block in blocks:
         size = zstd_declared_bytes(block.data) if block.codec == Codec.ZSTD else None
@@ -305,16 +311,19 @@ def _inflate_zstd_frames(
         if end + size > grouping.inflated_bytes:
             break
         frames.append(block.data)
-        pieces.append((end, end + size))
+        spans.append((end, end + size))
         end += size
     if len(frames) < 2 or not decompress_zstd_frames(frames, buffer.room(end - buffer.used_bytes)):
         return []
     buffer.used_bytes = end
-    return pieces
+    return spans
 
 
-def _inflate_small_zstd_frames(blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer) -> Pieces:
-    """Inflate as many blocks as are zstd and small, whatever they declare; return where they lie, none if in doubt."""
+def _inflate_small_zstd_frames(blocks: list[PackedBlock], decoding: Decoding, buffer: InflationBuffer) -> Spans:
+    """Inflate the first blocks in one call, as far as they are zstd and small, whatever they declare.
+
+    Returns where they lie; nothing if one call does not pay or does not succeed.
+    """
     frames: list[memoryview] = []
     size = 0
     for block in blocks:
@@ -328,7 +337,7 @@ def _inflate_small_zstd_frames(blocks: list[PackedBlock], decoding: Decoding, bu
     if len(frames) < 2:
         return []
     buffer.room(size)
-    pieces = decompress_zstd_frames_apart(frames, buffer.memory, buffer.used_bytes) or []
-    if pieces:
-        buffer.used_bytes = pieces[-1][1]
-    return pieces
+    spans = decompress_zstd_frames_apart(frames, buffer.memory, buffer.used_bytes) or []
+    if spans:
+        buffer.used_bytes = spans[-1][1]
+    return spans

@@ -1,4 +1,4 @@
-"""Checksums of many batches by the C library: half a microsecond each, and then ten bytes a nanosecond."""
+"""Checksums of many batches by the C library: half a microsecond for each call, then ten bytes a nanosecond."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small Arrow batches put together: a chunk or a change of codec may end with few rows, and each batch costs Spark."""
+"""Joins small Arrow batches: a chunk or a change of codec may end with few rows, and each batch costs Spark time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio_broker.spark.decoder.blocks import MAX_BYTES
 
 
 def coalesced(batches: Iterable[pa.RecordBatch], decoding: Decoding) -> Iterator[pa.RecordBatch]:
-    """Yield ``batches``, neighbours as one where that is no more than ``decoding`` allows for one."""
+    """Yield ``batches``, neighbours joined where the result is no larger than ``decoding`` allows."""
     kept: list[pa.RecordBatch] = []
     rows = size = 0
     max_bytes = min(decoding.batch_bytes, MAX_BYTES)

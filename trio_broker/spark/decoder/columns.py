@@ -1,4 +1,4 @@
-"""Arrow batches of the rows that an engine found, with the columns that need no decoding, just as Spark wants them."""
+"""Arrow batches of decoded rows, with the columns that need no decoding, in the types that PySpark requires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.uint8]
 
 @attrs.frozen(eq=False)
 class Rows:
-    """Records as an engine found them; None for a column that was not wanted."""
+    """Decoded records; None for a column that is not wanted."""
 
     count: int
     offsets: pa.Array | None = None
@@ -29,7 +29,7 @@ class Rows:
 
 
 class BatchAssembler:
-    """Makes Arrow batches of rows; columns that are the same in all rows are made once and sliced."""
+    """Makes Arrow batches of rows. Columns with the same value in all rows are made once and sliced."""
 
     def __init__(self, partition: TopicPartition, decoding: Decoding) -> None:
         self._schema = arrow_schema(decoding.columns)
@@ -37,7 +37,7 @@ class BatchAssembler:
         self._constants: dict[str | int, pa.Array] = {}
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
-        """Return ``rows`` with the columns that were asked for, in the order they were asked for."""
+        """Return ``rows`` with the wanted columns, in their order."""
         return pa.RecordBatch.from_arrays(
             [self._column(name, rows) for name in self._schema.names], schema=self._schema
         )

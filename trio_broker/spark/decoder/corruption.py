@@ -1,4 +1,4 @@
-"""Words for what is wrong with a batch: which partition, which offset, from where, and why."""
+"""Errors of a damaged batch: the partition, the offset, where the bytes are from, and the reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PartitionChunk:
         )
 
     def corrupt(self, index: int, reason: object) -> CorruptData:
-        """Return the error that says why the batch in row ``index`` is no good."""
+        """Return the error of the batch in row ``index``."""
         table = self.chunk.table
         offset, position = int(table.base_offsets[index]), int(table.positions[index])
         return CorruptData(
@@ -43,9 +43,9 @@ class PartitionChunk:
         raise AssertionError(f"the checksum of the batch in row {index} is right")
 
     def corrupt_block(self, index: int, decoding: Decoding) -> CorruptData:
-        """Return the error for a batch that an engine refused, which told no reason.
+        """Return the error of a batch that an engine refused; engines give no reason.
 
-        The reason is found by reading the batch once more, record by record.
+        The reason is found by reading the batch once more, record by record, with the reference implementation.
         """
         batch = self.batch(index)
         offset = None
@@ -60,7 +60,7 @@ class PartitionChunk:
 
 
 class CorruptBlock(Exception):
-    """An engine found that block ``index`` of those it was given breaks the format."""
+    """Raised by an engine: block ``index`` of those it got breaks the format."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)

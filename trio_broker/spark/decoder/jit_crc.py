@@ -1,8 +1,8 @@
 """Checksums of many batches by the processor's own instruction, without a call of the C library for each.
 
 For a batch of a few hundred bytes that call takes ten times longer than its checksum. Where the processor has no such
-instruction, or numba was told to compile for another one, ``IS_FAST`` is false, ``crc_of`` is always 0, and nobody
-should ask.
+instruction, or numba is set to compile for another processor, ``IS_FAST`` is false and ``crc_of`` always returns 0; it
+must not be used then.
 
 Source: RFC 3720 §B.4 for the checksum.
 """
@@ -24,7 +24,8 @@ from trio_broker.spark.decoder.native_memory import compiled, jitted, load_byte,
 
 @machine_instruction
 def crc_of_word(_context: Any, crc: Any, address: Any) -> Any:
-    """Return the CRC-32C of the eight bytes at ``address`` behind others of which it was ``crc``; all inverted."""
+    """Return the CRC-32C of the eight bytes at ``address``, continued from ``crc``; both without the final
+    inversion."""
 
     def build(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         int64 = ir.IntType(64)
@@ -38,7 +39,7 @@ def crc_of_word(_context: Any, crc: Any, address: Any) -> Any:
 
 @machine_instruction
 def crc_of_byte(_context: Any, crc: Any, byte: Any) -> Any:
-    """Return the CRC-32C of one more byte."""
+    """Return the CRC-32C continued with one more byte."""
 
     def build(_target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         int8, int32, int64 = (ir.IntType(bits) for bits in (8, 32, 64))
@@ -51,7 +52,7 @@ def crc_of_byte(_context: Any, crc: Any, byte: Any) -> Any:
 
 
 def _has_crc_instruction() -> bool:
-    """Whether numba compiles for a processor with SSE 4.2. Without it there would be no error but the process's end."""
+    """Return whether numba compiles for a processor with SSE 4.2. On another one the instruction kills the process."""
     chosen = config.CPU_NAME is not None or config.CPU_FEATURES is not None
     return not chosen and bool(get_host_cpu_features().get("sse4.2"))
 
@@ -59,30 +60,31 @@ def _has_crc_instruction() -> bool:
 IS_FAST: Final = _has_crc_instruction()
 
 LANE_BYTES: Final = 512
-"""The processor begins a step each cycle and needs three for it, so three lanes of this length go side by side. Their
-sums are put together by a table, which is worth it from here on."""
+"""The processor starts a step each cycle and finishes it after three, so three lanes of this length are summed side by
+side. A table joins their sums, which pays from this length on."""
 
 LINE_BYTES: Final = 64
 AHEAD_BYTES: Final = 6 * LANE_BYTES
-"""Memory comes by cache lines, and is asked for so far ahead: the processor does not see by itself that all three lanes
-go on behind the third one. With it, sums of what lies in no cache yet take two thirds of the time."""
+"""Memory is prefetched so far ahead: the processor does not predict that all three lanes continue behind the third one.
+With it, sums of memory that is in no cache take two thirds of the time."""
 
 
-def _behind_a_lane() -> npt.NDArray[np.int64]:
-    """Return what a sum becomes behind a lane of zeros: exclusive or of an item for each of its four bytes."""
+def _zero_lane_table() -> npt.NDArray[np.int64]:
+    """Return the table by which a sum is moved past a lane of zeros: the exclusive or of an item for each of its
+    four bytes."""
     zeros, mask = bytes(LANE_BYTES), 0xFFFF_FFFF
     sums = [crc32c(zeros, ~(byte << 8 * place) & mask) ^ mask for place in range(4) for byte in range(256)]
     return np.array(sums, np.int64)
 
 
-BEHIND_A_LANE: Final = _behind_a_lane()
+ZERO_LANE_TABLE: Final = _zero_lane_table()
 
 
 @jitted
-def behind_a_lane(crc: int) -> int:
-    """Return what ``crc`` becomes behind a lane of zeros."""
-    first, second = BEHIND_A_LANE[crc & 0xFF], BEHIND_A_LANE[256 + (crc >> 8 & 0xFF)]
-    third, fourth = BEHIND_A_LANE[512 + (crc >> 16 & 0xFF)], BEHIND_A_LANE[768 + (crc >> 24)]
+def after_zero_lane(crc: int) -> int:
+    """Return ``crc`` continued with a lane of zeros: how the sum of one lane is combined with that of the next."""
+    first, second = ZERO_LANE_TABLE[crc & 0xFF], ZERO_LANE_TABLE[256 + (crc >> 8 & 0xFF)]
+    third, fourth = ZERO_LANE_TABLE[512 + (crc >> 16 & 0xFF)], ZERO_LANE_TABLE[768 + (crc >> 24)]
     return int(first ^ second ^ third ^ fourth)
 
 
@@ -90,7 +92,7 @@ def behind_a_lane(crc: int) -> int:
 def crc_of(at: int, end: int) -> int:
     """Return the CRC-32C of the bytes from ``at`` to ``end``."""
     if not IS_FAST:
-        return 0  # a constant when this is compiled, so what follows is left out
+        return 0  # IS_FAST is a constant for the compiler, which drops the rest
     crc = 0xFFFF_FFFF
     while end - at >= 3 * LANE_BYTES:
         second = third = 0
@@ -101,7 +103,7 @@ def crc_of(at: int, end: int) -> int:
                 crc = crc_of_word(crc, word)
                 second = crc_of_word(second, word + LANE_BYTES)
                 third = crc_of_word(third, word + 2 * LANE_BYTES)
-        crc = behind_a_lane(behind_a_lane(crc) ^ second) ^ third
+        crc = after_zero_lane(after_zero_lane(crc) ^ second) ^ third
         at += 3 * LANE_BYTES
     while end - at >= 8:
         crc = crc_of_word(crc, at)

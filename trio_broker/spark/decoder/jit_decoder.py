@@ -1,15 +1,15 @@
-"""The walk over records as machine code, by numba: reads records and writes Arrow's buffers in one go.
+"""The walk over records as machine code, by numba: reads records and writes Arrow's buffers in one pass.
 
 ``fill`` works on addresses, because array indexing costs several times more than all the rest, and copies keys and
-values by a real ``memcpy``. Nothing else keeps it inside its memory than the checks that stand here, so the rules are:
+values by a real ``memcpy``. Only the checks made here keep it inside its memory, so the rules are:
 
 * No byte is read before its address was compared with an end: of the record, once its length is known, else of the
   block. The record's end was compared with the block's end first.
-* A length is compared with what is left of its record before anything is done with it.
+* A length is compared with what is left of its record before it is used.
 * Nothing is written before there is room for the whole record in every output.
 
-What records must be is what ``kafka_wire.records.record`` says. Why one is refused is not told here: whoever wants to
-know reads the guilty batch again with that module, which has the words for it.
+``kafka_wire.records.record`` defines a valid record. The reason of a refusal is not returned: the caller reads the
+batch again with that module, which has the texts.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from trio_broker.spark.decoder.native_memory import (
     store_int64,
 )
 
-# Items of ``cursor``: where the walk is. A position of -1 stands for the block's start. ------------------------------
+# Items of ``cursor``: the position of the walk. POSITION is -1 at the start of a block. ------------------------------
 
 BLOCK, RECORD, POSITION, PREVIOUS_DELTA = range(4)
 
-# Items of ``used``, ``room`` and ``needed``: how much is in the outputs, fits in them, the next record takes. ---------
+# Items of ``used``, ``room`` and ``needed``: what the outputs hold, what fits in them, what the next record takes. ----
 
 ROOM_ITEMS: Final = 6
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(6)
 
-# Items of ``outputs``: addresses, 0 for what is not wanted. ----------------------------------------------------------
+# Items of ``outputs``: addresses, 0 for a column that is not wanted. -------------------------------------------------
 
 OUTPUT_ITEMS: Final = 16
 OFFSETS, TIMESTAMPS = range(2)
@@ -62,32 +62,34 @@ TIMESTAMP_TYPES = 15
 """``_ENDS`` are int32, one more than there are rows (or headers), the first one 0 already; ``_VALID`` is a byte each, 0
 for null; offsets and timestamps (microseconds) are int64, timestamp types int32."""
 
-# What ``fill`` returns. ----------------------------------------------------------------------------------------------
+# Results of ``fill``. ------------------------------------------------------------------------------------------------
 
 DONE: Final = 0
 """All blocks were read."""
 FULL: Final = 1
-"""The next record must go to the next Arrow batch."""
+"""The next record belongs to the next Arrow batch."""
 NO_ROOM: Final = 2
-"""The first record does not fit; ``needed`` says what it takes."""
+"""The first record does not fit; ``needed`` has its size."""
 BAD: Final = 3
-"""The block that the cursor names breaks the format, or has another checksum than it should have."""
+"""The block at the cursor breaks the format, or its checksum is wrong."""
 
 CRC_LEAD_BYTES: Final = BATCH_HEADER_BYTES - ATTRIBUTES_POSITION
-"""The checksum counts from here on before the records."""
+"""The checksum covers so many bytes in front of the records."""
 
 NULL: Final = -1
 """The length of a key or value that is null."""
 
 MAX_MILLISECONDS: Final = (2**63 - 1) // 1000
-"""Beyond it, as before its negative, a timestamp in microseconds has more than 64 bits."""
+"""Beyond it, as below its negative, a timestamp in microseconds needs more than 64 bits."""
 
 # Integers of records -------------------------------------------------------------------------------------------------
 
 
 @inlined
 def read_varint(at: int, end: int) -> tuple[int, int]:
-    """Return the 32-bit value at address ``at`` and the address behind it: 0 if it is none, or not before ``end``."""
+    """Return the 32-bit value at address ``at`` and the address behind it: 0 if it is invalid, or not before
+    ``end``."""
+    # One and two bytes cover nearly all lengths and deltas; the loop for longer ones is a call of its own.
     if at < end:
         low = load_byte(at)
         if low < 0x80:
@@ -111,8 +113,8 @@ def read_varlong(at: int, end: int) -> tuple[int, int]:
 
 @jitted
 def read_long_varint(at: int, end: int, max_bytes: int, bits: int) -> tuple[int, int]:
-    """Return a value of up to ``bits`` bits in up to ``max_bytes`` bytes, and the address behind it (0: none)."""
-    low_half, high_half, shift = 0, 0, 0  # of 35 bits and the rest, so that no shift reaches the sign
+    """Return a value of up to ``bits`` bits in up to ``max_bytes`` bytes, and the address behind it (0: invalid)."""
+    low_half, high_half, shift = 0, 0, 0  # the low 35 bits and the others, so that no shift reaches the sign
     for _ in range(max_bytes):
         if at >= end:
             return 0, 0
@@ -136,7 +138,8 @@ def read_long_varint(at: int, end: int, max_bytes: int, bits: int) -> tuple[int,
 
 @jitted
 def measure_headers(at: int, end: int, count: int) -> tuple[int, int]:
-    """Return how many bytes the keys and the values of the headers at ``at`` take; -1 if they do not end at ``end``."""
+    """Return the sizes of the keys and of the values of the headers at ``at``; -1 if the headers do not end at
+    ``end``."""
     key_bytes = value_bytes = 0
     for _ in range(count):
         length, at = read_varint(at, end)
@@ -160,14 +163,14 @@ def read_record(at: int, block_end: int) -> tuple[int, int, int, int, int, int, 
     """Return the fields of the record at ``at``.
 
     They are: its end, or 0 if it breaks the format; timestamp delta; offset delta; address and length of the key, of
-    the value, and of the headers, of which the length is their number. The headers themselves are not looked at.
+    the value, and of the headers, whose length is their number. The headers themselves are not checked.
     """
     bad = (0, 0, 0, 0, 0, 0, 0, 0, 0)
     length, position = read_varint(at, block_end)
     if position == 0 or length <= 0 or length > block_end - position:
         return bad
     end = position + length
-    timestamp_delta, position = read_varlong(position + 1, end)  # behind the attributes, which mean nothing
+    timestamp_delta, position = read_varlong(position + 1, end)  # behind the attributes, which are unused
     if position == 0:
         return bad
     offset_delta, position = read_varint(position, end)
@@ -180,6 +183,7 @@ def read_record(at: int, block_end: int) -> tuple[int, int, int, int, int, int, 
     if value_at == 0 or value_length < NULL or value_length > end - value_at:
         return bad
     header_count, headers_at = read_varint(value_at + max(value_length, 0), end)
+    # A header takes at least two bytes. Without this bound a count of two billion would be looped over.
     if headers_at == 0 or header_count < 0 or header_count > (end - headers_at) >> 1:
         return bad
     return end, timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count
@@ -187,7 +191,8 @@ def read_record(at: int, block_end: int) -> tuple[int, int, int, int, int, int, 
 
 @inlined
 def append_value(at: int, length: int, row: int, used_bytes: int, ends: int, valid: int, data: int) -> int:
-    """Append a key or value of ``length`` bytes, null if that is -1, to a column; return how many bytes it has now."""
+    """Append a key or value of ``length`` bytes, null if that is -1, to a column; return the column's new size in
+    bytes."""
     if length > 0:
         copy_bytes(data + used_bytes, at, length)
         used_bytes += length
@@ -198,7 +203,7 @@ def append_value(at: int, length: int, row: int, used_bytes: int, ends: int, val
 
 @jitted
 def have_room(headers: int, key_bytes: int, value_bytes: int, used: Any, room: Any) -> bool:
-    """Whether there is room for so many more headers, and bytes of their keys and values."""
+    """Return whether so many more headers, and bytes of their keys and values, fit."""
     return bool(
         used[HEADERS] + headers <= room[HEADERS]
         and used[HEADER_KEY_BYTES] + key_bytes <= room[HEADER_KEY_BYTES]
@@ -208,7 +213,7 @@ def have_room(headers: int, key_bytes: int, value_bytes: int, used: Any, room: A
 
 @jitted
 def append_headers(at: int, end: int, count: int, row: int, used: Any, outputs: Any) -> None:
-    """Append headers that ``measure_headers`` went over and that there is room for."""
+    """Append headers that ``measure_headers`` has checked and that fit."""
     headers, key_bytes, value_bytes = used[HEADERS], used[HEADER_KEY_BYTES], used[HEADER_VALUE_BYTES]
     for _ in range(count):
         length, at = read_varint(at, end)
@@ -229,7 +234,7 @@ def append_headers(at: int, end: int, count: int, row: int, used: Any, outputs: 
 
 @inlined
 def read_timestamp(blocks: Any, block: int, delta: int) -> tuple[int, bool]:
-    """Return a record's timestamp in milliseconds, and whether it has 64 bits in microseconds, too."""
+    """Return a record's timestamp in milliseconds, and whether it fits 64 bits in microseconds, too."""
     base = blocks[block, BASE_TIMESTAMP]
     if blocks[block, IS_APPEND_TIME] != 0:
         timestamp, wrapped = blocks[block, APPEND_TIMESTAMP], False
@@ -252,12 +257,12 @@ def fill(
     end_offset: int,
     max_bytes: int,
 ) -> int:
-    """Append the records from ``cursor`` on to ``outputs``, where ``used`` says how much is there; say why it stopped.
+    """Append the records from ``cursor`` on to ``outputs``, which hold ``used`` already; return why it stopped.
 
     All blocks are walked to their end, but only records with offsets from ``first_offset`` up to ``end_offset``,
     which is exclusive, are appended, and no more than ``max_bytes`` of them, unless the first one has more.
     """
-    # What is used for every record is in local variables, so that it stays in registers: twice as fast as ``used``.
+    # Local variables stay in registers: twice as fast for every record as the items of ``used``.
     offsets, timestamps, timestamp_types = outputs[OFFSETS], outputs[TIMESTAMPS], outputs[TIMESTAMP_TYPES]
     key_ends, key_valid, keys = outputs[KEY_ENDS], outputs[KEY_VALID], outputs[KEYS]
     value_ends, value_valid, values = outputs[VALUE_ENDS], outputs[VALUE_VALID], outputs[VALUES]
@@ -271,9 +276,11 @@ def fill(
         block_end = data + blocks[block, END]
         if at < 0:
             at = blocks[block, START]
+            # Only at its start: where a call continues in the middle of a block, an earlier one has compared the CRC.
             if blocks[block, CRC] != NO_CRC and crc_of(data + at - CRC_LEAD_BYTES, block_end) != blocks[block, CRC]:
                 status = BAD
                 break
+        # Inside the loop ``at`` is an address; in the cursor it is a position, since memory may move between two calls.
         at += data
         base_offset, last_offset_delta = blocks[block, BASE_OFFSET], blocks[block, LAST_OFFSET_DELTA]
         record_count = blocks[block, RECORD_COUNT]
@@ -284,6 +291,8 @@ def fill(
             if end == 0 or offset_delta <= previous_delta or offset_delta > last_offset_delta:
                 status = BAD
                 break
+            # Headers are checked even where the column is not wanted only as far as that costs nothing: a record
+            # without any must end here.
             header_key_bytes = header_value_bytes = 0
             if header_count == 0:
                 if headers_at != end:
@@ -313,6 +322,7 @@ def fill(
                         header_count,
                     )
                     needed[HEADER_KEY_BYTES], needed[HEADER_VALUE_BYTES] = header_key_bytes, header_value_bytes
+                    # The cursor stays at this record, which the next call reads again.
                     status = FULL if row > 0 else NO_ROOM
                     break
                 if timestamps != 0:

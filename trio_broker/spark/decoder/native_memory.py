@@ -1,12 +1,12 @@
-"""What functions compiled by numba are made of here: how to compile them, and memory by its address.
+"""Building blocks of functions compiled by numba: how to compile them, and memory by its address.
 
-Addresses are int64, as is every other number, since numba makes a float of one that has a sign and one that has none.
-Nothing is checked: whoever uses this compares addresses with ends before.
+Addresses are int64, as is every other number, since numba makes a float of a signed and an unsigned operand. Nothing is
+checked here: the caller compares addresses with ends first.
 
-What is called from Python has an explicit signature, so it is compiled when its module is imported, or comes from
-numba's cache on disk: beside the module, else in the user's cache directory; where nobody may write anywhere it is
-compiled each time. The cache notices when the module's own file changes and not when this one does: after a change
-here, the compiled files in ``__pycache__`` have to go by hand.
+Functions that Python calls have an explicit signature, so they are compiled when their module is imported, or come from
+numba's cache on disk: beside the module, else in the user's cache directory; where neither can be written they are
+compiled each time. The cache notices a change of the module's own file, not of this one: after a change here, the
+compiled files in ``__pycache__`` have to be deleted by hand.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 jitted: Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]] = njit
-"""For helpers of what is compiled for a signature: they become part of it."""
+"""For helpers of functions compiled for a signature, which they become part of."""
 
 inlined: Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]] = njit(forceinline=True)
-"""For helpers that every record needs: as functions, which hand their results over in memory, they would cost the walk
-half as much again."""
+"""For helpers that run for every record: as real calls, which return several values through memory, they would make the
+walk half as slow again."""
 
 machine_instruction: Callable[[Callable[..., Any]], Callable[..., int]] = intrinsic
-"""For functions that build code; they are called without the context, which is their first parameter."""
+"""For functions that emit code; they are called without the context, which is their first parameter."""
 
 
 def compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile a function for ``signature`` now, from the cache on disk if it is there and keeps what was compiled."""
+    """Compile a function for ``signature`` now, or load it from the cache on disk."""
 
     def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
         options = {"nogil": True, "error_model": "numpy"}
         try:
             machine_code: Callable[..., Any] = njit(signature, cache=True, **options)(function)
-        except (RuntimeError, OSError):  # no directory that can be written to, or no room in it
+        except (RuntimeError, OSError):  # no directory can be written to, or it is full
             machine_code = njit(signature, **options)(function)
         return machine_code
 
@@ -90,7 +90,8 @@ def copy_bytes(_context: Any, target: Any, source: Any, count: Any) -> Any:
 
 @machine_instruction
 def prefetch(_context: Any, address: Any) -> Any:
-    """Have the processor bring the byte at ``address`` into its cache. That reads nothing, so any address will do."""
+    """Have the processor load the byte at ``address`` into its cache. That is only a hint, so any address is
+    allowed."""
 
     def build(target: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -1,4 +1,4 @@
-"""The fast engine: ``jit.fill`` writes Arrow's buffers; here they are allocated, and made into columns."""
+"""The fast engine: allocates Arrow's buffers, has ``jit_decoder.fill`` write them, and makes columns of them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from trio_broker.spark.ranges import OffsetRange
 FIRST_BYTES: Final = 4 * 1024 * 1024
 MIN_BYTES: Final = 64 * 1024
 MIN_HEADERS: Final = 4096
-"""How much room there is at first for the bytes of each column, and at least. Each Arrow batch gets twice the room that
-the one before it used; where that is too little it has fewer rows, and the next one gets more."""
+"""The room for the bytes of each column, at first and at least. Each Arrow batch gets twice the room that the one
+before it used; where that is too little it has fewer rows, and the next one gets more."""
 
 PACKED_BYTES: Final = 256 * 1024
 INFLATED_BYTES: Final = 1024 * 1024
-"""Of compressed batches so many bytes are inflated before their records are walked over, or so many come of it: little
-enough to stay in a processor's cache until then, and enough that what a group costs does not show."""
+"""A group of compressed batches has so many compressed bytes, or inflates to so many: little enough to stay in the
+processor's cache until its records are decoded, and enough that the cost of a group does not show."""
 
 
 class Outputs:
-    """The buffers of one Arrow batch while they are filled; ``addresses`` and ``room`` are what ``fill`` asks for."""
+    """The buffers of one Arrow batch while they are filled; ``addresses`` and ``room`` are arguments of ``fill``."""
 
     def __init__(self, columns: tuple[str, ...], room: Int64Array) -> None:
         self.room = room
@@ -58,7 +58,7 @@ class Outputs:
             )
 
     def rows(self) -> Rows:
-        """Return what was filled in."""
+        """Return the filled part."""
         count, headers = int(self.used[jit.ROWS]), int(self.used[jit.HEADERS])
         offsets, timestamps = self._buffers.get(jit.OFFSETS), self._buffers.get(jit.TIMESTAMPS)
         types = self._buffers.get(jit.TIMESTAMP_TYPES)
@@ -100,7 +100,7 @@ class Outputs:
         np.frombuffer(self._buffers[output], np.int32, 1)[0] = 0
 
     def _allocate(self, output: int, size: int) -> None:
-        # Arrow's allocator gives the same pages again and again. Fresh ones from the system cost as much as decoding.
+        # Arrow's allocator reuses its pages. Fresh ones from the system would cost as much as decoding.
         self._buffers[output] = pa.allocate_buffer(max(size, 1))
         self.addresses[output] = self._buffers[output].address
 
@@ -122,11 +122,11 @@ class NumbaDecoder:
 
     @property
     def group_rows(self) -> int:
-        """Any number."""
+        """No limit."""
         return 2**62
 
     def rows(self, blocks: RecordBlocks, offsets: OffsetRange) -> Iterator[Rows]:
-        """Take the records of ``blocks`` that lie in ``offsets``, and yield what is full.
+        """Decode the records of ``blocks`` that lie in ``offsets``, and yield full Arrow batches.
 
         Raises:
             CorruptBlock: one of them breaks the format.
@@ -143,12 +143,13 @@ class NumbaDecoder:
             if status == jit.DONE:
                 return
             self._outputs = None
+            # After NO_ROOM there are no rows yet: the loop allocates what the first record needs.
             if status == jit.FULL:
                 self._learn(outputs.used)
                 yield outputs.rows()
 
-    def rest(self) -> Iterator[Rows]:
-        """Yield what is not full, when there is nothing more to come."""
+    def flush(self) -> Iterator[Rows]:
+        """Yield the last Arrow batch, which is not full."""
         if self._outputs is not None and self._outputs.used[jit.ROWS]:
             yield self._outputs.rows()
         self._outputs = None
@@ -165,7 +166,7 @@ class NumbaDecoder:
         return Outputs(self._decoding.columns, np.maximum(self._room, self._needed))
 
     def _learn(self, used: Int64Array) -> None:
-        """Make as much room next time as is likely to be needed."""
+        """Set the room of the next Arrow batch by what this one used."""
         least = np.full(jit.ROOM_ITEMS, min(MIN_BYTES, self._max_bytes), np.int64)
         least[jit.HEADERS] = MIN_HEADERS
         self._room = np.clip(2 * used, least, max(self._max_bytes, MIN_HEADERS))

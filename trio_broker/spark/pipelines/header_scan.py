@@ -6,7 +6,7 @@ can say where the next one begins. Then reading starts again at later offsets, s
 by its index, or in the next segment. What lies between is noted as unreadable.
 
 A batch belongs to the slice that its base offset lies in, so that slices of one log share nothing; the first slice of a
-partition (``takes_cut_head``) also takes the batch that the slice's start cuts.
+partition (``includes_cut_batch``) also takes the batch that the slice's start cuts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ChunkBatches:
 
 
 def batches_of(
-    task: ReadTask, *, takes_cut_head: bool, first_base_offset: int | None = None
+    task: ReadTask, *, includes_cut_batch: bool, first_base_offset: int | None = None
 ) -> Generator[ChunkBatches, None, None]:
     """Yield the batches that belong to the slice of ``task``, chunk by chunk.
 
@@ -74,7 +74,7 @@ def batches_of(
     with closing(task.transport.chunks(offsets)) as chunks:
         for chunk in chunks:
             table = chunk.table
-            if takes_cut_head:
+            if includes_cut_batch:
                 first = int(np.searchsorted(table.last_offsets, offsets.start_offset))
             else:
                 first = int(np.searchsorted(table.base_offsets, lowest))
@@ -88,14 +88,14 @@ def batches_of(
                 raise CorruptData(offsets.partition, next_offset, table.damage)
 
 
-def scan_headers(task: ReadTask, *, takes_cut_head: bool, verify_crc: bool) -> PartitionStatistics:
+def scan_headers(task: ReadTask, *, includes_cut_batch: bool, verify_crc: bool) -> PartitionStatistics:
     """Return the statistics of the batches in the slice of ``task``; damage is told in them.
 
     Raises:
         SparkJobError: the slice is not there, or nobody serves it.
     """
     fold = _Fold(task.offsets, verify_crc)
-    batches = batches_of(task, takes_cut_head=takes_cut_head)
+    batches = batches_of(task, includes_cut_batch=includes_cut_batch)
     while True:
         try:
             for some in batches:
@@ -108,7 +108,7 @@ def scan_headers(task: ReadTask, *, takes_cut_head: bool, verify_crc: bool) -> P
                 return fold.result()
             fold.note_damage(resumed.base_offset, failure)
             rest = _from(task, resumed.start_offset)
-            batches = batches_of(rest, takes_cut_head=False, first_base_offset=fold.next_offset)
+            batches = batches_of(rest, includes_cut_batch=False, first_base_offset=fold.next_offset)
 
 
 @attrs.frozen
@@ -150,7 +150,7 @@ def _first_batch_from(task: ReadTask, start: int, lowest: int) -> _Resumed | Non
     Where nothing is left of the slice, that is the batch behind it.
     """
     try:
-        with closing(batches_of(_from(task, start), takes_cut_head=False, first_base_offset=lowest)) as batches:
+        with closing(batches_of(_from(task, start), includes_cut_batch=False, first_base_offset=lowest)) as batches:
             for some in batches:
                 return _Resumed(start, some.first_base_offset)
     except CorruptData:

@@ -89,7 +89,7 @@ def behind_cut_head(task: ReadTask, error: CorruptData) -> OffsetRange | None:
     if error.offset >= offsets.start_offset:
         return None
     try:
-        with closing(batches_of(task, takes_cut_head=True)) as batches:
+        with closing(batches_of(task, includes_cut_batch=True)) as batches:
             first = next(batches, None)
     except CorruptData:
         return None

@@ -116,7 +116,9 @@ class StatsScope:
     first_slices: frozenset[int]
 
     def __call__(self, number: int, task: ReadTask) -> list[Result]:
-        batches = scan_headers(task, takes_cut_head=number in self.first_slices, verify_crc=self.settings.verify_crc)
+        batches = scan_headers(
+            task, includes_cut_batch=number in self.first_slices, verify_crc=self.settings.verify_crc
+        )
         keys = count_keys(task, batches) if self.settings.keys else None
         return [{"found": zlib.compress(pickle.dumps((batches, keys)), FASTEST)}]
 

@@ -1,4 +1,4 @@
-"""What can be wrong with the rows that are to be written."""
+"""Errors of the rows that are to be written."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from trio_broker.spark.errors import SparkJobError
 
 
 class UnwritableRow(SparkJobError):
-    """A row, or its columns, can be no record: a column is missing, of a wrong type, or has an impossible value."""
+    """A row or its columns cannot become a record: a column is missing, of a wrong type, or has an impossible value."""

@@ -1,11 +1,11 @@
-"""Records written, and keys hashed, as machine code by numba.
+"""Writes records and hashes keys as machine code, by numba.
 
 Both read Arrow's buffers by address and copy keys and values with a real ``memcpy``; array indexing costs several times
-more. Addresses and lengths are those of a ``RowColumns``, which Arrow made, not of anything that came over a wire;
-``out`` has room for what ``row_columns`` counted, and the caller compares what was written with it.
+more. Addresses and lengths are those of a ``RowColumns``, which Arrow made, not of anything that came over a wire.
+``out`` has room for the sizes that ``row_columns`` computed, and the caller compares what was written with them.
 
 Functions have explicit signatures, so they are compiled when this is imported, or come from numba's cache on disk. The
-cache knows this file's own changes only; that is why everything that ends up in the machine code is in it.
+cache notices changes of this file only; that is why everything that becomes machine code is in it.
 
 Source: record_encoder and partitioner, which have the same in plain Python; kafka_wire.records.record for the format.
 """
@@ -41,12 +41,12 @@ def _inlined(function: F) -> F:
 
 
 def _compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Compile a function now, or take it from the cache where that is possible."""
+    """Compile a function now, or load it from the cache on disk."""
 
     def compile_now(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             machine_code: Callable[..., Any] = njit(signature, nogil=True, cache=True)(function)
-        except (RuntimeError, OSError):  # there is no directory that can be written to
+        except (RuntimeError, OSError):  # no directory can be written to
             machine_code = njit(signature, nogil=True)(function)
         return machine_code
 
@@ -87,7 +87,7 @@ def _make_store(typing_context: Any, address: Any, byte: Any) -> Any:
 
 
 def _make_copy(typing_context: Any, target: Any, source: Any, size: Any) -> Any:
-    """Copy ``size`` bytes between places that do not overlap."""
+    """Copy ``size`` bytes between addresses that do not overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         target_at, source_at, size_bytes = arguments
@@ -111,7 +111,7 @@ _copy: Any = intrinsic(_make_copy)
 
 @_inlined
 def _write_varint(at: Any, value: Any) -> Any:
-    """Write a signed number of 64 bits zigzag in groups of seven, the lowest first; return the address behind it."""
+    """Write a signed number of 64 bits as a zigzag variable-length integer; return the address behind it."""
     group = _U64((value << 1) ^ (value >> 63))
     while group > 0x7F:
         _store(at, _U8(group & 0x7F | 0x80))
@@ -176,10 +176,10 @@ def write_records(  # type: ignore[no-untyped-def]
     row_id_bytes,
     first_row,
 ):
-    """Write the records of ``rows`` to the address ``out``, and return how many bytes they take.
+    """Write the records of ``rows`` to the address ``out``, and return their size in bytes.
 
     ``header_counts`` is empty where there are no headers. ``row_id_bytes`` is 0 without row ids; with them so many
-    bytes at ``row_id_address`` are the header but for the row's number.
+    bytes at ``row_id_address`` are the header without the row's number.
     """
     at = out
     has_headers = len(header_counts) > 0
@@ -216,7 +216,7 @@ def write_records(  # type: ignore[no-untyped-def]
 
 @_compiled(types.void(*_COLUMN, _LONGS, types.int64[::1]))
 def hash_rows(address, starts, lengths, rows, hashes):  # type: ignore[no-untyped-def]
-    """Put murmur2 of the key of each of ``rows`` into ``hashes``."""
+    """Write murmur2 of the key of each of ``rows`` into ``hashes``."""
     multiplier = _U32(MULTIPLIER)
     for index in range(len(rows)):
         row = rows[index]

@@ -1,11 +1,11 @@
-"""Which partition a row goes to.
+"""Chooses the partition of each row.
 
-The row's own ``partition`` comes first. Else its key decides, by the same hash as that of Kafka's Java clients, so that
-the records of a key lie together whoever writes them. Rows with neither are spread: they go to one partition until
-``batch_size`` bytes are there, then to the next, which makes whole batches (KIP-480).
+The row's own ``partition`` comes first. Else its key decides, by the hash of Kafka's Java clients, so that all clients
+put the records of a key into the same partition. Rows with neither stick to one partition until it got ``batch_size``
+bytes, then to the next, which makes whole batches (KIP-480).
 
-All of it is a function of the rows and of the task they are in: a repeated task gives each row the same partition
-again. Row ids rest on that (``row_ids``); Kafka's own producer instead avoids partitions that are slow or have no
+The result is a function of the rows and of the task they are in: a repeated task gives each row the same partition
+again. Row ids rely on that (``row_ids``); Kafka's own producer instead avoids partitions that are slow or have no
 leader.
 
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner; KIP-480.
@@ -29,7 +29,7 @@ def hash_keys(keys: BytesColumn, rows: Int64Array) -> Int64Array:
     data = np.frombuffer(keys.data, np.uint8)
     values = (SEED ^ lengths).astype(np.uint32)
     multiplier = np.uint32(MULTIPLIER)
-    # Longest first, so that those with a word left are always the first few.
+    # Longest first, so that the keys with a word left are always the first ones.
     order = np.argsort(-lengths, kind="stable")
     words = lengths[order] // WORD_BYTES
     for index in range(int(words[0]) if len(words) else 0):
@@ -53,12 +53,12 @@ def _little_endian(data: npt.NDArray[np.uint8], positions: Int64Array, size: int
 
 @attrs.define
 class StickyPartitioner:
-    """Where the rows without key and partition of one topic go next: ``spread_bytes`` were given out so far."""
+    """The partition of a topic's next row without key and partition; ``spread_bytes`` were assigned so far."""
 
     first_partition: int
     spread_bytes: int = 0
 
-    def take(self, sizes: Int64Array, partition_count: int, batch_size: int) -> Int64Array:
+    def next_partitions(self, sizes: Int64Array, partition_count: int, batch_size: int) -> Int64Array:
         """Return the partition of each of the next rows, which have these ``sizes``."""
         after = self.spread_bytes + np.cumsum(sizes)
         turns = (after - sizes) // batch_size
@@ -78,7 +78,7 @@ def assign_partitions(
 ) -> Int64Array:
     """Return the partition of each of ``rows``, which are all of one topic with ``partition_count`` partitions.
 
-    What a row names itself is returned as it is, even if there is no such partition.
+    A partition that a row names itself is returned as it is, even if it does not exist.
     """
     partitions = columns.partitions[rows]
     open_ones = partitions == NO_PARTITION
@@ -89,14 +89,15 @@ def assign_partitions(
         partitions[keyed] = (hashing(columns.key, rows[keyed]) & POSITIVE) % partition_count
     free = open_ones & ~keyed
     if free.any():
-        partitions[free] = sticky.take(columns.record_bytes[rows[free]], partition_count, batch_size)
+        partitions[free] = sticky.next_partitions(columns.record_bytes[rows[free]], partition_count, batch_size)
     return partitions
 
 
 Hashing = Callable[[BytesColumn, Int64Array], Int64Array]
-"""Returns the hashes of the keys of some rows: ``hash_keys``, its twin of machine code, or ``ignore_keys``."""
+"""Returns the hashes of the keys of some rows: ``hash_keys``, its machine code in ``jit_encoder``, or
+``ignore_keys``."""
 
 
 def ignore_keys(keys: BytesColumn, rows: Int64Array) -> Int64Array:
-    """In place of a hash: keys do not decide. Never called."""
+    """Stands in for a hash where keys do not decide. Never called."""
     raise AssertionError("keys are ignored")

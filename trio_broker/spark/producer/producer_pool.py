@@ -2,7 +2,7 @@
 
 Spark keeps its Python workers, and a stream runs tasks by the minute. A broker remembers every producer id that wrote
 to a partition for a day, so one id for each task would fill its memory; a new producer would also have to connect and
-ask its way around first. Spark's own Kafka sink keeps its producers for the same reasons.
+fetch metadata first. Spark's own Kafka sink keeps its producers for the same reasons.
 
 Source: InternalKafkaProducerPool of Spark's connector.
 """
@@ -20,10 +20,11 @@ from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.settings import ProducerSettings
 
 IDLE_SECONDS: Final = 300.0
-"""After this a producer is closed rather than used: brokers close connections that were idle for ten minutes."""
+"""A producer that was idle for longer is closed and not used: brokers close connections that were idle for ten
+minutes."""
 
 MOST_IDLE: Final = 4
-"""Producers that are kept; a worker serves one task at a time, and seldom more than a few kinds of jobs."""
+"""The number of producers kept; a worker runs one task at a time, and seldom more than a few kinds of jobs."""
 
 
 @attrs.frozen
@@ -34,13 +35,13 @@ class _Idle:
 
 @attrs.define
 class ProducerPool:
-    """Safe to be used by several threads. ``now`` is in seconds."""
+    """Safe for several threads. ``now`` is in seconds."""
 
     now: Callable[[], float] = time.monotonic
     _idle: list[_Idle] = attrs.field(factory=list)
     _lock: threading.Lock = attrs.field(factory=threading.Lock)
 
-    def take(self, settings: ProducerSettings) -> BatchProducer:
+    def acquire(self, settings: ProducerSettings) -> BatchProducer:
         """Return an idle producer with these settings, or a new one."""
         with self._lock:
             self._close_old()
@@ -50,7 +51,7 @@ class ProducerPool:
                     return each.producer
         return BatchProducer(settings)
 
-    def give_back(self, producer: BatchProducer) -> None:
+    def release(self, producer: BatchProducer) -> None:
         """Keep ``producer`` for the next task, unless an error ended it."""
         with self._lock:
             if producer.is_usable:
@@ -75,4 +76,4 @@ class ProducerPool:
 
 
 PRODUCERS: Final = ProducerPool()
-"""The pool of this process; empty in every worker when it starts, since the process that makes workers never writes."""
+"""The pool of this process; empty in every worker when it starts, since the process that forks workers never writes."""

@@ -1,8 +1,8 @@
 """Rows to record batches: the rows of each partition are gathered until a batch is full.
 
-What is gathered is the finished bytes of the records, made as the rows come, since Arrow's buffers are gone when the
-next ones do. Where a batch ends is decided here, from the sizes of the rows alone; the bytes are made by one of two
-engines, numba's (``jit_encoder``) or plain Python's; both make the bytes of ``kafka_wire.records.batch.build_batch``.
+The finished bytes of the records are gathered, made as the rows come, since Arrow's buffers are gone with the next
+rows. Where a batch ends is decided here, from the sizes of the rows alone. One of two engines writes the bytes, numba's
+(``jit_encoder``) or plain Python's; both write those of ``kafka_wire.records.batch.build_batch``.
 
 Source: docs/formats/record-batch.md.
 """
@@ -26,17 +26,17 @@ from trio_broker.spark.producer.row_ids import HEADER, ROW_ID_BYTES, RowId, Task
 from trio_broker.topic_partition import TopicPartition
 
 MAX_LENGTH_BYTES: Final = 5
-"""What the length of a record takes at most."""
+"""The most that the length of a record takes."""
 
 MAX_DELTA_BYTES: Final = 3
-"""What the offset of a record takes at most: a batch has at most a million of them, and three bytes do for 2**20."""
+"""The most that the offset of a record takes: a batch has fewer than 2**20 records."""
 
 assert MAX_RECORDS_PER_BATCH < 1 << 20
 
 LENGTH_AND_OFFSET_BYTES: Final = MAX_LENGTH_BYTES + MAX_DELTA_BYTES
 
 ROW_BYTES: Final = 8
-"""What a row id ends with."""
+"""The size of the row number at the end of a row id."""
 
 
 @attrs.frozen
@@ -47,13 +47,13 @@ class RowIds:
 
     @cached_property
     def header_start(self) -> bytes:
-        """The header in a record up to the number of the row."""
+        """The header of a record up to the number of the row."""
         key = bytes((2 * len(ROW_ID_KEY),)) + ROW_ID_KEY
         return key + bytes((2 * ROW_ID_BYTES,)) + self.task_id.prefix
 
 
 class RecordEngine(Protocol):
-    """Makes records of rows; ``hash_keys`` is what the partitioner needs."""
+    """Encodes records; the partitioner needs ``hash_keys``."""
 
     def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
         """Return the hash of the key of each of ``rows``, none of which is null."""
@@ -79,7 +79,7 @@ class RecordEngine(Protocol):
 
 
 class PlainEngine:
-    """Record by record in Python, by the same code as every other record of this project."""
+    """Record by record in Python, by the code that encodes all other records of this project."""
 
     def hash_keys(self, keys: BytesColumn, rows: Int64Array) -> Int64Array:
         return hash_keys(keys, rows)
@@ -189,7 +189,7 @@ class _OpenBatch:
 
 @attrs.define(eq=False)
 class RecordAccumulator:
-    """Open batches by partition. ``open_bytes`` is what they hold together."""
+    """Open batches by partition. ``open_bytes`` is the size of all of them."""
 
     engine: RecordEngine
     batch_size: int
@@ -202,7 +202,7 @@ class RecordAccumulator:
     def add(
         self, partition: TopicPartition, columns: RowColumns, rows: Int64Array, first_row: int
     ) -> list[UnsequencedBatch]:
-        """Gather ``rows`` in their order, and return the batches that are full by it."""
+        """Gather ``rows`` in their order, and return the batches that they have filled."""
         full: list[UnsequencedBatch] = []
         while len(rows):
             batch = self._open.get(partition)
@@ -219,7 +219,7 @@ class RecordAccumulator:
         return full
 
     def _room(self, batch: _OpenBatch, sizes: Int64Array) -> int:
-        """Return for how many rows of such ``sizes`` there is room; in an empty batch for at least one."""
+        """Return how many rows of these ``sizes`` fit; at least one in an empty batch."""
         room_bytes = self.batch_size - batch.size_bytes
         fitting = len(sizes)
         if int(sizes.sum()) > room_bytes:
@@ -268,6 +268,6 @@ class RecordAccumulator:
 
 
 def _timestamp_bytes(columns: RowColumns, batch: _OpenBatch) -> int:
-    """Return what a timestamp of ``columns`` takes at most, written as a difference to the base."""
+    """Return the most that a timestamp of ``columns`` takes as a difference to the batch's base timestamp."""
     farthest = max(columns.newest - batch.base_timestamp, batch.base_timestamp - columns.oldest)
     return (2 * max(0, farthest)).bit_length() // 7 + 1

@@ -1,14 +1,13 @@
-"""Arrow batches to the logs of a cluster: what a task of the sink, or of a pipeline, writes with.
+"""Arrow batches to the logs of a cluster: the writer of a task of the sink, or of a pipeline.
 
     with RecordWriter(settings, topic="orders") as writer:
         for batch in batches:
             writer.write(batch)
         writer.flush()
 
-Records are made while those before them are on their way: one thread makes batches of rows, another delivers them.
-Rows of one partition are written in their order. After ``flush`` every in-sync replica has every row; before it,
-anything may be missing. An error ends the writer; what was written by then stays, as Kafka cannot take it back without
-a transaction.
+Records are encoded while those before them are sent: one thread makes batches of rows, another delivers them. Rows of
+one partition are written in their order. After ``flush`` every in-sync replica has every row; before it, any may be
+missing. An error ends the writer; records written by then stay, as Kafka cannot take them back without a transaction.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ from trio_broker.topic_partition import TopicPartition
 
 
 def system_now_ms() -> int:
-    """Return the time of records that have none, in milliseconds since 1970."""
+    """Return the timestamp of records that have none, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @attrs.define
 class DeliveryReport:
-    """What was acknowledged: how many records, and the offset of the last one in each partition.
+    """The acknowledged records: their number, and the offset of the last one in each partition.
 
-    An offset is -1 where only a repeated attempt was answered, by a broker that told nothing more.
+    An offset is -1 where only a repeated attempt was acknowledged, by a broker that does not return the offset.
     """
 
     record_count: int = 0
@@ -53,8 +52,8 @@ class RecordWriter:
     """Writes Arrow batches with the columns of ``row_columns``. Use it as a context manager, or call ``close``.
 
     ``topic`` beats the column. ``task_id`` turns on row ids: rows are numbered from 0 in the order they are written.
-    ``first_partition`` is where rows without key and partition go first; tasks of one job better have different ones.
-    A ``producer`` that is passed in is not closed here.
+    ``first_partition`` is the first partition of rows without key and partition; tasks of one job should have different
+    ones. A ``producer`` that is passed in is not closed here.
     """
 
     def __init__(
@@ -110,9 +109,10 @@ class RecordWriter:
             self.close()
 
     def close(self) -> None:
-        """Give up what was not flushed, and let go of connections; calling again does nothing."""
+        """Drop the records that were not flushed, and close the connections; calling again does nothing."""
         if self._delivering is not None or self._full or self._accumulator.open_bytes:
-            # It must not be used again: what it has sent and not heard of would be in the way of new sequences.
+            # It must not be used again: batches that it has sent without an acknowledgement would conflict with new
+            # sequences.
             self._producer.is_usable = False
         self._thread.shutdown()
         if self._owns_producer:
@@ -121,10 +121,10 @@ class RecordWriter:
     # --- Writing ---
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of ``batch``. They are sent when there are enough of them; see ``flush``.
+        """Add the rows of ``batch``. They are sent when there are enough of them; see ``flush``.
 
         Raises:
-            UnwritableRow: a column or a row can be no part of a record; nothing of this batch is sent.
+            UnwritableRow: a column or a row cannot become part of a record; nothing of this batch is sent.
             WriteFailed: a record, of this batch or an earlier one, could not be written.
         """
         columns = read_columns(
@@ -187,14 +187,14 @@ class RecordWriter:
                 f" topic {topic!r} has {count} partitions, from 0 on"
             )
 
-    # --- Delivering ---
+    # --- Delivery ---
 
     def _add_full(self, batches: Sequence[UnsequencedBatch]) -> None:
         self._full += batches
         self._full_bytes += sum(batch.size_bytes for batch in batches)
 
     def _deliver_some(self) -> None:
-        """Send what is full, unless something is on its way; wait for that only where memory asks for it."""
+        """Send full batches, unless a delivery is going on; wait for that one only if the memory limit requires it."""
         if self._delivering is not None and self._delivering.done():
             self._wait()
         if self._delivering is None:
@@ -224,7 +224,7 @@ class RecordWriter:
 
 
 def group(numbers: Int64Array) -> list[tuple[int, Int64Array]]:
-    """Return each number that occurs and where it does, in increasing order both."""
+    """Return each number that occurs, with its positions, both in increasing order."""
     if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
         return [(int(numbers[0]), np.arange(len(numbers)))]
     order = np.argsort(numbers, kind="stable")

@@ -1,8 +1,8 @@
-"""The rows of an Arrow batch as what a record is made of: numbers in numpy arrays, and bytes where Arrow has them.
+"""The rows of an Arrow batch as parts of records: numbers in numpy arrays, and bytes where Arrow has them.
 
-Nothing is copied but lengths and numbers. The columns are looked up by name and checked once for each batch; what is
-not among ``COLUMNS`` is left alone, as Spark's own Kafka sink leaves it. Names count as they are written; where one
-comes twice, the first counts.
+Only lengths and numbers are copied. The columns are found by name and checked once for each batch; columns that are not
+among ``COLUMNS`` are ignored, as by Spark's own Kafka sink. Names are case-sensitive; of two equal ones the first
+counts.
 
 ==========  ==================================  ======================================================================
 column      type                                without it, or null
@@ -36,10 +36,10 @@ Int64Array = npt.NDArray[np.int64]
 COLUMNS: Final = ("key", "value", "topic", "partition", "timestamp", "headers")
 
 NO_PARTITION: Final = -1
-"""Of a row whose partition is to be chosen."""
+"""For a row whose partition is to be chosen."""
 
 NULL_LENGTH: Final = -1
-"""Of bytes that are null; it is also what stands in a record for their length."""
+"""The length of null, here and in a record."""
 
 NO_TIMESTAMP: Final = -1
 
@@ -49,14 +49,14 @@ ROW_ID_HEADER_BYTES: Final = 1 + len(ROW_ID_KEY) + 1 + ROW_ID_BYTES
 """A header's key and value, each after its length in one byte."""
 
 _VARINT_STEPS: Final = (1 << 7, 1 << 14, 1 << 21, 1 << 28)
-"""From where on an unsigned variable-length integer takes a byte more."""
+"""The values from which on an unsigned variable-length integer takes one byte more."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class BytesColumn:
     """Byte strings: where each starts in ``data``, and its length, -1 for null. ``address`` is that of ``data``.
 
-    Addresses stay good as long as this lives.
+    Addresses are valid as long as this object lives.
     """
 
     data: memoryview
@@ -87,8 +87,8 @@ class RowColumns:
     """Rows of one Arrow batch.
 
     ``topic_names`` are few and ``topics`` index them. ``timestamps`` are milliseconds, from ``oldest`` to ``newest``.
-    ``record_bytes`` is what each record takes but for its own length, its timestamp and its offset, which depend on the
-    batch it comes into.
+    ``record_bytes`` is the size of each record without its own length, its timestamp and its offset, which depend on
+    its batch.
     """
 
     topic_names: list[str]
@@ -118,7 +118,7 @@ def read_columns(
     """Return the rows of ``batch``. ``topic``, where it is given, is that of all of them. ``first_row`` is for errors.
 
     Raises:
-        UnwritableRow: a column is missing, has a wrong type, or holds what no record can have.
+        UnwritableRow: a column is missing, has a wrong type, or holds an impossible value.
     """
     found = _find(batch)
     if "value" not in found:
@@ -151,7 +151,7 @@ def _find(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def wrong_type(name: str, found: object, expected: str) -> UnwritableRow:
-    """Return the error for a column that can be no part of a record."""
+    """Return the error of a column that cannot become part of a record."""
     return UnwritableRow(f"column {name!r} is of type {found}; it must be {expected}")
 
 
@@ -259,7 +259,7 @@ def _timestamps(column: pa.Array | None, rows: int, now_ms: int, first_row: int)
     if pa.types.is_timestamp(column.type):
         column = _milliseconds(column)
     elif pa.types.is_float64(column.type):
-        # Spark casts seconds to a timestamp so; what is no number becomes null.
+        # As Spark casts seconds to a timestamp; what is no number becomes null.
         column = pc.if_else(pc.is_finite(column), pc.floor(pc.multiply(column, 1000.0)), None).cast(pa.int64())
     else:
         raise wrong_type("timestamp", column.type, "timestamp or double")
@@ -269,7 +269,7 @@ def _timestamps(column: pa.Array | None, rows: int, now_ms: int, first_row: int)
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
-    """Return a timestamp's milliseconds as int64; what is finer is cut off, downwards."""
+    """Return a timestamp's milliseconds as int64; finer parts are cut off, downwards."""
     numbers = column.cast(pa.int64())
     match column.type.unit:
         case "s":
@@ -298,7 +298,7 @@ def _require_no_row(
 
 
 def varint_bytes(lengths: Int64Array) -> Int64Array:
-    """Return how many bytes each length takes as a variable-length integer; -1 takes one."""
+    """Return the size of each length as a variable-length integer; that of -1 is one byte."""
     doubled = np.where(lengths < 0, 1, lengths << 1)
     taken = np.ones(len(lengths), np.int64)
     for step in _VARINT_STEPS:

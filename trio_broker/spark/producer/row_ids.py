@@ -1,7 +1,8 @@
-"""Row ids: a header that says which row of which job a record is, so that a row written twice can be told.
+"""Row ids: a header that says which row of which job a record is, so that consumers recognise a row that was written
+twice.
 
-Spark repeats tasks that fail, and whole micro-batches after a restart. Each attempt is a new producer to the brokers,
-so they cannot see that the records are the same. The id can: it depends on nothing but the query, the micro-batch, the
+Spark repeats tasks that fail, and whole micro-batches after a restart. Each attempt is a new producer for the brokers,
+so they cannot see that the records are the same. The id shows it: it depends only on the query, the micro-batch, the
 task's number in it and the row's number in the task. The header ``HEADER`` holds 37 bytes, integers big-endian:
 
 ======  =====  ============  ========================================================================================
@@ -14,12 +15,12 @@ offset  bytes  field
 29      8      row           the number of the row in the task, from 0
 ======  =====  ============  ========================================================================================
 
-``Deduplicator`` is what a consumer does with it. It needs no memory of single records: in one partition the rows of
-one task come in their order, however often they come, and micro-batches come one after the other. So a record is new
-exactly if its (batch_id, row) is above the highest seen for its (query_id, task) in this partition.
+``Deduplicator`` is for consumers. It needs no memory of single records: in one partition the rows of one task come in
+their order, however often they come, and micro-batches come one after the other. So a record is new exactly if its
+(batch_id, row) is above the highest seen for its (query_id, task) in this partition.
 
-This rests on two things that the query must give: the repeated task has the same rows in the same order, and the topic
-keeps its number of partitions. And it is not for compacted topics, where the first copy of a row may be gone.
+The query must guarantee two things: the repeated task has the same rows in the same order, and the topic keeps its
+number of partitions. Compacted topics do not qualify: the first copy of a row may be gone.
 
 Source: docs/spark-sink.md.
 """
@@ -48,12 +49,12 @@ _PREFIX = struct.Struct(">B16sqi")
 
 ROW_ID_BYTES: Final = _ROW_ID.size
 ROW_ID_PREFIX_BYTES: Final = _PREFIX.size
-"""What the ids of one task have in common; the row follows in eight bytes."""
+"""The part that all ids of one task have in common; the row follows in eight bytes."""
 
 
 @attrs.frozen
 class TaskId:
-    """One task of one micro-batch of one query, whichever attempt."""
+    """One task of one micro-batch of one query, the same for every attempt."""
 
     query_id: UUID
     batch_id: int
@@ -61,7 +62,7 @@ class TaskId:
 
     @property
     def prefix(self) -> bytes:
-        """How the value of the header begins in every record of the task."""
+        """The beginning of the header's value in every record of the task."""
         return _PREFIX.pack(VERSION, self.query_id.bytes, self.batch_id, self.task)
 
 
@@ -90,12 +91,12 @@ class RowId:
 
 
 def find_row_id(headers: Sequence[tuple[str, bytes | None]] | None) -> RowId | None:
-    """Return the row id among the headers of a record, as Python's Kafka clients give them; None if it has none.
+    """Return the row id among the headers of a record, as Python's Kafka clients return them; None if it has none.
 
-    The last one counts: a record that is read and written again brings along the header of its first journey.
+    The last one counts: a record that is read and written again still has the header of its first writing.
 
     Raises:
-        ValueError: the header is there and holds something else.
+        ValueError: the header holds something else.
     """
     for key, value in reversed(headers or ()):
         if key == HEADER:
@@ -105,16 +106,17 @@ def find_row_id(headers: Sequence[tuple[str, bytes | None]] | None) -> RowId | N
 
 @attrs.define
 class Deduplicator:
-    """Tells new records from repeated ones. One for all partitions that a consumer reads, each from its start or on.
+    """Tells new records from repeated ones. One object for all partitions that a consumer reads, each from its start or
+    from a stored position.
 
-    ``highest`` is all there is to keep with the consumer's offsets: an entry for each task number of each query and
-    partition.
+    ``highest`` is the whole state, to be stored with the consumer's offsets: an entry for each task number of each
+    query and partition.
     """
 
     highest: dict[tuple[TopicPartition, UUID, int], tuple[int, int]] = attrs.field(factory=dict)
 
     def is_new(self, partition: TopicPartition, row_id: RowId) -> bool:
-        """Whether the row was not seen before in ``partition``; to be asked once for each record in their order."""
+        """Return whether the row was not seen before in ``partition``; call it once for each record, in their order."""
         task_id = row_id.task_id
         place = (partition, task_id.query_id, task_id.task)
         position = (task_id.batch_id, row_id.row)
