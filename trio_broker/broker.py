@@ -1,17 +1,17 @@
-"""The broker: the nursery of nurseries, and the order in which things start and stop.
+"""The broker: its tasks, and the order in which they start and stop.
 
     run
     ├─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
     │  └─ nursery
     │     ├─ ReplicaManager     flusher, retention, checkpoints
-    │     ├─ GroupCoordinator   loading, alarms of groups, expiry of offsets
+    │     ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
     │     ├─ SocketServer       acceptors, processors, request channel, handlers
     │     └─ admin server       behind its guard
 
-Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop goes the other
-way: no new connections, waiting fetches answered with what there is, requests in flight finished until the grace is
-over (``shutdown.grace.ms``), then the admin server, which has said all the while that the broker is stopping, and only
-then the logs are closed, so that whatever was acknowledged is on the disk.
+Ports are opened first, because a taken one is the commonest reason not to start, and served last. A stop has the
+reverse order: no new connections; delayed fetches are answered with what there is; requests in flight may finish until
+``shutdown.grace.ms`` is over; then the admin server stops, whose readiness has been negative since the beginning of the
+stop; and last the logs are closed, so that every acknowledged record is on the disk.
 
 Source: Kafka's BrokerServer.
 """
@@ -147,8 +147,8 @@ class Broker:
         for endpoint in self.bound_endpoints:
             if not ipaddress.ip_address(self.server.bound_addresses[endpoint.listener_name][0]).is_loopback:
                 log.warning(
-                    "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: whoever reaches it may read, write and "
-                    "delete everything",
+                    "%s is open to other machines, WITHOUT LOGIN OR ENCRYPTION: anyone who reaches it may read, write "
+                    "and delete everything",
                     endpoint,
                 )
 
@@ -218,7 +218,7 @@ class Broker:
 
 
 def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:
-    """Run a broker until SIGTERM or SIGINT; ``announce`` is told in lines where it can be reached, once it can be.
+    """Run a broker until SIGTERM or SIGINT; once it serves, ``announce`` gets its addresses, line by line.
 
     A second signal does not wait for the grace.
 
@@ -246,7 +246,7 @@ async def serve_until_signalled(broker: Broker, announce: Callable[[str], object
 
 
 def calm_garbage_collector() -> None:
-    """Take what the start left in memory, which is there to stay, out of the garbage collector's sight.
+    """Exclude what the start left in memory, which is permanent, from garbage collection, and collect less often.
 
     Requests make few cycles and much short-lived garbage; with Python's own thresholds the oldest generation is
     searched again and again for nothing, in pauses that every client waits for (``bench/measured.md`` has the figures).

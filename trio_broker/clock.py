@@ -1,8 +1,8 @@
-"""The time, as everything in the broker is told it.
+"""The clock of the broker, which tests replace.
 
 Two readings, for two uses: ``now_ms`` is the wall clock, which may jump, and dates records and retention; ``monotonic``
-only ever grows, and measures intervals. Deadlines of waiting tasks are Trio's own (``trio.current_time``). Whoever
-needs the time is given a ``Clock``, so that a test turns a week of retention in a microsecond.
+only ever grows, and measures intervals. Deadlines of waiting tasks are Trio's own (``trio.current_time``). Classes that
+need the time take a ``Clock``, so that a test advances a week of retention in a microsecond.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import attrs
 
 
 class Clock(Protocol):
-    """What tells the time."""
+    """The two readings."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since 1970-01-01 UTC, as Kafka's timestamps are."""
@@ -37,7 +37,7 @@ class SystemClock:
 
 @attrs.define
 class ManualClock:
-    """A clock that stands still until it is told otherwise."""
+    """A clock that changes by ``advance`` only."""
 
     time_ms: int = 1_700_000_000_000
     elapsed_seconds: float = 0.0
@@ -49,7 +49,7 @@ class ManualClock:
         return self.elapsed_seconds
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass on both readings."""
+        """Advance both readings by ``seconds``."""
         assert seconds >= 0, f"time passes forward, not by {seconds} s"
         self.elapsed_seconds += seconds
         self.time_ms += round(seconds * 1000)

@@ -30,7 +30,7 @@ MAX_GROUP_IDS = 50
 
 
 class GroupView:
-    """What the admin app is told of groups."""
+    """The groups in the admin app's classes."""
 
     def __init__(self, coordinator: GroupCoordinator, now_ms: Callable[[], int]) -> None:
         self.coordinator = coordinator

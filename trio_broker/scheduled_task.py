@@ -1,8 +1,8 @@
-"""What comes round by the clock: retention, checkpoints, expiry, background flushes.
+"""Periodic tasks: retention, checkpoints, expiry, background flushes.
 
-Each task is a function that does one round. A round that fails is logged, and the next one comes all the same: an
-exception that left its task would end the nursery, and with it the broker. Rounds do their file work in worker threads
-of their own limiter, so they can never keep a produce or a fetch from its thread.
+Each task is a function that does one run. A run that fails is logged, and the next one is started after the interval as
+usual: an exception that left its task would cancel the nursery, and with it the broker. Runs do their file work in
+worker threads of their own limiter, so they never delay a produce or a fetch that waits for a thread.
 
 Source: the intervals are Kafka's, by their keys.
 """
@@ -26,7 +26,7 @@ MAX_SLEEP_SECONDS = 86_400.0
 
 @attrs.frozen
 class ScheduledTask:
-    """One thing to do again and again. ``interval_ms`` is asked before every round, so a live change counts at once."""
+    """A periodic task. ``interval_ms`` is called before every run, so a live change counts from the next run on."""
 
     name: str
     interval_ms: Callable[[], int]
@@ -34,17 +34,18 @@ class ScheduledTask:
 
 
 async def run_scheduled(task: ScheduledTask, initial_delay_ms: int = 0) -> None:
-    """Do the rounds of ``task`` until cancelled, whatever they raise."""
+    """Run ``task`` at its interval until cancelled, whatever it raises."""
     await trio.sleep(initial_delay_ms / 1000)
     while True:
         interval_ms = task.interval_ms()
+        # An interval above a day runs once a day. With "never" only the setting is read again after a day.
         await trio.sleep(min(interval_ms / 1000, MAX_SLEEP_SECONDS))
         if interval_ms < NEVER_MS:
             await run_once(task)
 
 
 async def run_once(task: ScheduledTask) -> None:
-    """One round, and the barrier around it."""
+    """Do one run; log an exception instead of raising it."""
     try:
         await task.run()
     except Exception:

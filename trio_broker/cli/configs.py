@@ -135,7 +135,7 @@ def row(resource: Resource, entry: DescribedConfig) -> dict[str, Any]:
 
 
 def shown_value(entry: Row) -> str | None:
-    """Return a value for people; an empty one is not a missing one."""
+    """Return a value for display; an empty one is shown as two quotes, unlike a missing one."""
     if entry["sensitive"]:
         return SECRET
     return '""' if entry["value"] == "" else entry["value"]

@@ -1,7 +1,7 @@
-"""What commands print: tables for people, JSON for machines, both from the same rows.
+"""The output of commands: tables or JSON, both from the same rows.
 
-Names come from other machines: a group or a client may call itself anything. What a terminal would take for a command
-is printed as an escape, in tables as well as in errors.
+Names of groups and clients come from other machines and may hold any character. Control characters, which a terminal
+would execute, are printed as escapes, in tables as well as in errors.
 """
 
 from __future__ import annotations

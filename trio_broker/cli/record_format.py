@@ -81,7 +81,7 @@ def _token(name: str, null: bytes, shown: Shown) -> list[Piece]:
         return null if data is None else shown(data)
 
     def headers(record: Record) -> bytes:
-        # A null header is told apart whatever stands for a null value, as kcat does.
+        # A null header is always NULL, whatever is printed for a null value, as in kcat.
         pairs = ((key.encode("utf-8", "surrogateescape"), value) for key, value in record.headers)
         return b",".join(shown(key) + b"=" + (b"NULL" if value is None else shown(value)) for key, value in pairs)
 

@@ -1,4 +1,4 @@
-"""Where a broker listens, as people write it and as brokers tell it.
+"""Addresses of brokers: parsing and printing.
 
 Source: Kafka's ``bootstrap.servers``.
 """

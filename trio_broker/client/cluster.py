@@ -17,7 +17,7 @@ from trio_broker.client.kafka_client import KafkaClient, Node
 
 @attrs.frozen
 class BrokerDescription:
-    """One broker. Where it did not answer, ``problem`` says why, and it serves nothing that is known."""
+    """One broker. If it did not answer, ``problem`` says why, and its APIs are unknown."""
 
     node: Node
     served: Mapping[int, VersionRange]
@@ -38,7 +38,7 @@ def describe_cluster(client: KafkaClient) -> ClusterDescription:
     """Return the cluster with what each broker said when it was connected to.
 
     Raises:
-        ClientError: nobody could be asked.
+        ClientError: no broker answered.
     """
     brokers = client.attempt(client.brokers)
     nodes = sorted(brokers.nodes, key=lambda node: node.node_id)

@@ -1,14 +1,14 @@
 """One connection to one broker: versions are agreed on first, then one request at a time.
 
-``ask`` sends a request and waits for its answer. ``begin`` and ``finish`` are its two halves, for those who have
-something else to do while the broker works and the bytes travel.
+``ask`` sends a request and waits for its answer. ``begin`` and ``finish`` are its two halves, for callers
+that have other work until the answer is here.
 
 The first request is ApiVersions in the newest version we know. A broker that does not know that version answers in
 version 0 and tells its own range for this one API, so the second attempt cannot fail (KIP-511). Afterwards each
 request goes out in the newest version that both sides know.
 
-Nothing that comes from the other side is believed: a size out of bounds, another correlation id, bytes that do not
-decode, all end the connection with ``NotKafka``. Memory for an answer is taken as its bytes come, not as announced.
+Received bytes are validated: a size out of bounds, another correlation id, or bytes that do not decode close the
+connection with ``NotKafka``. Memory for an answer grows with the received bytes, not with the announced size.
 
 Source: KIP-35, KIP-511; Kafka's NetworkClient.
 """
@@ -65,7 +65,7 @@ SOFTWARE_NAME: Final = "trio-broker"
 
 @attrs.frozen
 class Identity:
-    """Who asks: the client id of every request, and the version of the software."""
+    """The client id of every request, and the version of the software."""
 
     client_id: str
     software_version: str
@@ -117,7 +117,7 @@ class BrokerConnection:
         """Connect and agree on versions. ``receive_buffer_bytes`` is the size of the socket's buffer.
 
         Raises:
-            ConnectFailed: there is no such host, or nobody takes the connection.
+            ConnectFailed: there is no such host, or the connection is refused.
             ConnectionLost, NotKafka, TimedOut, Refused: the first answer did not come, or is none of Kafka's.
         """
         connection = cls(address, _connect(address, deadline, receive_buffer_bytes), identity)

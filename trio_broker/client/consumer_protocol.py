@@ -1,6 +1,6 @@
-"""What the members of a classic group told each other, as far as it can be shown.
+"""Decodes the subscriptions and assignments of a classic group's members for display.
 
-To the broker these are bytes, and whoever sent them may have sent anything: what does not decode is shown as unknown.
+The broker does not validate these bytes, so a member may have sent anything: what does not decode is shown as unknown.
 
 Source: ``kafka_wire.consumer_protocol``.
 """
@@ -28,7 +28,7 @@ def read_subscription(data: bytes) -> tuple[str, ...] | None:
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
     """Return the partitions of an assignment in order, or None where the bytes are none.
 
-    No bytes at all are an assignment of nothing: so it stands until the leader of the group has spoken.
+    No bytes are an empty assignment, as members have it until the leader has sent SyncGroup.
     """
     if not data:
         return ()

@@ -1,4 +1,4 @@
-"""How long a command may take, and the pauses between its attempts.
+"""The deadline of a command, and the pauses between its attempts.
 
 Pauses double from a tenth of a second to a second, as those of Kafka's own clients (``retry.backoff.ms``,
 ``retry.backoff.max.ms``).
@@ -13,18 +13,18 @@ from typing import Final
 import attrs
 
 FIRST_PAUSE_SECONDS: Final = 0.1
-"""Long enough for a broker to have news, short enough not to be felt."""
+"""Long enough for a broker to finish an election, short enough not to be noticed."""
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
-"""A broker that loads its groups is asked once a second; less often would only keep people waiting."""
+"""A broker that loads its groups is asked once a second; a longer pause would only delay the command."""
 
 SHORTEST_PAUSE_SECONDS: Final = 0.01
-"""Whoever asks for no pauses at all gets these, so that a broker that refuses at once is not asked without end."""
+"""The pause where the setting is 0, so that a broker that refuses at once is not asked in a busy loop."""
 
 
 @attrs.frozen
 class Deadline:
-    """A moment at which to give up. ``now`` and ``sleep`` are in seconds, and replaced by tests."""
+    """The time at which to give up. ``now`` and ``sleep`` are in seconds, and replaced by tests."""
 
     timeout_seconds: float
     now: Callable[[], float] = time.monotonic

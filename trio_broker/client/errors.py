@@ -1,6 +1,6 @@
-"""Why a cluster could not be asked, or what it refused.
+"""The errors of the client.
 
-The text of each error is one line for a person: what was asked of whom, and what came instead.
+The text of each error is one line: what was requested of which broker, and what came instead.
 
 Source: Kafka's Errors enum for the codes.
 """
@@ -29,7 +29,7 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members are subscribed to the topic",
 }
-"""What is told where a broker sends a code and no words, which it does for groups and offsets."""
+"""The text where a broker sends a code without a message, as it does for groups and offsets."""
 
 
 class ClientError(Exception):
@@ -49,7 +49,7 @@ class NotKafka(ClientError):
 
 
 class TimedOut(ClientError):
-    """The time that the whole command has is over."""
+    """The deadline of the whole command is over."""
 
 
 class VersionNotServed(ClientError):

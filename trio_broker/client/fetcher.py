@@ -62,8 +62,8 @@ PARTITION_BYTES: Final = 1024 * 1024
 """About how much of one partition is in one answer; Kafka's default ``max.partition.fetch.bytes``."""
 
 MISSING_ROUNDS: Final = 5
-"""How often in a row a topic must be told missing before it is believed: about a second and a half. A broker that has
-just started, or has not heard of a new topic yet, says so for a moment."""
+"""How often in a row a topic must be reported missing before the reading ends: about a second and a half. A broker that
+has just started, or does not have a new topic yet, reports that for a moment."""
 
 MISSING: Final = frozenset(
     {

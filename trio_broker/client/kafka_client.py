@@ -1,12 +1,11 @@
-"""The cluster as a command asks it: the right broker for each question, and another attempt where that helps.
+"""The client of a cluster: sends each request to the right broker, and repeats it where that helps.
 
-Any of the bootstrap addresses leads to the cluster; from there the brokers tell each other's addresses. ``any_broker``,
-``controller``, ``node`` and ``coordinator`` return connections, which are kept until the client is closed or something
-turned out to be wrong about them.
+The brokers' addresses come from any of the bootstrap addresses by Metadata. ``any_broker``,
+``controller``, ``node`` and ``coordinator`` return connections, which are kept until the client is closed or a request
+fails in a way that makes them doubtful.
 
-``attempt`` repeats what a broker refused only for now: it is no longer the coordinator, is loading, elects. What was
-lost on its way is repeated only where doing it twice is the same as doing it once; else the error says that the outcome
-is unknown.
+``attempt`` repeats what a broker refused with a retriable code: it is no longer the coordinator, is loading, elects. A
+request whose answer was lost is repeated only if it is idempotent; else the error says that the outcome is unknown.
 
 Source: Kafka's AdminClient, KafkaAdminClient's call types; the retriable exceptions of its Errors.
 """
@@ -118,11 +117,11 @@ class KafkaClient:
         self._connections.clear()
 
     def forget(self) -> None:
-        """Ask anew who the brokers are, and who coordinates: whoever was asked may be the wrong one by now."""
+        """Drop the cached brokers and coordinators, which may have changed, so that they are requested again."""
         self._brokers = None
         self._coordinators.clear()
 
-    # --- Whom to ask ---
+    # --- Finding the broker ---
 
     def any_broker(self) -> BrokerConnection:
         """Return a connection to the first bootstrap address that works, else to another broker that was heard of.

@@ -1,8 +1,8 @@
-"""Memory that answers are received into.
+"""The buffer that answers are received into.
 
-The other side announces how long an answer is, and is not believed: memory is taken as the bytes come, doubled each
-time it is full. Whoever reads large answers one after the other keeps one buffer for all of them, so that it grows once
-and its pages stay warm; each answer then overwrites the one before.
+The announced size of an answer is not trusted: memory is allocated as the bytes arrive, doubled each time it is full. A
+caller that reads large answers one after the other keeps one buffer for all of them, so that it grows once and its
+pages stay mapped; each answer then overwrites the one before.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ReceiveBuffer:
     def fill(self, count: int, receive_into: Callable[[memoryview], int]) -> memoryview:
         """Return a view of ``count`` bytes, which ``receive_into`` put there piece by piece.
 
-        ``receive_into`` takes the rest of the memory and returns how many bytes it wrote at its start. The view is good
-        until the next call, and whoever keeps it longer sees other bytes in it.
+        ``receive_into`` takes the rest of the memory and returns how many bytes it wrote at its start. The view is
+        valid until the next call, which overwrites its bytes.
 
         Raises:
             Exception: as ``receive_into``.
@@ -41,7 +41,7 @@ class ReceiveBuffer:
 
     def _grow(self, count: int) -> None:
         wanted = count if count <= FIRST_BYTES else -(-count // STEP_BYTES) * STEP_BYTES
-        # New memory rather than more of the same: a view that somebody still holds would forbid that.
+        # A new buffer rather than ``extend``: that raises BufferError while any view of the old one exists.
         larger = bytearray(min(wanted, max(FIRST_BYTES, 2 * len(self._memory))))
         larger[: len(self._memory)] = self._memory
         self._memory = larger

@@ -353,7 +353,7 @@ def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, 
 
 
 def _shown(key: ConfigKey, value: Any) -> str | None:
-    """Return what may be told of a value: its text, None where it has none or is a secret."""
+    """Return the text of a value for display; None without a value or for a secret."""
     return None if key.sensitive or value is None else key.text_of(value)
 
 

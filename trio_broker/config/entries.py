@@ -1,4 +1,4 @@
-"""What is told about one setting: value, where it comes from, and what stands behind it.
+"""One setting as DescribeConfigs and the admin API show it: its value, its source, and its synonyms.
 
 The chain of synonyms is Kafka's: every place the value could come from, the one that counts first. It is ordered by
 source, then by name, so a dynamic ``log.retention.ms`` precedes a ``log.retention.hours`` of the file.

@@ -1,4 +1,4 @@
-"""Reads the listener settings: where clients may connect, how, and which address they are told.
+"""Reads the listener settings: where clients may connect, by which protocol, and which address is advertised.
 
 A listener is a name, a host and a port. The name says by way of ``listener.security.protocol.map`` which security
 protocol is spoken there. An empty host listens on every interface; advertised, it stands for "the address you dialled",
