@@ -22,23 +22,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from scripts.changed import changed_paths, needed_tests
+
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 REPORTS = ROOT / ".check"
 
 LANES: Mapping[str, tuple[str, ...]] = {
-    "spark session": ("spark/test_",),
-    "spark pipelines": ("spark/pipelines/",),
-    "compat spark": ("compat/test_spark",),
-    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
     "compat": ("compat/",),
-    "handlers": ("handlers/",),
-    "protocol": ("protocol/",),
-    "spark units": ("spark/",),
+    "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+    "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "state": ("coordinator/", "replication/", "storage/", "network/"),
     "core": ("",),
+    "handlers": ("handlers/",),
+    "protocol": ("protocol/",),
 }
-"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start: the longest first."""
+"""Beginnings of paths below ``tests/``, by lane, in the order in which the lanes start: the longest first.
+
+All tests that need a Spark session are in one lane, because each lane would start a JVM of its own and warm it up."""
+
+TYPES = "types"
+"""The lane of mypy."""
+
+DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 1
+"""One more than there are processors: many tests wait for sockets, timers and the disk."""
 
 NO_TESTS = 5
 """The exit status of a pytest that collected nothing."""
@@ -116,17 +125,17 @@ def lane_of(path: Path) -> str:
     return matches[max((prefix for prefix in matches if path.as_posix().startswith(prefix)), key=len)]
 
 
-def pytest_lanes(files: Iterable[Path], arguments: list[str]) -> list[Lane]:
+def pytest_lanes(files: Iterable[Path]) -> list[Lane]:
     """One lane of pytest for each group of ``files``, in the order of ``LANES``."""
     chosen: dict[str, list[str]] = {name: [] for name in LANES}
     for file in files:
         chosen[lane_of(file)].append(f"tests/{file.as_posix()}")
-    return [pytest_lane(name, paths, arguments) for name, paths in chosen.items() if paths]
+    return [pytest_lane(name, paths) for name, paths in chosen.items() if paths]
 
 
-def pytest_lane(name: str, paths: list[str], arguments: list[str]) -> Lane:
+def pytest_lane(name: str, paths: list[str]) -> Lane:
     # Lanes share no cache directory, for each would overwrite what the others noted there as failed.
-    lane = Lane(name, [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, *paths])
+    lane = Lane(name, [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths])
     lane.command.append(f"--junitxml={lane.report}")
     return lane
 
@@ -145,6 +154,7 @@ def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout) -> bool:
     """Run ``lanes``, up to ``jobs`` of them at a time, print what they found, and return whether all went well."""
     shutil.rmtree(REPORTS, ignore_errors=True)
     REPORTS.mkdir()
+    began = time.monotonic()
     waiting = list(lanes)
     running: dict[int, Lane] = {}
     while waiting or running:
@@ -158,20 +168,26 @@ def run(lanes: list[Lane], jobs: int, out: IO[str] = sys.stdout) -> bool:
         print(lane, file=out, flush=True)
         if lane.status != 0:
             print(lane.output.read_text(errors="replace"), file=out, flush=True)
+    print(f"{time.monotonic() - began:.0f} s", file=out)
     print(sum((lane.counts for lane in lanes if lane.counts), Counts()), file=out, flush=True)
     return all(lane.status == 0 for lane in lanes)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="lanes at a time")
-    parser.add_argument("--only", nargs="+", metavar="LANE", default=list(LANES), help="run these lanes only")
-    options, arguments = parser.parse_known_args()
-    lanes = [lane for lane in pytest_lanes(files_with_tests(), arguments) if lane.name in options.only]
-    began = time.monotonic()
-    passed = run([Lane("types", [sys.executable, "-m", "mypy"]), *lanes], options.jobs)
-    print(f"{time.monotonic() - began:.0f} seconds", file=sys.stderr)
-    return 0 if passed else 1
+    parser = argparse.ArgumentParser(prog="scripts/check", description="Check the types and run the tests, in lanes.")
+    parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, help="lanes at a time (%(default)s)")
+    parser.add_argument("--only", nargs="+", choices=[TYPES, *LANES], default=[TYPES, *LANES], help="run these lanes")
+    parser.add_argument(
+        "--changed",
+        nargs="?",
+        const="",
+        metavar="BASE",
+        help="run the tests that a change needs: what differs from where this branch left BASE (main)",
+    )
+    options = parser.parse_args()
+    files = files_with_tests() if options.changed is None else needed_tests(changed_paths(options.changed))
+    lanes = [Lane(TYPES, [sys.executable, "-m", "mypy"]), *pytest_lanes(files)]
+    return 0 if run([lane for lane in lanes if lane.name in options.only], options.jobs) else 1
 
 
 if __name__ == "__main__":

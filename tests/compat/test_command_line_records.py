@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -37,13 +36,8 @@ AnyBroker: TypeAlias = BrokerProcess | KafkaProcess
 
 
 @pytest.fixture(scope="module")
-def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp() / "java-classes"
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory, java_classes: Path) -> Iterator[KafkaProcess]:
-    with KafkaProcess(tmp_path_factory.mktemp("kafka"), java_classes) as process:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProcess]:
+    with KafkaProcess(tmp_path_factory.mktemp("kafka")) as process:
         yield process
 
 

@@ -1,0 +1,126 @@
+"""Which tests a change needs, for ``scripts/check --changed``: those of its package and of its nearest neighbours.
+
+This is what a developer waits for, about a minute; the whole run follows before the change is pushed. A change in the
+broker takes a slice of the real clients along, and neither Spark nor Node nor Kafka's own jars.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "tests"
+
+CLIENTS = ("compat/test_confluent_kafka.py", "compat/test_kafka_python.py")
+GROUP_CLIENTS = ("compat/test_group_admin_python.py",)
+
+TESTS_OF: Mapping[str, tuple[str, ...]] = {
+    "": ("",),
+    "protocol/": ("protocol/", "client/", "network/", "storage/", *CLIENTS),
+    "admin/": ("admin/", "test_broker_view.py", "test_group_view.py", "test_segment_view.py"),
+    "trio_broker/": ("test_", "testing/", "metrics/", *CLIENTS),
+    "trio_broker/cli/": ("cli/", "docs/", "compat/test_command_line.py"),
+    "trio_broker/client/": ("client/", "cli/", *GROUP_CLIENTS),
+    "trio_broker/cluster/": ("cluster/", "handlers/", "test_", *CLIENTS),
+    "trio_broker/config/": ("config/", "docs/", "cluster/", "test_", *CLIENTS),
+    "trio_broker/coordinator/": ("coordinator/", "handlers/", *GROUP_CLIENTS),
+    "trio_broker/handlers/": ("handlers/", "docs/", *CLIENTS, *GROUP_CLIENTS),
+    "trio_broker/metrics/": ("metrics/", "admin/", "test_broker_view.py"),
+    "trio_broker/network/": ("network/", "test_", *CLIENTS),
+    "trio_broker/replication/": ("replication/", "handlers/", "test_", *CLIENTS),
+    "trio_broker/spark/": ("spark/test_",),
+    "trio_broker/spark/decoder/": ("spark/decoder/", "spark/test_batch_reader.py", "spark/test_stream_reader.py"),
+    "trio_broker/spark/files/": ("spark/files/", "spark/test_batch_reader.py"),
+    "trio_broker/spark/options/": ("spark/options/", "spark/planning/", "docs/", "spark/test_batch_reader.py"),
+    "trio_broker/spark/pipelines/": ("spark/pipelines/", "cli/test_pipeline_commands.py"),
+    "trio_broker/spark/planning/": ("spark/planning/", "spark/test_batch_reader.py", "spark/test_stream_reader.py"),
+    "trio_broker/spark/producer/": ("spark/producer/", "spark/test_sink.py"),
+    "trio_broker/spark/tables/": ("spark/pipelines/", "spark/test_batch_table.py"),
+    "trio_broker/spark/wire/": ("spark/wire/", "spark/test_batch_reader.py", "spark/test_stream_reader.py"),
+    "trio_broker/storage/": ("storage/", "replication/", "handlers/", *CLIENTS),
+    "trio_broker/testing/": ("testing/", *CLIENTS),
+    "bench/": ("bench/",),
+    "docs/": ("docs/", "config/", "handlers/test_apis_documentation.py"),
+    "examples/": ("examples/",),
+    "fuzz/": ("protocol/test_fuzz", "compat/test_fuzz", "spark/decoder/"),
+    "scripts/": ("test_lanes.py", "test_changed.py"),
+    "README.md": ("docs/",),
+    "CONTRIBUTING.md": ("docs/",),
+    "CHANGELOG.md": (),
+    "newsfragments/": (),
+}
+"""Beginnings of paths of test files below ``tests/``, by the beginning of a changed path; the longest counts.
+
+What is not named here (``pyproject.toml``) needs all tests."""
+
+
+def needed_tests(changed: Iterable[str]) -> list[Path]:
+    """The test files, relative to ``tests/``, that the changed paths need."""
+    changed = list(changed)
+    helpers = {path for path in changed if path.startswith("tests/") and path.endswith(".py")}
+    imports = imports_of_tests() if helpers else {}
+    found: set[Path] = set()
+    for path in changed:
+        if path.startswith("tests/"):
+            found |= users_of(Path(path).relative_to("tests"), imports)
+        else:
+            found |= starting_with(TESTS_OF[max(filter(path.startswith, TESTS_OF), key=len)])
+    return sorted(found)
+
+
+def all_tests() -> Iterator[Path]:
+    return (path.relative_to(TESTS) for path in TESTS.rglob("test_*.py"))
+
+
+def starting_with(prefixes: tuple[str, ...]) -> set[Path]:
+    return {path for path in all_tests() if path.as_posix().startswith(prefixes)}
+
+
+def users_of(path: Path, imports: Mapping[Path, set[str]]) -> set[Path]:
+    """The test files that use ``path``: itself if it is one, those that import it, all below a ``conftest.py``.
+
+    What is no Python, such as a recorded answer, belongs to the tests of its folder.
+    """
+    if path.name == "conftest.py" or path.suffix != ".py":
+        folder = "" if path.parent == Path() else f"{path.parts[0]}/"
+        return starting_with((folder,))
+    users, waiting = {path}, [path]
+    while waiting:
+        module = ".".join(("tests", *waiting.pop().with_suffix("").parts))
+        more = {user for user, modules in imports.items() if module in modules} - users
+        users |= more
+        waiting += more
+    below = {test for user in users if user.name == "conftest.py" for test in users_of(user, imports)}
+    return below | {user for user in users if user.name.startswith("test_") and (TESTS / user).exists()}
+
+
+def imports_of_tests() -> dict[Path, set[str]]:
+    """What each module of the tests imports from the others."""
+    found = {}
+    for path in TESTS.rglob("*.py"):
+        modules = found[path.relative_to(TESTS)] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("tests"):
+                modules.add(node.module)
+                modules.update(f"{node.module}.{name.name}" for name in node.names)
+    return found
+
+
+def changed_paths(base: str | None = None) -> list[str]:
+    """What differs from where this branch left ``base``, uncommitted and new files included; main's by default."""
+    start = git("merge-base", "HEAD", base or main_branch())[0]
+    return git("diff", "--name-only", "--no-renames", start) + git("ls-files", "--others", "--exclude-standard")
+
+
+def main_branch() -> str:
+    """``main``, or a clone's copy of it where only another branch was checked out."""
+    known = git("for-each-ref", "--format=%(refname:short)", "refs/heads/main", "refs/remotes/origin/main")
+    return known[0] if known else "HEAD"
+
+
+def git(*arguments: str) -> list[str]:
+    completed = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return completed.stdout.splitlines()
