@@ -1,7 +1,7 @@
 """The API keys, and where each API turns flexible.
 
-That is all one must know to read and write any header, also of requests that are not served: the log line about one
-should name it. Which versions are served is derived from the handlers, not from here.
+Enough to read and write any header, also of requests that are not served, which the log names. Which versions are
+served is derived from the handlers, not from here.
 
 Source: the schemas of Kafka 4.3.1; ApiKeys.
 """

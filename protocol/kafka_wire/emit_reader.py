@@ -103,6 +103,7 @@ class _ReaderEmitter:
             return
         codes = "".join(code for code, _ in self._fixed)
         targets = "".join(f"{target}, " for _, target in self._fixed)
+        # One struct call for the whole run of fields: the call costs far more than each value that it returns.
         self.source.line(f"{targets}= {self.source.unpack(codes)}(buf, pos)")
         self.source.line(f"pos += {struct.calcsize('>' + codes)}")
         self._fixed.clear()
@@ -241,6 +242,8 @@ class _ReaderEmitter:
             self.refuse(f"{name} < {-1 if nullable else 0}", f"{where} has the length {{{name}}}")
             return
         self.flush()
+        # Fast path: a compact length below 127 is one byte, read without a call. For a longer varint the generated code
+        # steps back and reads it again from its first byte.
         source.line(f"{name} = buf[pos] - 1")
         source.line("pos += 1")
         with source.block(f"if {name} > 126:" if nullable else f"if not -1 < {name} < 127:"):
@@ -253,13 +256,15 @@ class _ReaderEmitter:
 
     def contents(self, kafka_type: str, target: str, where: str) -> None:
         """Take ``n`` bytes."""
+        # Checked, because a slice past the end is no IndexError but silently shorter.
         self.source.line("end = pos + n")
         self.refuse("end > size", f"{where} reaches past the end")
         self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
         self.source.line("pos = end")
 
     def elements(self, element: WireType, count: str, target: str, where: str) -> None:
-        """Read the elements of an array, after making sure that they can be there and can be afforded."""
+        """Read the elements of an array, after checking that they fit in the remaining bytes and in the heap budget."""
+        # Both checks precede the first element: four bytes of count must not make the broker build millions of objects.
         smallest = minimal_bytes(element, self.version, self.flexible)
         cost = max(_SLOT_BYTES + heap_bytes(element, self.version), MIN_ELEMENT_HEAP_BYTES)
         self.refuse(

@@ -1,7 +1,7 @@
 """Writing Python source line by line, and turning it into a function that tracebacks can show.
 
 The readers and writers of messages are plain functions, written by ``emit_reader`` and ``emit_writer``. This is their
-common desk: lines and their indentation, the names the function will find as globals, and precompiled ``struct`` calls.
+common part: lines and their indentation, the names the function will find as globals, and precompiled ``struct`` calls.
 """
 
 from __future__ import annotations

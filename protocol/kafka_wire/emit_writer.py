@@ -78,6 +78,7 @@ class _WriterEmitter:
         """Write the fixed-size values that are waiting, before anything else is appended."""
         if not self._fixed:
             return
+        # The zero bytes (empty tag buffers) are pad codes of the same call, so they cost nothing extra.
         codes = "".join(code for code, _ in self._fixed)
         values = ", ".join(value for code, value in self._fixed if code != _ZERO_BYTE)
         piece = f"{self.source.pack(codes)}({values})" if values else repr(bytes(len(codes)))
@@ -145,6 +146,8 @@ class _WriterEmitter:
         count, content = f"tags_{number}", f"tagged_{number}"
         source.line(f"{count} = 0")
         source.line(f"{content} = b''")
+        # Ascending tags are required (KIP-482). A field at its default is left out, as Kafka's writer does, so that
+        # readers that do not know the tag need not skip it.
         for each in sorted(tagged, key=lambda each: each.tag or 0):
             slot = f"{item}.{each.name}"
             with source.block(f"if {self.differs(each.type, slot, each.new_default(), each.name)}:"):
@@ -162,6 +165,7 @@ class _WriterEmitter:
         """Write a value aside, because its size comes first; return the variable that holds its bytes."""
         source = self.source
         number = source.number()
+        # The lines generated inside append to a list of their own, until ``_append`` is set back.
         outer, self._append = self._append, f"append_{number}"
         source.line(f"pieces_{number} = []")
         source.line(f"{self._append} = pieces_{number}.append")

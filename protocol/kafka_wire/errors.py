@@ -1,8 +1,7 @@
-"""The two ways in which a conversation goes wrong.
+"""The two errors of the protocol.
 
-``WireError`` says that the bytes are not Kafka's: nothing after them can be trusted, so the connection closes.
-``KafkaError`` says that we understood and refuse, and that the protocol has a word for it: the word is ``code``, and it
-travels back in the answer.
+``WireError``: the bytes are malformed. Nothing after them can be trusted, so the connection closes.
+``KafkaError``: the request is understood and refused. Its ``code`` is one of the protocol's and part of the answer.
 """
 
 from __future__ import annotations

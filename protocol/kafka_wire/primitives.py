@@ -132,7 +132,7 @@ def read_unsigned_varint(buffer: ReadableBuffer, position: int) -> tuple[int, in
     Raises:
         WireError: it is cut off, longer than five bytes, or does not fit in 32 bits.
     """
-    # Two bytes are what the length of a usual batch takes, on the way of every Produce.
+    # Fast path: one and two bytes written out, since the length of a common batch takes two and each Produce has one.
     try:
         if (low := buffer[position]) < 0x80:
             return low, position + 1
@@ -178,6 +178,7 @@ def unsigned_varint(value: int) -> bytes:
     Raises:
         ValueError: it is negative or does not fit.
     """
+    # Fast path: most lengths take one byte, the sizes of common batches two.
     if 0 <= value < 128:
         return ONE_BYTE[value]
     if 0 <= value < 1 << 14:

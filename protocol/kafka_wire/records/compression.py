@@ -10,10 +10,10 @@ zstd     zstd frames, with or without the size in them; concatenated and skippab
 
 Every inflation is bounded twice: by what the caller allows and by the ratio to the compressed size. Sizes that the data
 declares are checked before memory is taken for them; where nothing is declared the output is counted as it comes.
-Two hundred million zeros pack into six thousand bytes, so the size of the input protects nobody.
+Two hundred million zeros compress to six thousand bytes, so a limit on the input alone does not bound the output.
 
-All functions let go of the interpreter lock while they work on large blocks; call them in a worker thread. The
-libraries are imported on first use: a broker that never meets lz4 does not pay for it at start.
+All functions release the interpreter lock while they work on large blocks; call them in a worker thread. The
+libraries are imported on first use: a broker without lz4 data does not load it.
 
 Source: Kafka's CompressionType and compress package; RFC 1952, RFC 8878, the snappy and lz4 frame descriptions;
 docs/formats/record-batch.md.
@@ -57,7 +57,8 @@ DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 a producer packs into one batch, and little enough for several at once."""
 
 MAX_DECOMPRESSED_BYTES = 1024 * 1024 * 1024
-"""What one batch may grow to whatever the configuration says: beyond a gibibyte it is the machine that breaks."""
+"""What one batch may grow to whatever the configuration says: beyond a gibibyte the
+process may run out of memory."""
 
 MAX_MESSAGE_BYTES_FACTOR = 4
 """Where ``message.max.bytes`` is large, a batch may at least grow to this many times as much: text packs about so."""
@@ -67,7 +68,7 @@ MAX_RATIO = 1000
 (zstd)."""
 
 RATIO_FREE_BYTES = 4 * 1024 * 1024
-"""Up to here the ratio is not looked at: a batch of equal records is honest, common in tests, and does no harm."""
+"""Below this size the ratio is not checked: a batch of equal records is legitimate, common in tests, and harmless."""
 
 MAX_FRAMES = 64
 """How many gzip members, or lz4 or zstd frames, may follow one another. Clients write one. Without a limit, frames of a
@@ -88,7 +89,7 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 """How much goes into one snappy block: snappy-java's own default."""
 
 SNAPPY_MAX_RATIO = 32
-"""Snappy's densest element makes 64 bytes of 3, so a block that declares more is lying about its size."""
+"""Snappy's densest element makes 64 bytes of 3, so a block that declares more has a wrong size."""
 
 LZ4_FRAME_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}

@@ -25,6 +25,8 @@ def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
         InvalidRecord: it is longer than five bytes or has more than 32 bits.
         IndexError: ``data`` ends first; callers that walk many values turn this into one refusal.
     """
+    # One and two bytes written out here, in ``read_varlong`` and four times in ``record.check_records``: nearly every
+    # length and delta has that size, and a function call would cost several times the arithmetic.
     low = data[position]
     if low < 0x80:
         return (low >> 1) ^ -(low & 1), position + 1
