@@ -25,6 +25,7 @@ from trio_broker.config import keys
 from trio_broker.config.broker_config import ConfigScope, ValueChange
 from trio_broker.config.entries import AllowedRange, ConfigEntry
 from trio_broker.config.errors import ConfigError
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.group_view import GroupView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import History, HistorySample
@@ -172,16 +173,16 @@ class LiveBrokerView:
     def journal(self) -> Sequence[JournalEntry]:
         return [entry for _, entry in self._journal]
 
-    async def groups(self) -> view.GroupSurvey:
+    async def groups(self) -> GroupLagReport:
         return await self.groups_view.groups()
 
-    def group(self, group_id: str) -> view.GroupInfo | None:
+    def group(self, group_id: str) -> GroupSnapshot | None:
         return self.groups_view.group(group_id)
 
-    async def group_offsets(self, group_id: str) -> view.GroupOffsets | None:
+    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
         return await self.groups_view.group_offsets(group_id)
 
-    def group_timeline(self, group_id: str) -> Sequence[view.RebalanceInfo] | None:
+    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         return self.groups_view.group_timeline(group_id)
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:

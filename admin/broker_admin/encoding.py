@@ -17,6 +17,7 @@ from starlette.responses import Response
 from broker_admin.view import JournalEntry
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigEntry, ConfigSource
+from trio_broker.coordinator.reporting.snapshot import GroupLag
 
 converter = cattrs.Converter()
 """Turns the values that a ``BrokerView`` returns into what ``json`` can write: enums by value, tuples as lists."""
@@ -24,6 +25,19 @@ converter = cattrs.Converter()
 # Their numbers are those of Kafka's DescribeConfigs; in JSON they go by name.
 converter.register_unstructure_hook(ConfigSource, lambda source: source.name)
 converter.register_unstructure_hook(ConfigType, lambda type_: type_.name.lower())
+
+MEMBERS_OF_GROUPS = frozenset({"leader", "members"})
+"""What a list of groups leaves out; a group's own address has it."""
+
+
+@converter.register_unstructure_hook
+def unstructure_group_lag(lag: GroupLag) -> dict[str, Any]:
+    """A line of the list of groups is flat: the group's own fields beside those of its lag."""
+    fields: dict[str, Any] = {
+        field.name: getattr(lag, field.name) for field in attrs.fields(GroupLag) if field.name != "group"
+    }
+    group = converter.unstructure(lag.group)
+    return {name: value for name, value in group.items() if name not in MEMBERS_OF_GROUPS} | fields
 
 
 def json_response(value: Any, status: int = 200) -> Response:

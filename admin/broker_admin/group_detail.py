@@ -12,7 +12,15 @@ import attrs
 
 from broker_admin.group_list import descending
 from broker_admin.timeline_picture import RebalanceEntry, TimelinePicture, rebalance_entry, timeline_picture
-from broker_admin.view import GroupInfo, GroupOffsets, MemberInfo, PartitionOffsets, RebalanceInfo
+from trio_broker.coordinator.reporting.snapshot import (
+    ConsumerLag,
+    GroupOffsets,
+    GroupSnapshot,
+    MemberSnapshot,
+    Rebalance,
+    max_known,
+    sum_known,
+)
 
 SHOWN_MEMBERS = 250
 """Rows of the table of members."""
@@ -32,7 +40,7 @@ SHOWN_REBALANCES = 25
 class MemberRow:
     """A member with what it owns and how far behind it is there."""
 
-    member: MemberInfo
+    member: MemberSnapshot
     assigned: tuple[tuple[str, tuple[int, ...]], ...]
     further_topics: int
     lag_records: int | None
@@ -43,15 +51,15 @@ class MemberRow:
 class PartitionRow:
     """A partition, and the member that reads it."""
 
-    partition: PartitionOffsets
-    owner: MemberInfo | None
+    partition: ConsumerLag
+    owner: MemberSnapshot | None
 
 
 @attrs.frozen
 class GroupDetail:
     """Everything the page of one group shows; ``unknown`` names partitions without a known lag, by topic."""
 
-    group: GroupInfo
+    group: GroupSnapshot
     offsets: GroupOffsets
     members: tuple[MemberRow, ...]
     partitions: tuple[PartitionRow, ...]
@@ -61,10 +69,10 @@ class GroupDetail:
 
 
 def group_detail(
-    group: GroupInfo, offsets: GroupOffsets, rebalances: Sequence[RebalanceInfo], now_ms: int
+    group: GroupSnapshot, offsets: GroupOffsets, rebalances: Sequence[Rebalance], now_ms: int
 ) -> GroupDetail:
     """The page's parts; ``entries`` are newest first."""
-    owned: dict[str | None, list[PartitionOffsets]] = {}
+    owned: dict[str | None, list[ConsumerLag]] = {}
     for partition in offsets.partitions:
         owned.setdefault(partition.member_id, []).append(partition)
     entries = [rebalance_entry(rebalance) for rebalance in rebalances[-SHOWN_REBALANCES:]]
@@ -79,7 +87,7 @@ def group_detail(
     )
 
 
-def member_row(member: MemberInfo, partitions: Sequence[PartitionOffsets]) -> MemberRow:
+def member_row(member: MemberSnapshot, partitions: Sequence[ConsumerLag]) -> MemberRow:
     assigned = sorted((member.assignment or {}).items())
     return MemberRow(
         member=member,
@@ -91,7 +99,7 @@ def member_row(member: MemberInfo, partitions: Sequence[PartitionOffsets]) -> Me
 
 
 def partition_rows(
-    partitions: Sequence[PartitionOffsets], members: Mapping[str, MemberInfo]
+    partitions: Sequence[ConsumerLag], members: Mapping[str, MemberSnapshot]
 ) -> tuple[PartitionRow, ...]:
     """The partitions by topic and number; where they are too many, those that are furthest behind."""
     shown = partitions
@@ -101,21 +109,10 @@ def partition_rows(
     return tuple(PartitionRow(each, members.get(each.member_id or "")) for each in shown)
 
 
-def partitions_without_lag(partitions: Iterable[PartitionOffsets]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def partitions_without_lag(partitions: Iterable[ConsumerLag]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The partitions whose lag is not known, of the first topics that have any."""
     unknown: dict[str, list[int]] = {}
     for each in partitions:
         if each.lag_records is None:
             unknown.setdefault(each.topic, []).append(each.partition)
     return tuple((topic, tuple(unknown[topic])) for topic in sorted(unknown)[:SHOWN_TOPICS])
-
-
-def sum_known(values: Iterable[int | None]) -> int | None:
-    """The sum of those that are known, None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
-def max_known(values: Iterable[float | None]) -> float | None:
-    """The largest of those that are known, None if none is."""
-    return max((value for value in values if value is not None), default=None)

@@ -1,6 +1,6 @@
 """A part of the list of groups: which, in which order, from where on.
 
-Pure functions over a survey, which may hold thousands of groups; their callers run them in a worker thread.
+Pure functions over a report, which may hold thousands of groups; their callers run them in a worker thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from broker_admin.view import GroupSummary, GroupSurvey
+from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupLagReport, GroupSnapshot
 
 DEFAULT_LIMIT = 100
 """Groups, members or partitions of one answer without a ``limit``."""
@@ -54,25 +54,25 @@ class GroupList:
     total: int
     matching: int
     offset: int
-    groups: tuple[GroupSummary, ...]
+    groups: tuple[GroupLag, ...]
 
 
-def select_groups(survey: GroupSurvey, query: GroupQuery) -> GroupList:
-    """The part of ``survey`` that ``query`` asks for."""
-    matching = [group for group in survey.groups if is_wanted(group, query)]
+def select_groups(report: GroupLagReport, query: GroupQuery) -> GroupList:
+    """The part of ``report`` that ``query`` asks for."""
+    matching = [lag for lag in report.groups if is_wanted(lag.group, query)]
     if query.order is not GroupOrder.GROUP_ID:
         matching.sort(key=SORT_KEYS[query.order])  # stable: equal ones stay ordered by id
     return GroupList(
-        surveyed_at_ms=survey.surveyed_at_ms,
-        is_complete=survey.is_complete,
-        total=len(survey.groups),
+        surveyed_at_ms=report.collected_at_ms,
+        is_complete=report.is_complete,
+        total=len(report.groups),
         matching=len(matching),
         offset=query.offset,
         groups=tuple(matching[query.offset : query.offset + query.limit]),
     )
 
 
-def is_wanted(group: GroupSummary, query: GroupQuery) -> bool:
+def is_wanted(group: GroupSnapshot, query: GroupQuery) -> bool:
     return (
         (not query.states or group.state.lower() in query.states)
         and (not query.types or group.type.value in query.types)
@@ -85,9 +85,9 @@ def descending(value: float | None) -> float:
     return 1.0 if value is None else -float(value)
 
 
-SORT_KEYS: Mapping[GroupOrder, Callable[[GroupSummary], Any]] = {
-    GroupOrder.LAG_RECORDS: lambda group: descending(group.lag_records),
-    GroupOrder.LAG_SECONDS: lambda group: (descending(group.lag_seconds), descending(group.lag_records)),
-    GroupOrder.MEMBER_COUNT: lambda group: descending(group.member_count),
-    GroupOrder.LAST_REBALANCE: lambda group: descending(group.last_rebalance_at_ms),
+SORT_KEYS: Mapping[GroupOrder, Callable[[GroupLag], Any]] = {
+    GroupOrder.LAG_RECORDS: lambda lag: descending(lag.lag_records),
+    GroupOrder.LAG_SECONDS: lambda lag: (descending(lag.lag_seconds), descending(lag.lag_records)),
+    GroupOrder.MEMBER_COUNT: lambda lag: descending(lag.group.member_count),
+    GroupOrder.LAST_REBALANCE: lambda lag: descending(lag.last_rebalance_at_ms),
 }

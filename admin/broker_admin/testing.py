@@ -28,10 +28,7 @@ from broker_admin.view import (
     BrokerEvent,
     ConfigChangeResult,
     ConfigRefusal,
-    GroupInfo,
-    GroupOffsets,
     GroupsRebalanced,
-    GroupSurvey,
     JournalEntry,
     LogManifest,
     NodeDescription,
@@ -40,7 +37,6 @@ from broker_admin.view import (
     PositionInfo,
     QueueStatistics,
     Readiness,
-    RebalanceInfo,
     SegmentInfo,
     ThreadStatistics,
     TopicManifest,
@@ -48,6 +44,7 @@ from broker_admin.view import (
 )
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource, ConfigSynonym
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 
@@ -246,19 +243,19 @@ class FakeBrokerView:
     def history(self) -> Sequence[HistorySample]:
         return list(self.samples)
 
-    async def groups(self) -> GroupSurvey:
+    async def groups(self) -> GroupLagReport:
         await trio.lowlevel.checkpoint()
-        summaries = (group.summary() for _, group in sorted(self.group_list.items()))
-        return GroupSurvey(self.now_ms, True, tuple(summaries))
+        lags = tuple(group.lag() for _, group in sorted(self.group_list.items()))
+        return GroupLagReport(collected_at_ms=self.now_ms, is_complete=True, groups=lags)
 
-    def group(self, group_id: str) -> GroupInfo | None:
-        return self.group_list[group_id].info if group_id in self.group_list else None
+    def group(self, group_id: str) -> GroupSnapshot | None:
+        return self.group_list[group_id].snapshot if group_id in self.group_list else None
 
     async def group_offsets(self, group_id: str) -> GroupOffsets | None:
         await trio.lowlevel.checkpoint()
         return self.group_list[group_id].offsets() if group_id in self.group_list else None
 
-    def group_timeline(self, group_id: str) -> Sequence[RebalanceInfo] | None:
+    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         return list(self.group_list[group_id].rebalances) if group_id in self.group_list else None
 
     def rebalanced(self, *group_ids: str) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import attrs
 
 from broker_admin.texts import short_duration_text
-from broker_admin.view import CauseKind, RebalanceCause, RebalanceInfo
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
+from trio_broker.coordinator.reporting.snapshot import Rebalance
 
 SHOWN_CAUSES = 4
 """Members named for one kind of cause; the names of two hundred that join say nothing."""
@@ -26,12 +27,12 @@ MIN_HEIGHT_PERCENT = 14.0
 """A rebalance of no time can still be seen."""
 
 TONES = {
-    CauseKind.ASSIGNMENT_LOST: "bad",
-    CauseKind.MEMBER_TIMED_OUT: "bad",
-    CauseKind.MEMBER_FENCED: "bad",
-    CauseKind.MEMBER_LEFT: "left",
-    CauseKind.MEMBER_JOINED: "joined",
-    CauseKind.MEMBER_REPLACED: "joined",
+    GroupEventKind.ASSIGNMENT_LOST: "bad",
+    GroupEventKind.MEMBER_TIMED_OUT: "bad",
+    GroupEventKind.MEMBER_FENCED: "bad",
+    GroupEventKind.MEMBER_LEFT: "left",
+    GroupEventKind.MEMBER_JOINED: "joined",
+    GroupEventKind.MEMBER_REPLACED: "joined",
 }
 """How a cause looks; the worst first: a rebalance has the tone of the worst of its causes."""
 
@@ -44,17 +45,17 @@ TONE_ORDER = (*dict.fromkeys(TONES.values()), OTHER_TONE)
 class CauseLine:
     """One kind of cause of a rebalance: how often, and the first of those it concerns."""
 
-    kind: CauseKind
+    kind: GroupEventKind
     tone: str
     count: int
-    shown: tuple[RebalanceCause, ...]
+    shown: tuple[GroupEvent, ...]
 
 
 @attrs.frozen
 class RebalanceEntry:
     """One rebalance in the list under the picture."""
 
-    rebalance: RebalanceInfo
+    rebalance: Rebalance
     tone: str
     lines: tuple[CauseLine, ...]
 
@@ -88,13 +89,13 @@ class TimelinePicture:
         return (self.start_ms + self.end_ms) // 2
 
 
-def tone_of(kind: CauseKind) -> str:
+def tone_of(kind: GroupEventKind) -> str:
     return TONES.get(kind, OTHER_TONE)
 
 
-def rebalance_entry(rebalance: RebalanceInfo) -> RebalanceEntry:
+def rebalance_entry(rebalance: Rebalance) -> RebalanceEntry:
     """``rebalance`` with its causes by kind, the worst kind first."""
-    by_kind: dict[CauseKind, list[RebalanceCause]] = {}
+    by_kind: dict[GroupEventKind, list[GroupEvent]] = {}
     for cause in rebalance.causes:
         by_kind.setdefault(cause.kind, []).append(cause)
     lines = [
@@ -127,7 +128,7 @@ def timeline_picture(entries: Sequence[RebalanceEntry], now_ms: int) -> Timeline
     return TimelinePicture(start_ms, end_ms, short_duration_text(longest_ms / 1000), stems)
 
 
-def duration_so_far_ms(rebalance: RebalanceInfo, now_ms: int) -> int:
+def duration_so_far_ms(rebalance: Rebalance, now_ms: int) -> int:
     """How long it took, or has taken so far."""
     if rebalance.duration_ms is None:
         return max(0, now_ms - rebalance.started_at_ms)

@@ -15,22 +15,15 @@ Source: docs/decisions/0031-the-broker-s-values-are-the-api-s.md.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 
 from trio_broker.config.entries import ConfigEntry
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.topics import TopicInfo
-
-
-class GroupType(enum.Enum):
-    """Which protocol a group's members speak; the names of ListGroups."""
-
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
 
 
 @attrs.frozen
@@ -135,110 +128,6 @@ class ThreadStatistics:
     event_loop_busy_ratio: float
 
 
-@attrs.frozen
-class GroupSummary:
-    """One group as a list shows it.
-
-    ``generation`` is a classic group's generation id or a consumer group's epoch. ``partition_count`` counts the
-    partitions that the group has committed an offset of or that are assigned to its members; of
-    ``partitions_without_lag`` no lag is known, because nothing is committed there or the partition is gone.
-    ``lag_records`` is the sum over the others, None without any. ``lag_seconds`` is how long
-    the oldest record that one of its partitions has yet to get through has been there: the maximum over the partitions,
-    as far as it is known from memory, None where it is not. ``protocol`` is the assignor's name, or empty.
-    """
-
-    group_id: str
-    type: GroupType
-    state: str
-    protocol_type: str
-    protocol: str
-    generation: int
-    member_count: int
-    partition_count: int
-    partitions_without_lag: int
-    lag_records: int | None
-    lag_seconds: float | None
-    last_rebalance_at_ms: int | None
-
-
-@attrs.frozen
-class GroupSurvey:
-    """All groups, by id, as they were at ``surveyed_at_ms``; ``is_complete`` is false while some are being loaded."""
-
-    surveyed_at_ms: int
-    is_complete: bool
-    groups: tuple[GroupSummary, ...]
-
-
-@attrs.frozen
-class MemberInfo:
-    """One member of a group.
-
-    ``assignment`` maps topics to partitions and is None where the group is not one of consumers; ``epoch`` is the
-    member's own in a consumer group, None in a classic one.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    subscribed_topics: tuple[str, ...]
-    assignment: Mapping[str, tuple[int, ...]] | None
-    epoch: int | None
-
-
-@attrs.frozen
-class GroupInfo:
-    """One group with its members, in the order in which they joined; ``leader`` is a classic group's leading member.
-
-    An answer of the HTTP API holds a part of ``members``; ``member_count`` is how many there are.
-    """
-
-    group_id: str
-    type: GroupType
-    state: str
-    protocol_type: str
-    protocol: str
-    generation: int
-    leader: str | None
-    member_count: int
-    members: tuple[MemberInfo, ...]
-
-
-@attrs.frozen
-class PartitionOffsets:
-    """How far a group has got in one partition.
-
-    ``lag_records`` counts from the committed offset to ``log_end_offset``, the end of what consumers may read (the high
-    watermark). ``lag_seconds`` is how long ago the first record that the group has yet to consume was appended: 0 when
-    there is none, None when it is not known. Both are None without a committed offset.
-    """
-
-    topic: str
-    partition: int
-    member_id: str | None
-    committed_offset: int | None
-    log_end_offset: int | None
-    lag_records: int | None
-    lag_seconds: float | None
-
-
-@attrs.frozen
-class GroupOffsets:
-    """A group's committed offsets by topic and partition, the sum of the lag in records, and its maximum in seconds.
-
-    ``partitions_without_lag`` counts those where none is known. An answer of the HTTP API holds a part of
-    ``partitions``; ``partition_count`` is how many there are.
-    """
-
-    group_id: str
-    lag_records: int | None
-    lag_seconds: float | None
-    partition_count: int
-    partitions_without_lag: int
-    partitions: tuple[PartitionOffsets, ...]
-
-
 MANIFEST_VERSION = 1
 """Of ``TopicManifest``; another number means that readers of this one would misread it."""
 
@@ -314,55 +203,6 @@ class TopicManifest:
     partitions: tuple[PartitionManifest, ...]
 
 
-class CauseKind(enum.Enum):
-    """What can make a group rebalance, in words."""
-
-    MEMBER_JOINED = "member joined"
-    MEMBER_REJOINED = "member joined again"
-    MEMBER_REPLACED = "static member replaced"
-    MEMBER_LEFT = "member left"
-    MEMBER_TIMED_OUT = "member timed out"
-    MEMBER_FENCED = "member fenced"
-    SUBSCRIPTION_CHANGED = "subscription changed"
-    PARTITIONS_CHANGED = "partitions of subscribed topics changed"
-    ASSIGNMENT_LOST = "the assignment could not be written down"
-    PROTOCOL_CHANGED = "group changed between classic and consumer protocol"
-
-
-@attrs.frozen
-class RebalanceCause:
-    """One thing that made a group rebalance, with who it was where it was a member.
-
-    ``reason`` is what the member itself gave as its reason (KIP-800), or which timeout passed.
-    """
-
-    kind: CauseKind
-    at_ms: int
-    member_id: str | None = None
-    group_instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    reason: str = ""
-
-
-@attrs.frozen
-class RebalanceInfo:
-    """One rebalance: from when members had to stop until all had their new assignment.
-
-    ``ended_at_ms`` and ``duration_ms`` are None while it goes on. ``member_count`` and ``generation`` are those after
-    it. ``causes`` are the first things that led to it or came in its course, oldest first; ``further_causes`` counts
-    those that were not kept.
-    """
-
-    started_at_ms: int
-    ended_at_ms: int | None
-    duration_ms: int | None
-    generation: int
-    member_count: int
-    causes: tuple[RebalanceCause, ...]
-    further_causes: int = 0
-
-
 @attrs.frozen
 class GroupsRebalanced:
     """Which groups have finished a rebalance since the last such event, at most one event a second.
@@ -424,11 +264,11 @@ class BrokerView(Protocol):
         """The samples kept, oldest first, one a second."""
         ...
 
-    async def groups(self) -> GroupSurvey:
+    async def groups(self) -> GroupLagReport:
         """All groups by id, with their lag from memory: it reads no disk, and may be some seconds old."""
         ...
 
-    def group(self, group_id: str) -> GroupInfo | None:
+    def group(self, group_id: str) -> GroupSnapshot | None:
         """One group with its members, as it is now; None if there is none."""
         ...
 
@@ -436,7 +276,7 @@ class BrokerView(Protocol):
         """Its committed offsets and lag, by topic and partition; None if there is no such group."""
         ...
 
-    def group_timeline(self, group_id: str) -> Sequence[RebalanceInfo] | None:
+    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         """Its recent rebalances, oldest first, bounded; the last may be under way. None if there is no such group."""
         ...
 

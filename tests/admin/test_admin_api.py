@@ -281,7 +281,7 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     schemas = document["components"]["schemas"]
     assert schemas["ConfigEntry"]["properties"]["value"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
     assert schemas["TopicInfo"]["properties"]["partitions"]["items"] == {"$ref": "#/components/schemas/PartitionInfo"}
-    assert schemas["GroupList"]["properties"]["groups"]["items"] == {"$ref": "#/components/schemas/GroupSummary"}
+    assert schemas["GroupList"]["properties"]["groups"]["items"] == {"$ref": "#/components/schemas/GroupLag"}
     offsets = document["paths"]["/api/v1/groups/{group_id}/offsets"]["get"]
     assert [(each["name"], each["in"]) for each in offsets["parameters"]] == [
         ("group_id", "path"),

@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
-from broker_admin.fake_groups import FakeGroup, fake_cause, fake_group, fake_member, fake_partition, fake_rebalance
+from broker_admin.fake_groups import FakeGroup, fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_detail import SHOWN_MEMBERS
 from broker_admin.testing import FakeBrokerView
-from broker_admin.view import CauseKind
+from trio_broker.coordinator.group_event import GroupEventKind
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -98,7 +98,7 @@ def hostile_group(text: str) -> FakeGroup:
     group = fake_group(text, [member], protocol_type=text, protocol=text, state="Stable")
     group.partitions = [fake_partition(text, 0, member, 10, 3, 1.0)]
     group.rebalances = [
-        fake_rebalance(0, 5, 1, 1, *(fake_cause(kind, 0, member, text) for kind in CauseKind)) for _ in range(50)
+        fake_rebalance(0, 5, 1, 1, *((kind, member, text) for kind in GroupEventKind)) for _ in range(50)
     ]
     return group
 

@@ -12,14 +12,15 @@ import pytest
 import trio
 
 from broker_admin.app import create_app
-from broker_admin.fake_groups import fake_cause, fake_group, fake_member, fake_partition, fake_rebalance
+from broker_admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_detail
 from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import member_tail, partitions_text, short_duration_text, shown_text
 from broker_admin.timeline_picture import rebalance_entry, timeline_picture
-from broker_admin.view import CauseKind, GroupOffsets
+from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.reporting.snapshot import GroupOffsets
 
 HOSTILE_IDS = [
     "a/b",
@@ -171,7 +172,7 @@ async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncC
 async def test_equal_lags_stay_in_the_order_of_their_ids(view: FakeBrokerView) -> None:
     add_groups(view, 300)
     selected = select_groups(await view.groups(), GroupQuery(order=GroupOrder.LAG_SECONDS, limit=1000))
-    ids = [group.group_id for group in selected.groups]
+    ids = [lag.group.group_id for lag in selected.groups]
     assert ids == sorted(ids)
 
 
@@ -232,6 +233,7 @@ async def test_the_timeline_shows_who_did_it_why_and_how_long_it_took(client: ht
         {
             "kind": "member timed out",
             "at_ms": 1_779_999_100_000,
+            "generation": 6,
             "member_id": "checkout-b-0000000c-5f1c-4d0e-9b7a-0242ac120002",
             "group_instance_id": None,
             "client_id": "checkout-b",
@@ -355,14 +357,14 @@ def test_causes_are_shown_by_kind_and_the_worst_gives_the_tone() -> None:
     members = [fake_member("c", number, {}) for number in range(200)]
     rebalance = fake_rebalance(
         0, 100, 2, 199,
-        *(fake_cause(CauseKind.MEMBER_REJOINED, 50, member) for member in members[1:]),
-        fake_cause(CauseKind.MEMBER_TIMED_OUT, 0, members[0]),
+        *((GroupEventKind.MEMBER_REJOINED, member, "") for member in members[1:]),
+        (GroupEventKind.MEMBER_TIMED_OUT, members[0], ""),
     )  # fmt: skip
     entry = rebalance_entry(rebalance)
     assert entry.tone == "bad"
     assert [(line.kind, line.count, len(line.shown)) for line in entry.lines] == [
-        (CauseKind.MEMBER_TIMED_OUT, 1, 1),
-        (CauseKind.MEMBER_REJOINED, 199, 4),
+        (GroupEventKind.MEMBER_TIMED_OUT, 1, 1),
+        (GroupEventKind.MEMBER_REJOINED, 199, 4),
     ]
 
 
@@ -391,7 +393,7 @@ def test_without_rebalances_there_is_no_picture() -> None:
 def test_a_page_shows_the_partitions_that_are_furthest_behind_when_there_are_too_many() -> None:
     group = fake_group("g", [fake_member("c", number, {}) for number in range(SHOWN_MEMBERS + 50)])
     group.partitions = [fake_partition("t", index, None, 10_000, index, float(index)) for index in range(2000)]
-    detail = group_detail(group.info, group.offsets(), [], 0)
+    detail = group_detail(group.snapshot, group.offsets(), [], 0)
     assert [row.partition.partition for row in detail.partitions] == list(range(2000 - SHOWN_PARTITIONS, 2000))
     assert len(detail.members) == SHOWN_MEMBERS
 
@@ -404,7 +406,7 @@ def test_a_members_lag_is_that_of_its_partitions() -> None:
         fake_partition("t", 1, first, 100, 5, None),
         fake_partition("t", 2, None, 100, 90, 9.0),
     ]
-    rows = group_detail(group.info, group.offsets(), [], 0).members
+    rows = group_detail(group.snapshot, group.offsets(), [], 0).members
     assert [(row.lag_records, row.lag_seconds) for row in rows] == [(12, 2.0), (None, None)]
 
 

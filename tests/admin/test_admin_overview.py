@@ -11,7 +11,7 @@ from broker_admin.pages import ASSETS
 from broker_admin.routes.overview import render_overview, topic_table
 from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import bytes_text, duration_text, number_text
-from broker_admin.view import GroupSurvey
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport
 from trio_broker.metrics.topics import TopicInfo
 
 BASE_URL = "http://127.0.0.1:9644"
@@ -26,8 +26,10 @@ def view() -> FakeBrokerView:
 
 def render_page(view: FakeBrokerView, base_url: str, *, with_internal: bool = False) -> str:
     """The overview over ``view``, whatever groups it has."""
-    groups = tuple(group.summary() for group in view.group_list.values())
-    group_list = select_groups(GroupSurvey(view.now_ms, True, groups), GroupQuery())
+    groups = tuple(group.lag() for group in view.group_list.values())
+    group_list = select_groups(
+        GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=groups), GroupQuery()
+    )
     return render_overview(view, base_url, group_list, topic_table(view, with_internal=with_internal))
 
 

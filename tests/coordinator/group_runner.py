@@ -26,7 +26,8 @@ from trio_broker.coordinator.classic.responses import join_error, join_request_e
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.upgrade import upgraded
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
+from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"

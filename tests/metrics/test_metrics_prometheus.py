@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from trio_broker.coordinator.reporting.description import GroupProtocol
 
 from tests.metrics.statistics_fixtures import (
     channel_statistics,
@@ -14,8 +13,7 @@ from tests.metrics.statistics_fixtures import (
     server_statistics,
     slot_statistics,
 )
-from trio_broker.coordinator.reporting.lag import ConsumerLag
-from trio_broker.coordinator.reporting.lag_collector import GroupPartitionLag
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag, GroupType
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
@@ -158,7 +156,7 @@ def test_two_brokers_in_one_process_do_not_meet() -> None:
 
 
 GROUPS = GroupStatistics(
-    groups={GroupKind(GroupProtocol.CONSUMER, "Stable"): 3, GroupKind(GroupProtocol.CLASSIC, "Empty"): 2},
+    groups={GroupKind(GroupType.CONSUMER, "Stable"): 3, GroupKind(GroupType.CLASSIC, "Empty"): 2},
     members=7,
     committed_offsets=40,
     loading=1,

@@ -31,9 +31,9 @@ from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group_loading import Group
 from trio_broker.coordinator.group_shard import GroupShard
-from trio_broker.coordinator.reporting.lag import ConsumerLag, consumer_lags
-from trio_broker.coordinator.reporting.lag_collector import GroupLagReport, LagCollector
-from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+from trio_broker.coordinator.reporting.lag import consumer_lags
+from trio_broker.coordinator.reporting.lag_collector import LagCollector
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagReport, GroupSnapshot
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, ReleaseHandler
 from trio_broker.coordinator.runtime.log import CoordinatorLog

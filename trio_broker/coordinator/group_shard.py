@@ -50,8 +50,8 @@ from trio_broker.coordinator.offsets.requests import (
     least_batch_bytes,
     topic_tombstones,
 )
-from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
-from trio_broker.coordinator.reporting.timeline import Rebalance, Timeline
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, Rebalance
+from trio_broker.coordinator.reporting.timeline import Timeline
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from trio_broker.coordinator.reporting.lag_collector import GroupPartitionLag
+from trio_broker.coordinator.reporting.snapshot import GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
 from trio_broker.metrics.topics import TopicInfo
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics

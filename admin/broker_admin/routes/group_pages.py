@@ -24,7 +24,8 @@ from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
 from broker_admin.routes.groups import BadQuery, group_query
-from broker_admin.view import BrokerView, GroupInfo, GroupOffsets, GroupSurvey, GroupType, RebalanceInfo
+from broker_admin.view import BrokerView
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, GroupType, Rebalance
 
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
 """The states of both kinds of groups, for the choice on the page."""
@@ -45,16 +46,16 @@ async def get_groups_page(request: Request) -> Response:
     except BadQuery as error:
         return answer_error(request, 400, str(error))
     parts = parts_of(request)
-    survey = await parts.view.groups()
+    report = await parts.view.groups()
     context = frame(parts.view, request) | {"query": query, "parameters": request.query_params}
     return HTMLResponse(
-        await trio.to_thread.run_sync(partial(render_groups, context, survey, query), limiter=parts.rendering)
+        await trio.to_thread.run_sync(partial(render_groups, context, report, query), limiter=parts.rendering)
     )
 
 
-def render_groups(context: dict[str, Any], survey: GroupSurvey, query: GroupQuery) -> str:
+def render_groups(context: dict[str, Any], report: GroupLagReport, query: GroupQuery) -> str:
     """The page of the list; runs in a worker thread."""
-    group_list = select_groups(survey, query)
+    group_list = select_groups(report, query)
     parameters = context["parameters"]
     behind = query.offset + query.limit
     return TEMPLATES.get_template("groups.html").render(
@@ -103,9 +104,9 @@ def now_ms(view: BrokerView) -> int:
 
 def render_group(
     context: dict[str, Any],
-    group: GroupInfo,
+    group: GroupSnapshot,
     offsets: GroupOffsets,
-    rebalances: tuple[RebalanceInfo, ...],
+    rebalances: tuple[Rebalance, ...],
     at_ms: int,
 ) -> str:
     """The page of one group; runs in a worker thread."""

@@ -27,7 +27,7 @@ from broker_admin.encoding import encode, json_response_from_thread
 from broker_admin.errors import error_response
 from broker_admin.group_list import DEFAULT_LIMIT, MAX_LIMIT, GroupOrder, GroupQuery, select_groups
 from broker_admin.parts import parts_of
-from broker_admin.view import GroupSurvey, GroupType
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupType
 
 MAX_SEARCH_LENGTH = 1000
 """Longer than any name a person types; the search looks through every group's id."""
@@ -107,12 +107,12 @@ async def get_groups(request: Request) -> Response:
         query = group_query(request.query_params)
     except BadQuery as error:
         return error_response(400, str(error))
-    survey = await parts_of(request).view.groups()
-    return Response(await trio.to_thread.run_sync(encode_list, survey, query), media_type="application/json")
+    report = await parts_of(request).view.groups()
+    return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
-def encode_list(survey: GroupSurvey, query: GroupQuery) -> bytes:
-    return encode(select_groups(survey, query))
+def encode_list(report: GroupLagReport, query: GroupQuery) -> bytes:
+    return encode(select_groups(report, query))
 
 
 async def get_group(request: Request) -> Response:

@@ -17,9 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin import group_list, metrics_page, view
-from broker_admin.encoding import converter, json_response
+from broker_admin.encoding import MEMBERS_OF_GROUPS, converter, json_response
 from broker_admin.routes import config, events, groups, health, readings, segments
 from trio_broker.config.entries import ConfigEntry
+from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.topics import TopicInfo
 
@@ -41,9 +42,9 @@ DESCRIBED_CLASSES: tuple[type, ...] = (
     view.TopicManifest,
     HistorySample,
     group_list.GroupList,
-    view.GroupInfo,
-    view.GroupOffsets,
-    view.RebalanceInfo,
+    GroupSnapshot,
+    GroupOffsets,
+    Rebalance,
     view.GroupsRebalanced,
 )
 """What appears at the top of an answer; the classes inside them are found by following their attributes."""
@@ -76,15 +77,26 @@ def schema_of_class(described: type, found: dict[str, Any]) -> dict[str, Any]:
     """A reference to the schema of an attrs class, which is made on the way if it is not there yet."""
     name = described.__name__
     if name not in found:
-        hints = typing.get_type_hints(described)
         found[name] = {}  # A class that contains itself finds its own name taken.
+        properties = properties_of(described, found)
+        if described is GroupLag:
+            # As ``encoding`` writes it.
+            del properties["group"]
+            group = properties_of(GroupSnapshot, found)
+            properties |= {name: group[name] for name in group if name not in MEMBERS_OF_GROUPS}
         found[name] = {
             "type": "object",
             "description": inspect.getdoc(described),
-            "properties": {field.name: schema_of(hints[field.name], found) for field in attrs.fields(described)},
-            "required": [field.name for field in attrs.fields(described)],
+            "properties": properties,
+            "required": list(properties),
         }
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def properties_of(described: type, found: dict[str, Any]) -> dict[str, Any]:
+    """The schemas of an attrs class's fields, by their names."""
+    hints = typing.get_type_hints(described)
+    return {field.name: schema_of(hints[field.name], found) for field in attrs.fields(described)}
 
 
 def operation_of(route: Route, method: str) -> dict[str, Any]:

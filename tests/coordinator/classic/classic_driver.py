@@ -23,7 +23,8 @@ from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEvent, Now, RequestContext
+from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
 from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
 

@@ -22,7 +22,7 @@ from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupStat
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.member_table import MAX_PENDING_MEMBERS
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol
+from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 
@@ -395,7 +395,7 @@ def test_a_group_can_be_made_of_the_members_of_another_kind_of_group():
 
 def test_people_see_what_consumers_subscribe_to_and_were_assigned():
     snapshot = stable_group("a", "b").snapshot(IMAGE)
-    assert (snapshot.type, snapshot.state, snapshot.generation) == (GroupProtocol.CLASSIC, "Stable", 1)
+    assert (snapshot.type, snapshot.state, snapshot.generation) == (GroupType.CLASSIC, "Stable", 1)
     a, b = snapshot.members
     assert (a.subscribed_topics, a.assignment) == (("a", "b"), {"a": (0, 1)})
     assert b.assignment == {}

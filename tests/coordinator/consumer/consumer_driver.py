@@ -35,7 +35,7 @@ from kafka_wire.stored.groups import GroupRecord
 from tests.coordinator.group_runner import GROUP, GroupRunner
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer.group import ConsumerGroup
-from trio_broker.coordinator.runtime.result import GroupEvent
+from trio_broker.coordinator.group_event import GroupEvent
 
 NOTHING = "-"
 

@@ -9,8 +9,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
 from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.reporting.lag import ConsumerLag, consumer_lags
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot, MemberSnapshot
+from trio_broker.coordinator.reporting.lag import consumer_lags
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot, GroupType, MemberSnapshot
 from trio_broker.replication.append_times import AppendTimes
 
 
@@ -43,7 +43,7 @@ def described(**assignments: dict[str, tuple[int, ...]] | None) -> GroupSnapshot
     )
     return GroupSnapshot(
         group_id="g",
-        type=GroupProtocol.CLASSIC,
+        type=GroupType.CLASSIC,
         protocol_type="consumer",
         protocol="range",
         state="Stable",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.reporting.timeline import MAX_CAUSES, MAX_REBALANCES, MAX_TEXT_CHARACTERS, Timeline
-from trio_broker.coordinator.runtime.result import GroupEvent, GroupEventKind
 
 
 def event(kind, at_ms, *, generation=1, **fields):
@@ -21,7 +21,7 @@ def test_a_rebalance_has_the_causes_before_and_during_it():
     assert timeline.record([event(COMPLETED, 9, generation=5)], members=2) == 1
     [rebalance] = timeline.rebalances(members=2)
     assert (rebalance.started_at_ms, rebalance.ended_at_ms) == (2, 9)
-    assert (rebalance.generation, rebalance.members) == (5, 2)
+    assert (rebalance.generation, rebalance.member_count) == (5, 2)
     assert [cause.member_id for cause in rebalance.causes] == ["a", "b"]
 
 
@@ -39,11 +39,18 @@ def test_a_rebalance_that_starts_anew_while_it_goes_on_is_one():
     assert (rebalance.started_at_ms, rebalance.ended_at_ms) == (1, 8)
 
 
+def test_a_rebalance_lasts_from_its_start_to_its_end_unless_the_clock_is_set_back_meanwhile():
+    timeline = Timeline()
+    timeline.record([event(STARTED, 2), event(COMPLETED, 9), event(STARTED, 20), event(COMPLETED, 11)], members=1)
+    assert [rebalance.duration_ms for rebalance in timeline.rebalances(members=1)] == [7, 0]
+
+
 def test_a_rebalance_under_way_has_no_end():
     timeline = Timeline()
     timeline.record([event(STARTED, 1), event(JOINED, 2, generation=7)], members=1)
     [rebalance] = timeline.rebalances(members=3)
-    assert (rebalance.ended_at_ms, rebalance.generation, rebalance.members) == (None, 7, 3)
+    assert (rebalance.ended_at_ms, rebalance.duration_ms) == (None, None)
+    assert (rebalance.ended_at_ms, rebalance.generation, rebalance.member_count) == (None, 7, 3)
 
 
 def test_a_flood_of_joins_takes_bounded_memory():

@@ -76,11 +76,12 @@ from trio_broker.coordinator.classic.responses import (
     rebalance_timeout_ms,
     sync_error,
 )
+from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext, group_event
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext, group_event
 from trio_broker.topic_partition import TopicPartition
 
 MAX_GENERATION: Final = 2**31 - 1
@@ -163,7 +164,7 @@ class ClassicGroup:
     never before that of the last one.
     """
 
-    type: Final = GroupProtocol.CLASSIC
+    type: Final = GroupType.CLASSIC
 
     def __init__(self, group_id: str, settings: GroupCoordinatorConfig, now: Now) -> None:
         self.group_id = group_id

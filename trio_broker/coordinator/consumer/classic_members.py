@@ -38,7 +38,8 @@ from trio_broker.coordinator.consumer.group_update import ConsumerGroupUpdate
 from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState
 from trio_broker.coordinator.consumer.member_timers import MemberTimer
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
-from trio_broker.coordinator.runtime.result import GroupEventKind, RequestContext
+from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.runtime.result import RequestContext
 
 # --- JoinGroup ---
 

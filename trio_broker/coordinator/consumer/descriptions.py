@@ -14,7 +14,7 @@ from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.consumer.member import EMPTY_TARGET, ConsumerMember
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import preferred_assignor
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot, MemberSnapshot
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType, MemberSnapshot
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
@@ -77,7 +77,7 @@ def group_snapshot(
     members = stored.members.values() if with_members else ()
     return GroupSnapshot(
         group_id=stored.group_id,
-        type=GroupProtocol.CONSUMER,
+        type=GroupType.CONSUMER,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol=preferred_assignor(stored.assignor_votes, settings.group_consumer_assignors),
         state=stored.state.value,

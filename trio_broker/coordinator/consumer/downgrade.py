@@ -29,7 +29,8 @@ from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.consumer.member import ConsumerMember, Target
 from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, group_event
+from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, group_event
 
 
 @attrs.frozen(kw_only=True)

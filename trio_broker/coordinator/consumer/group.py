@@ -58,10 +58,11 @@ from trio_broker.coordinator.consumer.member_timers import MAX_DUE_AT_ONCE, Memb
 from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, check_heartbeat
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
+from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 from trio_broker.topic_partition import TopicPartition
 
 EVICTION_RETRY_SECONDS = 0.5
@@ -83,7 +84,7 @@ COMMIT_BY_EPOCH_VERSION = 9
 class ConsumerGroup:
     """One group. A request is always answered by the event that brings it."""
 
-    type: Final = GroupProtocol.CONSUMER
+    type: Final = GroupType.CONSUMER
     protocol_type: Final = CONSUMER_PROTOCOL_TYPE
 
     def __init__(self, group_id: str, settings: GroupCoordinatorConfig) -> None:

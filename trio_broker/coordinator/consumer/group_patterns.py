@@ -18,7 +18,7 @@ from trio_broker.coordinator.consumer.group_update import ConsumerGroupUpdate
 from trio_broker.coordinator.consumer.member import ConsumerMember
 from trio_broker.coordinator.consumer.records import pattern_tombstone
 from trio_broker.coordinator.consumer.topic_patterns import InvalidPattern, PatternResolution, check_pattern
-from trio_broker.coordinator.runtime.result import GroupEventKind
+from trio_broker.coordinator.group_event import GroupEventKind
 
 MIN_REFRESH_MS = 10_000
 """Between two resolutions of one group: a client that subscribes to ever new patterns cannot have one for each."""

@@ -37,7 +37,8 @@ from trio_broker.coordinator.consumer.target_assignment import (
     topic_ids_of,
 )
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, group_event
+from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, group_event
 
 DOWNGRADING_POLICIES = ("downgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a consumer group become a classic one."""

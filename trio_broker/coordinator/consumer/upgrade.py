@@ -37,8 +37,9 @@ from trio_broker.coordinator.consumer.records import (
     target_record,
 )
 from trio_broker.coordinator.consumer.target_assignment import metadata_hash
+from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, GroupEventKind, Now, RequestContext, group_event
+from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext, group_event
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""

@@ -18,50 +18,11 @@ import trio
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.topic_partition import TopicPartition
-
-
-@attrs.frozen(kw_only=True)
-class ConsumerLag:
-    """How far a group has come in one partition; ``member_id`` is its current owner.
-
-    None stands for what is not known: no commit, no such partition any more, no time of the next record.
-    """
-
-    topic: str
-    partition: int
-    committed_offset: int | None
-    log_end_offset: int | None
-    """The high watermark: how far a consumer could have come."""
-    lag_records: int | None
-    lag_seconds: float | None
-    member_id: str | None
-
-    @classmethod
-    def of(
-        cls,
-        place: TopicPartition,
-        partition: Partition | None,
-        committed_offset: int | None,
-        seconds: float | None,
-        member_id: str | None = None,
-    ) -> ConsumerLag:
-        """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, where there is one."""
-        end = None if partition is None else partition.high_watermark
-        records = None if end is None or committed_offset is None else max(end - committed_offset, 0)
-        return cls(
-            topic=place.topic,
-            partition=place.partition,
-            committed_offset=committed_offset,
-            log_end_offset=end,
-            lag_records=records,
-            lag_seconds=0.0 if records == 0 else seconds,
-            member_id=member_id,
-        )
 
 
 @attrs.frozen
@@ -74,6 +35,27 @@ class UnconsumedRecord:
     @classmethod
     def after(cls, partition: Partition, committed_offset: int) -> UnconsumedRecord:
         return cls(partition, max(committed_offset, partition.log_start_offset))
+
+
+def consumer_lag(
+    place: TopicPartition,
+    partition: Partition | None,
+    committed_offset: int | None,
+    seconds: float | None,
+    member_id: str | None = None,
+) -> ConsumerLag:
+    """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, where there is one."""
+    end = None if partition is None else partition.high_watermark
+    records = None if end is None or committed_offset is None else max(end - committed_offset, 0)
+    return ConsumerLag(
+        topic=place.topic,
+        partition=place.partition,
+        member_id=member_id,
+        committed_offset=committed_offset,
+        log_end_offset=end,
+        lag_records=records,
+        lag_seconds=0.0 if records == 0 else seconds,
+    )
 
 
 async def consumer_lags(
@@ -96,7 +78,7 @@ async def consumer_lags(
     appended_ms = await append_times_of(unconsumed, replicas)
     seconds = {place: max(now_ms - appended, 0) / 1000 for place, appended in appended_ms.items()}
     return [
-        ConsumerLag.of(place, partitions[place], commits.get(place), seconds.get(place), owners.get(place))
+        consumer_lag(place, partitions[place], commits.get(place), seconds.get(place), owners.get(place))
         for place in places
     ]
 

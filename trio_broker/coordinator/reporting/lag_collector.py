@@ -17,8 +17,14 @@ import trio
 
 from trio_broker.clock import Clock
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.coordinator.reporting.lag import ConsumerLag, UnconsumedRecord, batch_timestamps, hosted_partition
-from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps, consumer_lag, hosted_partition
+from trio_broker.coordinator.reporting.snapshot import (
+    ConsumerLag,
+    GroupLag,
+    GroupLagReport,
+    GroupPartitionLag,
+    GroupSnapshot,
+)
 from trio_broker.coordinator.reporting.statistics import ReportedGroup, ReportedShard
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.topic_partition import TopicPartition
@@ -42,13 +48,8 @@ class RecordPosition:
 
 
 @attrs.define(kw_only=True)
-class GroupLag:
-    """One group with its lag.
-
-    ``partition_count`` counts the partitions that the group has committed or that its members own. No lag is known in
-    ``partitions_without_lag`` of them: nothing is committed there, or the partition does not exist. ``lag_records`` is
-    the sum over the others, None without any; ``lag_seconds`` the maximum, as far as it is known.
-    """
+class _GroupTally:
+    """The lag of one group while it is being collected; see ``GroupLag``."""
 
     group: GroupSnapshot
     last_rebalance_at_ms: int | None
@@ -71,30 +72,12 @@ class GroupLag:
             self.lag_seconds = max(self.lag_seconds or 0.0, seconds)
 
 
-@attrs.frozen
-class GroupPartitionLag:
-    """The lag of one group in one partition, without the member that owns the partition."""
-
-    group_id: str
-    lag: ConsumerLag
-
-
-@attrs.frozen(kw_only=True)
-class GroupLagReport:
-    """All groups by id. ``partitions`` is empty unless it was asked for; ``is_complete`` is false while shards load."""
-
-    collected_at_ms: int
-    is_complete: bool
-    groups: tuple[GroupLag, ...]
-    partitions: tuple[GroupPartitionLag, ...] = ()
-
-
 @attrs.define
 class TimestampLookup:
     """A record whose time is not known, and the groups whose lag it is."""
 
     record: UnconsumedRecord
-    groups: list[GroupLag]
+    groups: list[_GroupTally]
 
 
 @attrs.define
@@ -119,7 +102,7 @@ class LagCollector:
         return GroupLagReport(
             collected_at_ms=collection.now_ms,
             is_complete=all(shard.is_active for shard in shards),
-            groups=tuple(sorted(collection.groups, key=lambda lag: lag.group.group_id)),
+            groups=await trio.to_thread.run_sync(_finished, collection.groups),
             partitions=tuple(collection.partitions),
         )
 
@@ -134,7 +117,7 @@ class _Collection:
     known_times_ms: dict[RecordPosition, int | None]
     with_partitions: bool
     wanted_times_ms: dict[RecordPosition, int | None] = attrs.field(factory=dict)
-    groups: list[GroupLag] = attrs.field(factory=list)
+    groups: list[_GroupTally] = attrs.field(factory=list)
     partitions: list[GroupPartitionLag] = attrs.field(factory=list)
     lookups: dict[RecordPosition, TimestampLookup] = attrs.field(factory=dict)
     budget: YieldBudget = attrs.field(factory=lambda: YieldBudget(COLLECTION_YIELD_SECONDS))
@@ -144,7 +127,7 @@ class _Collection:
         reported = shard.groups.get(group_id)
         if reported is None:
             return
-        group = GroupLag(
+        group = _GroupTally(
             group=shard.snapshot(group_id, with_members=False),
             last_rebalance_at_ms=shard.last_rebalance_at_ms(group_id),
         )
@@ -157,7 +140,7 @@ class _Collection:
                     self._add(group, TopicPartition(topic, partition), commit.offset)
         await self._count_uncommitted(shard, reported, group)
 
-    async def _count_uncommitted(self, shard: ReportedShard, reported: ReportedGroup, group: GroupLag) -> None:
+    async def _count_uncommitted(self, shard: ReportedShard, reported: ReportedGroup, group: _GroupTally) -> None:
         """Count the partitions that are owned and not committed. Without them, a group that starts would look as if it
         were hardly behind.
         """
@@ -169,17 +152,17 @@ class _Collection:
         group.partition_count += len(uncommitted)
         group.partitions_without_lag += len(uncommitted)
 
-    def _add(self, group: GroupLag, place: TopicPartition, committed_offset: int) -> None:
+    def _add(self, group: _GroupTally, place: TopicPartition, committed_offset: int) -> None:
         partition = hosted_partition(self.replicas, place)
         seconds = None
         if partition is not None and partition.high_watermark > committed_offset:
             seconds = self._seconds_since(group, UnconsumedRecord.after(partition, committed_offset))
-        lag = ConsumerLag.of(place, partition, committed_offset, seconds)
+        lag = consumer_lag(place, partition, committed_offset, seconds)
         group.add(lag)
         if self.with_partitions:
             self.partitions.append(GroupPartitionLag(group.group.group_id, lag))
 
-    def _seconds_since(self, group: GroupLag, record: UnconsumedRecord) -> float | None:
+    def _seconds_since(self, group: _GroupTally, record: UnconsumedRecord) -> float | None:
         """How long ago ``record`` was appended; None where it has to be looked up, which is noted for ``group``."""
         appended_ms = record.partition.append_times.appended_at(record.offset)
         if appended_ms is None:
@@ -202,3 +185,19 @@ class _Collection:
             self.wanted_times_ms[old] = appended_ms
             for group in lookup.groups:
                 group.add_seconds(None if appended_ms is None else max(self.now_ms - appended_ms, 0) / 1000)
+
+
+def _finished(tallies: Iterable[_GroupTally]) -> tuple[GroupLag, ...]:
+    """The groups by id; there may be thousands of them, so this runs in a worker thread."""
+    lags = [
+        GroupLag(
+            group=tally.group,
+            last_rebalance_at_ms=tally.last_rebalance_at_ms,
+            partition_count=tally.partition_count,
+            partitions_without_lag=tally.partitions_without_lag,
+            lag_records=tally.lag_records,
+            lag_seconds=tally.lag_seconds,
+        )
+        for tally in tallies
+    ]
+    return tuple(sorted(lags, key=lambda lag: lag.group.group_id))

@@ -1,14 +1,19 @@
-"""Groups and members as values for lists, metrics and the admin API, the same for both protocols."""
+"""Groups as values for lists, metrics and the admin API, the same for both protocols.
+
+The attributes of these classes are the names in the JSON of the API (docs/decisions/0031). Nothing here acts.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
+from trio_broker.coordinator.group_event import GroupEvent
 
-class GroupProtocol(enum.Enum):
+
+class GroupType(enum.Enum):
     """The protocol that a group's members speak, by the names that ListGroups uses."""
 
     CLASSIC = "classic"
@@ -39,7 +44,7 @@ class GroupSnapshot:
     """
 
     group_id: str
-    type: GroupProtocol
+    type: GroupType
     protocol_type: str
     protocol: str
     state: str
@@ -47,3 +52,113 @@ class GroupSnapshot:
     leader: str | None
     member_count: int
     members: tuple[MemberSnapshot, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerLag:
+    """How far a group has come in one partition; ``member_id`` is its current owner.
+
+    ``log_end_offset`` is the end of what consumers may read, the high watermark. ``lag_seconds`` is how long ago the
+    first record was appended that the group has not consumed: 0 when there is none. None stands for what is not known:
+    no commit, no such partition any more, no time of the next record.
+    """
+
+    topic: str
+    partition: int
+    member_id: str | None
+    committed_offset: int | None
+    log_end_offset: int | None
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen(kw_only=True)
+class GroupOffsets:
+    """A group's committed offsets by topic and partition, the sum of its lag in records and the maximum in seconds.
+
+    ``partitions_without_lag`` counts those where none is known. ``partition_count`` counts all, also where
+    ``partitions`` holds a part of them.
+    """
+
+    group_id: str
+    lag_records: int | None
+    lag_seconds: float | None
+    partition_count: int
+    partitions_without_lag: int
+    partitions: tuple[ConsumerLag, ...]
+
+    @classmethod
+    def of(cls, group_id: str, lags: Sequence[ConsumerLag]) -> GroupOffsets:
+        """All of ``lags`` with their sum and maximum."""
+        return cls(
+            group_id=group_id,
+            lag_records=sum_known(lag.lag_records for lag in lags),
+            lag_seconds=max_known(lag.lag_seconds for lag in lags),
+            partition_count=len(lags),
+            partitions_without_lag=sum(lag.lag_records is None for lag in lags),
+            partitions=tuple(lags),
+        )
+
+
+def sum_known(values: Iterable[int | None]) -> int | None:
+    """The sum of those that are known, None if none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def max_known(values: Iterable[float | None]) -> float | None:
+    """The largest of those that are known, None if none is."""
+    return max((value for value in values if value is not None), default=None)
+
+
+@attrs.frozen(kw_only=True)
+class GroupLag:
+    """One group, without its members, and its lag, as a list shows it.
+
+    ``partition_count`` counts the partitions that the group has committed or that its members own. No lag is known in
+    ``partitions_without_lag`` of them: nothing is committed there, or the partition does not exist. ``lag_records`` is
+    the sum over the others, None without any; ``lag_seconds`` the maximum, as far as it is known.
+    """
+
+    group: GroupSnapshot
+    last_rebalance_at_ms: int | None
+    partition_count: int
+    partitions_without_lag: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen
+class GroupPartitionLag:
+    """The lag of one group in one partition, without the member that owns the partition."""
+
+    group_id: str
+    lag: ConsumerLag
+
+
+@attrs.frozen(kw_only=True)
+class GroupLagReport:
+    """All groups by id. ``partitions`` is empty unless it was asked for; ``is_complete`` is false while shards load."""
+
+    collected_at_ms: int
+    is_complete: bool
+    groups: tuple[GroupLag, ...]
+    partitions: tuple[GroupPartitionLag, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Rebalance:
+    """One rebalance: from the time when members had to stop until all had their new assignment.
+
+    ``ended_at_ms`` and ``duration_ms`` are None while it goes on. ``member_count`` and ``generation`` are those after
+    it. ``causes`` are the first events that led to it or came in its course, oldest first; ``further_causes`` counts
+    those that were not kept.
+    """
+
+    started_at_ms: int
+    ended_at_ms: int | None
+    duration_ms: int | None
+    generation: int
+    member_count: int
+    causes: tuple[GroupEvent, ...]
+    further_causes: int = 0

@@ -14,7 +14,7 @@ import attrs
 
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
-from trio_broker.coordinator.reporting.snapshot import GroupProtocol, GroupSnapshot
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -24,7 +24,7 @@ class ReportedGroup(Protocol):
     @property
     def group_id(self) -> str: ...
     @property
-    def type(self) -> GroupProtocol: ...
+    def type(self) -> GroupType: ...
     @property
     def state(self) -> enum.Enum: ...
     @property
@@ -55,7 +55,7 @@ class ReportedShard(Protocol):
 class GroupKind:
     """The type of a group, and the state it is in."""
 
-    type: GroupProtocol
+    type: GroupType
     state: str
 
 

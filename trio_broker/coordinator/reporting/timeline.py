@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from trio_broker.coordinator.runtime.result import GroupEvent, GroupEventKind
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
+from trio_broker.coordinator.reporting.snapshot import Rebalance
 
 MAX_REBALANCES = 50
 """Rebalances kept for each group: those of a bad night."""
@@ -22,22 +23,6 @@ MAX_CAUSES = 100
 MAX_TEXT_CHARACTERS = 255
 """Kept of a name or reason. Clients may choose names of 32 KB, and thousands of events are kept. Reasons end here in
 clients, too (KIP-800)."""
-
-
-@attrs.frozen(kw_only=True)
-class Rebalance:
-    """One rebalance: from the time when members had to stop until all had their new assignment.
-
-    ``ended_at_ms`` is None while it goes on. ``members`` and ``generation`` are those after it. ``causes`` are the
-    first events that led to it or came in its course, and ``further_causes`` says how many more there were.
-    """
-
-    started_at_ms: int
-    ended_at_ms: int | None
-    generation: int
-    members: int
-    causes: tuple[GroupEvent, ...]
-    further_causes: int = 0
 
 
 @attrs.define
@@ -108,8 +93,10 @@ class Timeline:
         return Rebalance(
             started_at_ms=started.at_ms,
             ended_at_ms=None if ended is None else ended.at_ms,
+            # The wall clock may have been set back meanwhile.
+            duration_ms=None if ended is None else max(0, ended.at_ms - started.at_ms),
             generation=self._latest_generation,
-            members=members,
+            member_count=members,
             causes=tuple(self._causes.events),
             further_causes=self._causes.further,
         )

@@ -13,12 +13,12 @@ Source: Kafka's CoordinatorResult and RequestContext.
 
 from __future__ import annotations
 
-import enum
 from typing import Any
 
 import attrs
 
 from kafka_wire.stored.groups import GroupRecord
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
 
@@ -45,38 +45,6 @@ class Completion:
 
     future: ResponseFuture
     response: Any
-
-
-class GroupEventKind(enum.Enum):
-    """What can happen to a group; the values are shown in the admin app."""
-
-    MEMBER_JOINED = "member joined"
-    MEMBER_REJOINED = "member joined again"
-    MEMBER_REPLACED = "static member replaced"
-    MEMBER_LEFT = "member left"
-    MEMBER_TIMED_OUT = "member timed out"
-    MEMBER_FENCED = "member fenced"
-    SUBSCRIPTION_CHANGED = "subscription changed"
-    PARTITIONS_CHANGED = "partitions of subscribed topics changed"
-    ASSIGNMENT_LOST = "the assignment could not be written down"
-    PROTOCOL_CHANGED = "group changed between classic and consumer protocol"
-    REBALANCE_STARTED = "rebalance started"
-    REBALANCE_COMPLETED = "rebalance completed"
-
-
-@attrs.frozen(kw_only=True)
-class GroupEvent:
-    """Something that happened to a group. ``generation`` is its generation id or group epoch right after it."""
-
-    kind: GroupEventKind
-    at_ms: int
-    generation: int
-    member_id: str | None = None
-    group_instance_id: str | None = None
-    client_id: str | None = None
-    client_host: str | None = None
-    reason: str = ""
-    """The member's own reason (KIP-800), or which timeout passed."""
 
 
 def group_event(
