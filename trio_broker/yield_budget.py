@@ -7,9 +7,13 @@ all of them together would delay every other client. How long one takes is not k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from time import perf_counter
+from typing import Generic, TypeVar
 
 from trio.lowlevel import checkpoint
+
+T = TypeVar("T")
 
 YIELD_BUDGET_SECONDS = 0.005
 """Time between two yields, or that of one item if it takes longer: far below any session timeout, far above the cost
@@ -28,3 +32,24 @@ class YieldBudget:
         if perf_counter() - self._began > self._seconds:
             await checkpoint()
             self._began = perf_counter()
+
+
+class InTurns(Generic[T]):
+    """Iterates over ``items``, yielding to Trio between two of them whenever the budget is spent.
+
+    An object rather than an async generator, which code that leaves the loop early would have to close.
+    """
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items = iter(items)
+        self._budget = YieldBudget()
+
+    def __aiter__(self) -> InTurns[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        await self._budget.maybe_yield()
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise StopAsyncIteration from None

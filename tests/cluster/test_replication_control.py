@@ -91,7 +91,7 @@ def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
 
 
 def test_every_topic_gets_an_id_of_its_own(image, config):
-    ids = {decide_new_topics(image, config, [NewTopic(name="t")])[0].outcome.topic_id for _ in range(5)}
+    ids = {next(decide_new_topics(image, config, [NewTopic(name="t")])).outcome.topic_id for _ in range(5)}
     assert len(ids) == 5
     assert NO_UUID not in ids
 

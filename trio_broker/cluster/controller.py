@@ -51,6 +51,7 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.config.broker_config import BrokerConfig, ValueChange
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns
 
 T = TypeVar("T")
 
@@ -171,7 +172,9 @@ class Controller:
             OSError: the metadata log could not be written; nothing has changed.
         """
         async with self._lock:
-            decisions = [attempt(partial(self._decide_config, change, validate_only)) for change in changes]
+            decisions = [
+                attempt(partial(self._decide_config, change, validate_only)) async for change in InTurns(changes)
+            ]
             effective = [] if validate_only else await self._commit(decisions, changed_by)
             results = outcomes_of(decisions)
             return ConfigOutcome(results, effective)
@@ -188,10 +191,10 @@ class Controller:
     ) -> list[KafkaError | None]:
         """Elect a leader of each partition; results in the order of ``partitions``, errors as ``create_topics``."""
         async with self._lock:
-            decisions = [
+            decisions = (
                 attempt(partial(decide_election, self.image, self.node_id, election, partition))
                 for partition in partitions
-            ]
+            )
             return await self._carry_out(decisions, False)
 
     async def reassign_partitions(
@@ -206,7 +209,7 @@ class Controller:
             allow_replication_factor_change=allow_replication_factor_change,
         )
         async with self._lock:
-            return await self._carry_out([attempt(partial(decide, wanted)) for wanted in reassignments], False)
+            return await self._carry_out((attempt(partial(decide, wanted)) for wanted in reassignments), False)
 
     async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
         """Finalize all the levels asked for, or none.
@@ -240,12 +243,14 @@ class Controller:
     # --- the steps of a change ---
 
     async def _carry_out(
-        self, decisions: Sequence[ControllerResult[T] | KafkaError], validate_only: bool
+        self, decisions: Iterable[ControllerResult[T] | KafkaError], validate_only: bool
     ) -> list[T | KafkaError]:
         """Commit the decisions in one batch unless only validating, and return each outcome or error."""
+        # The image stands still meanwhile: only the holder of the lock changes it.
+        decided = [decision async for decision in InTurns(decisions)]
         if not validate_only:
-            await self._commit(decisions)
-        return outcomes_of(decisions)
+            await self._commit(decided)
+        return outcomes_of(decided)
 
     async def _commit(
         self, decisions: Sequence[ControllerResult[Any] | KafkaError], changed_by: str = ""

@@ -28,7 +28,8 @@ def attempt(decide: Callable[[], ControllerResult[T]]) -> ControllerResult[T] | 
     try:
         return decide()
     except KafkaError as refusal:
-        return refusal
+        # Without the frames that it passed through: a request may have tens of thousands of refusals to keep.
+        return refusal.with_traceback(None)
 
 
 def outcomes_of(results: Iterable[ControllerResult[T] | KafkaError]) -> list[T | KafkaError]:

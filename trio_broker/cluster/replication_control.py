@@ -11,7 +11,7 @@ Source: Kafka's ReplicationControlManager (createTopics, createPartitions, delet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -110,12 +110,12 @@ class TopicTarget:
 
 def decide_new_topics(
     image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic]
-) -> list[ControllerResult[CreatedTopic] | KafkaError]:
-    """Decide about each topic, in order."""
+) -> Iterator[ControllerResult[CreatedTopic] | KafkaError]:
+    """Decide about each topic, in order, when it is asked for."""
     refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
     counts = Counter(topic.name for topic in topics)
     planner = _TopicPlanner(image, config)
-    return [attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics]
+    return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
 
 class _TopicPlanner:
@@ -303,12 +303,12 @@ def _partition_records(
 
 def decide_new_partitions(
     image: MetadataImage, topics: Sequence[NewPartitions]
-) -> list[ControllerResult[NewPartitions] | KafkaError]:
-    """Decide about each growth, in order."""
+) -> Iterator[ControllerResult[NewPartitions] | KafkaError]:
+    """Decide about each growth, in order, when it is asked for."""
     refuse_excess(sum(_additional(image, wanted) for wanted in topics))
     counts = Counter(wanted.name for wanted in topics)
     planner = _GrowthPlanner(image)
-    return [attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics]
+    return (attempt(partial(planner.plan, wanted, occurrences=counts[wanted.name])) for wanted in topics)
 
 
 class _GrowthPlanner:
@@ -366,8 +366,8 @@ def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewP
 
 def decide_topic_deletions(
     image: MetadataImage, config: BrokerConfig, targets: Sequence[TopicTarget]
-) -> list[ControllerResult[TopicImage] | KafkaError]:
-    """Decide about each deletion, in order.
+) -> Iterator[ControllerResult[TopicImage] | KafkaError]:
+    """Decide about each deletion, in order, when it is asked for.
 
     Raises:
         KafkaError: TOPIC_DELETION_DISABLED, for the whole request.
@@ -375,7 +375,7 @@ def decide_topic_deletions(
     if not config.request.delete_topic_enable:
         raise KafkaError("topics may not be deleted here", code=ErrorCode.TOPIC_DELETION_DISABLED)
     found = Counter(topic.topic_id for target in targets if (topic := _lookup(image, target)) is not None)
-    return [attempt(partial(_plan_deletion, image, target, found)) for target in targets]
+    return (attempt(partial(_plan_deletion, image, target, found)) for target in targets)
 
 
 def _plan_deletion(image: MetadataImage, target: TopicTarget, found: Counter[bytes]) -> ControllerResult[TopicImage]:

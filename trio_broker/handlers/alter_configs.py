@@ -20,6 +20,7 @@ from trio_broker.cluster.metadata_image import ConfigResource
 from trio_broker.handlers.support.config_changes import change_resources
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
@@ -31,7 +32,10 @@ async def alter_configs(request: AlterConfigsRequest, context: Context) -> Alter
     """Replace the settings of each resource, or answer with its error."""
     outcomes = await change_resources(request.resources, replacement, context, validate_only=request.validate_only)
     return AlterConfigsResponse(
-        responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
+        responses=[
+            outcome_of(resource, error)
+            async for resource, error in InTurns(zip(request.resources, outcomes, strict=True))
+        ]
     )
 
 

@@ -15,6 +15,7 @@ from kafka_wire.messages.create_partitions import (
 from trio_broker.cluster.replication_control import NewPartitions
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
@@ -25,14 +26,14 @@ def error_response(request: CreatePartitionsRequest, error: KafkaError) -> Creat
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     """Add partitions to each topic, or answer with its error."""
     outcomes = await context.services.controller.create_partitions(
-        [wanted_partitions(topic) for topic in request.topics], validate_only=request.validate_only
+        [wanted_partitions(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
     )
     return CreatePartitionsResponse(
         results=[
             refused_topic(topic.name, outcome)
             if isinstance(outcome, KafkaError)
             else CreatePartitionsTopicResult(name=topic.name)
-            for topic, outcome in zip(request.topics, outcomes, strict=True)
+            async for topic, outcome in InTurns(zip(request.topics, outcomes, strict=True))
         ]
     )
 

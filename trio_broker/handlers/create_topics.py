@@ -10,8 +10,6 @@ Source: Kafka's ControllerApis.createTopics and ReplicationControlManager.
 
 from __future__ import annotations
 
-from trio.lowlevel import checkpoint
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.create_topics import (
@@ -26,6 +24,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
@@ -36,15 +35,14 @@ def error_response(request: CreateTopicsRequest, error: KafkaError) -> CreateTop
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     """Create each topic, or answer with its error."""
     outcomes = await context.services.controller.create_topics(
-        [wanted_topic(topic) for topic in request.topics], validate_only=request.validate_only
+        [wanted_topic(topic) async for topic in InTurns(request.topics)], validate_only=request.validate_only
     )
     results: list[CreatableTopicResult] = []
-    for topic, outcome in zip(request.topics, outcomes, strict=True):
+    async for topic, outcome in InTurns(zip(request.topics, outcomes, strict=True)):
         if isinstance(outcome, KafkaError):
             results.append(refused_topic(topic.name, outcome))
         else:
             results.append(created_topic(outcome, context.services.config))
-            await checkpoint()  # Ten thousand topics with all their settings take seconds.
     return CreateTopicsResponse(topics=results)
 
 

@@ -22,6 +22,7 @@ from kafka_wire.messages.delete_records import (
 from trio_broker.cluster.replication_control import is_internal_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 NO_LOW_WATERMARK = -1
 
@@ -46,13 +47,17 @@ def error_response(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRe
 @handles(DeleteRecordsRequest, error_response=error_response)
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     """Delete up to each offset; each partition on its own."""
-    return DeleteRecordsResponse(topics=[await delete_in_topic(topic, context) for topic in request.topics])
+    return DeleteRecordsResponse(
+        topics=[await delete_in_topic(topic, context) async for topic in InTurns(request.topics)]
+    )
 
 
 async def delete_in_topic(topic: DeleteRecordsTopic, context: Context) -> DeleteRecordsTopicResult:
     return DeleteRecordsTopicResult(
         name=topic.name,
-        partitions=[await delete_in_partition(topic.name, partition, context) for partition in topic.partitions],
+        partitions=[
+            await delete_in_partition(topic.name, partition, context) async for partition in InTurns(topic.partitions)
+        ],
     )
 
 

@@ -8,6 +8,8 @@ Source: Kafka's ControllerApis.deleteTopics and ReplicationControlManager.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -15,6 +17,7 @@ from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 DELETION_DISABLED_SINCE_VERSION = 3
 """Clients of earlier versions do not know TOPIC_DELETION_DISABLED and get INVALID_REQUEST."""
@@ -27,7 +30,7 @@ def error_response(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTop
 @handles(DeleteTopicsRequest, error_response=error_response)
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     """Delete each topic, or answer with its error."""
-    wanted = targets(request)
+    wanted = [target async for target in InTurns(targets(request))]
     try:
         outcomes = await context.services.controller.delete_topics(wanted)
     except KafkaError as error:
@@ -37,15 +40,17 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
     return DeleteTopicsResponse(
         responses=[
             refused_topic(target, outcome) if isinstance(outcome, KafkaError) else deleted_topic(outcome)
-            for target, outcome in zip(wanted, outcomes, strict=True)
+            async for target, outcome in InTurns(zip(wanted, outcomes, strict=True))
         ]
     )
 
 
-def targets(request: DeleteTopicsRequest) -> list[TopicTarget]:
+def targets(request: DeleteTopicsRequest) -> Iterator[TopicTarget]:
     """The topics meant: one of the two lists is empty, depending on the version."""
-    by_name = [TopicTarget(name) for name in request.topic_names]
-    return by_name + [TopicTarget(topic.name, topic.topic_id) for topic in request.topics]
+    for name in request.topic_names:
+        yield TopicTarget(name)
+    for topic in request.topics:
+        yield TopicTarget(topic.name, topic.topic_id)
 
 
 def refused_topic(target: TopicTarget, error: KafkaError) -> DeletableTopicResult:

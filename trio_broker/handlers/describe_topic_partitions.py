@@ -27,6 +27,7 @@ from trio_broker.cluster.replication_control import is_internal_topic, is_valid_
 from trio_broker.handlers.support.authorized_operations import topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -57,14 +58,16 @@ async def describe_topic_partitions(
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
-    return page(image, (name for name in names if name >= start.topic), start, limit)
+    return await page(image, (name for name in names if name >= start.topic), start, limit)
 
 
-def page(image: MetadataImage, names: Iterable[str], start: Position, limit: int) -> DescribeTopicPartitionsResponse:
+async def page(
+    image: MetadataImage, names: Iterable[str], start: Position, limit: int
+) -> DescribeTopicPartitionsResponse:
     """As many partitions of ``names``, which are sorted, as the limit allows."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     room = limit
-    for name in names:
+    async for name in InTurns(names):
         if room == 0:
             return response(topics, Cursor(topic_name=name, partition_index=0))
         topic = image.topics.get(name)

@@ -8,9 +8,10 @@ Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import attrs
+from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -25,6 +26,7 @@ from kafka_wire.messages.fetch import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.handlers.support.turns import ITEMS_PER_TURN
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.replication.fetch_sessions import (
     FINAL_EPOCH,
@@ -81,7 +83,7 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
     replicas = context.services.replicas
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
-    asked = asked_partitions(request, context)
+    asked = await asked_partitions(request, context)
     results = await replicas.fetch([target for _, target in asked], limits, release_handler=context.release_handler)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
@@ -89,18 +91,19 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
         if session is not None:
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
-    keyed = ((key, result) for (key, _), result in zip(asked, results, strict=True))
-    return FetchResponse(session_id=session_id, responses=responses_of(keyed))
+    keyed = [(key, result) for (key, _), result in zip(asked, results, strict=True)]
+    return FetchResponse(session_id=session_id, responses=await responses_of(keyed))
 
 
 async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
     """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
     replicas = context.services.replicas
     sessions = replicas.fetch_sessions
+    asked = await asked_partitions(request, context)
     try:
         by_id = context.version >= BY_ID_SINCE_VERSION
         session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
-        sessions.extend(session, asked_partitions(request, context))
+        sessions.extend(session, asked)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     session.forget(forgotten_partitions(request))
@@ -111,7 +114,7 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
         [partition.target for _, partition in reads], limits, release_handler=context.release_handler
     )
     return FetchResponse(
-        session_id=session.session_id, responses=responses_of(session.incremental_changes(reads, results))
+        session_id=session.session_id, responses=await responses_of(session.incremental_changes(reads, results))
     )
 
 
@@ -145,18 +148,19 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     )
 
 
-def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
+async def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
     """The partitions that the request names, found or not, in its order.
 
     A partition named twice is read once: at the place of its first entry with the values of its last, as in the linked
     map that Kafka builds.
     """
-    asked = {
-        SessionKey(topic.topic, topic.topic_id, wanted.partition): target_of(wanted, hosted)
-        for topic in request.topics
-        for hosted in [find_topic(topic.topic, topic.topic_id, context)]
-        for wanted in topic.partitions
-    }
+    asked: dict[SessionKey, FetchTarget] = {}
+    for number, topic in enumerate(request.topics, 1):
+        hosted = find_topic(topic.topic, topic.topic_id, context)
+        for wanted in topic.partitions:
+            asked[SessionKey(topic.topic, topic.topic_id, wanted.partition)] = target_of(wanted, hosted)
+        if number % ITEMS_PER_TURN == 0:
+            await checkpoint()
     return list(asked.items())
 
 
@@ -199,13 +203,15 @@ def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTa
     return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))
 
 
-def responses_of(results: Iterable[KeyedResult]) -> list[FetchableTopicResponse]:
+async def responses_of(results: Sequence[KeyedResult]) -> list[FetchableTopicResponse]:
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
-    for key, result in results:
+    for number, (key, result) in enumerate(results, 1):
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (key.topic, key.topic_id):
             topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
         topics[-1].partitions.append(partition_data(result))
+        if number % ITEMS_PER_TURN == 0:
+            await checkpoint()
     return topics
 
 

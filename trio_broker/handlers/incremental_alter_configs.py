@@ -22,6 +22,7 @@ from trio_broker.cluster.metadata_image import ConfigResource
 from trio_broker.handlers.support.config_changes import change_resources
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
@@ -35,7 +36,10 @@ async def incremental_alter_configs(
     """Change each resource, or answer with its error."""
     outcomes = await change_resources(request.resources, alterations, context, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[outcome_of(resource, error) for resource, error in zip(request.resources, outcomes, strict=True)]
+        responses=[
+            outcome_of(resource, error)
+            async for resource, error in InTurns(zip(request.resources, outcomes, strict=True))
+        ]
     )
 
 

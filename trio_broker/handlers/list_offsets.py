@@ -30,6 +30,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.replication.partition import IsolationLevel, Partition
 from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.yield_budget import InTurns
 
 NOTHING = -1
 """In place of an offset, timestamp or epoch that does not exist."""
@@ -94,7 +95,9 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
     duplicates = duplicate_partitions(request)
     return ListOffsetsResponse(
-        topics=[await look_up_topic(topic, isolation_level, duplicates, context) for topic in request.topics]
+        topics=[
+            await look_up_topic(topic, isolation_level, duplicates, context) async for topic in InTurns(request.topics)
+        ]
     )
 
 
@@ -115,7 +118,7 @@ async def look_up_topic(
             failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
             if (topic.name, wanted.partition_index) in duplicates
             else await look_up_partition(topic.name, wanted, isolation_level, context)
-            for wanted in topic.partitions
+            async for wanted in InTurns(topic.partitions)
         ],
     )
 

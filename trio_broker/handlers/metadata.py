@@ -9,8 +9,6 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManage
 
 from __future__ import annotations
 
-from trio.lowlevel import checkpoint
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.metadata import (
@@ -27,6 +25,7 @@ from trio_broker.cluster.replication_control import NewTopic, is_internal_topic,
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -77,18 +76,18 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     asked = request.include_topic_authorized_operations
     if wants_all(request, context.version):
         everything = context.services.controller.image.topics.values()
-        return [describe_topic(topic, asked=asked) for topic in sorted(everything, key=lambda topic: topic.name)]
+        by_name = sorted(everything, key=lambda topic: topic.name)
+        return [describe_topic(topic, asked=asked) async for topic in InTurns(by_name)]
     may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
     named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
     topics = []
     missing = 0
-    for wanted in named.values():
+    async for wanted in InTurns(named.values()):
         missing += wanted.name not in context.services.controller.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create_it))
-        await checkpoint()  # Thousands of topics take long, and others shall not wait for them.
     return topics
 
 

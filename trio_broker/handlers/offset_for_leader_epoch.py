@@ -19,6 +19,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
@@ -41,13 +42,15 @@ async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse:
     """Look up every epoch in its partition's leader epochs."""
-    return OffsetForLeaderEpochResponse(topics=[look_up_topic(topic, context) for topic in request.topics])
+    return OffsetForLeaderEpochResponse(
+        topics=[await look_up_topic(topic, context) async for topic in InTurns(request.topics)]
+    )
 
 
-def look_up_topic(topic: OffsetForLeaderTopic, context: Context) -> OffsetForLeaderTopicResult:
+async def look_up_topic(topic: OffsetForLeaderTopic, context: Context) -> OffsetForLeaderTopicResult:
     return OffsetForLeaderTopicResult(
         topic=topic.topic,
-        partitions=[look_up(topic.topic, partition, context) for partition in topic.partitions],
+        partitions=[look_up(topic.topic, partition, context) async for partition in InTurns(topic.partitions)],
     )
 
 

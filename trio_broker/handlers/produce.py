@@ -131,7 +131,10 @@ class ProduceOperation:
                 hosted = self.replicas.topic(topic.name)
             self.require_may_write(hosted)
         except KafkaError as error:
-            partition_responses = [failed(partition.index, error) for partition in topic.partition_data]
+            partition_responses = []
+            for partition in topic.partition_data:
+                partition_responses.append(failed(partition.index, error))
+                await self.take_turns()
         else:
             partition_responses = []
             for partition in topic.partition_data:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import attrs
 import trio
+from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -80,6 +81,10 @@ StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
 """Takes the partition's log directory offline, and makes the error that tells so."""
 
 
+READS_PER_TURN = 100
+"""Partitions read before the event loop goes round: a few milliseconds."""
+
+
 @attrs.frozen
 class ReadRange:
     """What to read of one log; ``end_offset`` is exclusive."""
@@ -94,7 +99,8 @@ class ReadRange:
 class ReadAttempt:
     """One walk over all targets: what it found so far, and whether that ends the waiting.
 
-    ``went_to_disk`` is set when a read had to wait for the disk, and the world may have moved on meanwhile.
+    ``has_waited`` is set when other tasks ran during the walk, for which partitions may have moved on meanwhile: a read
+    waited for the disk, or the walk is long.
     """
 
     limits: FetchLimits
@@ -103,7 +109,7 @@ class ReadAttempt:
     results: list[FetchedPartition] = attrs.Factory(list)
     size_bytes: int = 0
     must_answer: bool = False
-    went_to_disk: bool = False
+    has_waited: bool = False
 
     @property
     def is_enough(self) -> bool:
@@ -111,8 +117,11 @@ class ReadAttempt:
 
     async def read_all(self, targets: Sequence[FetchTarget]) -> ReadAttempt:
         self.must_answer = not targets  # nothing could ever wake it
-        for target in targets:
+        for number, target in enumerate(targets, 1):
             self.results.append(await self._read(target))
+            if number % READS_PER_TURN == 0:
+                self.has_waited = True
+                await checkpoint()
         return self
 
     async def _read(self, target: FetchTarget) -> FetchedPartition:
@@ -168,7 +177,7 @@ class ReadAttempt:
             try:
                 return read(nowait=True)
             except BlockingIOError:
-                self.went_to_disk = True
+                self.has_waited = True
                 return await trio.to_thread.run_sync(read, limiter=self.io_limiter)
         except FileNotFoundError as error:
             # Retention may have taken the segment from under a read in a thread.
@@ -190,8 +199,8 @@ class ReadAttempt:
             )
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
-        """Whether something moved while the pass waited for the disk, which nobody will wake it for."""
-        return self.went_to_disk and any(
+        """Whether something moved while others ran, which nobody will wake it for."""
+        return self.has_waited and any(
             isinstance(target.found, Partition)
             and (
                 target.found.failure is not None

@@ -11,6 +11,7 @@ from kafka_wire.errors import KafkaError
 from trio_broker.cluster.configuration_control import ConfigChange, parse_resource
 from trio_broker.cluster.metadata_image import ConfigResource
 from trio_broker.handlers.support.context import Context
+from trio_broker.yield_budget import InTurns
 
 
 class NamesResource(Protocol):
@@ -35,7 +36,7 @@ async def change_resources(
     changes: dict[int, ConfigChange] = {}
     outcomes: list[KafkaError | None] = [None] * len(resources)
     # All valid changes go to the controller in one call, which is one append to the metadata log and one publication.
-    for index, resource in enumerate(resources):
+    async for index, resource in InTurns(enumerate(resources)):
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
@@ -45,7 +46,7 @@ async def change_resources(
     outcome = await context.services.controller.change_configs(
         list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
     )
-    for index, result in zip(changes, outcome.results, strict=True):
+    async for index, result in InTurns(zip(changes, outcome.results, strict=True)):
         outcomes[index] = result if isinstance(result, KafkaError) else None
     return outcomes
 
