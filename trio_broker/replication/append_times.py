@@ -21,7 +21,7 @@ SAMPLE_EVERY_MS = 100
 """As exactly as people look at a lag."""
 
 MAX_ERROR_FRACTION = 0.1
-"""Of a record's age: a lag of an hour may be told as up to six minutes more, three on average."""
+"""Of a record's age: a lag of an hour may be reported as up to six minutes more, three on average."""
 
 MAX_SAMPLES = 384
 """16 bytes each, so 6 KiB. Spans of a twentieth to a tenth of their age are some 200 for a week and 260 for a year."""
@@ -49,8 +49,8 @@ class AppendTimes:
     def sample(self, first_offset: int, now_ms: int) -> None:
         """Note that what begins at ``first_offset`` is appended now.
 
-        For whoever appends to call when it is time: at ``next_sample_ms`` or later, or before ``last_sample_ms``, when
-        the clock was set back.
+        To be called by the appending task when it is time: at ``next_sample_ms`` or later, or before
+        ``last_sample_ms``, when the clock was set back.
         """
         if len(self._offsets) == MAX_SAMPLES:
             self._merge(now_ms)

@@ -5,7 +5,7 @@ whole batch, however large; after that both the partition's and the request's li
 order of the request, so a client that rotates them starves none.
 
 A request is answered as soon as it has ``min_bytes``, or an error anywhere, or its time is over. Otherwise it
-parks on all its partitions and looks again when enough bytes have come into sight.
+waits at all its partitions and reads again when enough bytes have become visible.
 
 Source: Kafka's ReplicaManager.readFromLog and DelayedFetch.
 """

@@ -62,7 +62,7 @@ class SessionPartition:
     log_start_offset: int = NO_OFFSET
 
     def changed_since(self, result: FetchedPartition) -> bool:
-        """Whether the consumer should hear of ``result``; from then on it counts as told."""
+        """Whether the response must include ``result``; from then on it counts as sent."""
         has_error = result.error_code is not ErrorCode.NONE or result.diverging_epoch is not None
         incremental_changes = (
             has_error
@@ -96,7 +96,7 @@ class FetchSession:
         self.next_epoch = 1 if self.next_epoch == MAX_EPOCH else self.next_epoch + 1
 
     def update(self, asked: Iterable[AskedPartition]) -> None:
-        """Read these partitions from now on as they are asked for; known ones keep their place and what was told."""
+        """Read these partitions from now on as they are asked for; known ones keep their place and what was sent."""
         for key, target in asked:
             known = self.partitions.get(key)
             if known is None:
@@ -111,7 +111,7 @@ class FetchSession:
     def incremental_changes(
         self, reads: Iterable[SessionRead], results: Iterable[FetchedPartition]
     ) -> list[KeyedResult]:
-        """Those of ``results`` that the consumer should hear of; ``reads`` says whose they are, in their order.
+        """Those of ``results`` that the response must include; ``reads`` names their partitions, in their order.
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """

@@ -1,7 +1,7 @@
 """Group commit: one sync makes the appends of many requests durable.
 
-Appends go to the file at once; whoever needs them on disk asks for a sync of the partition. Each partition has at most
-one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
+Appends go to the file at once; a caller that needs them on disk asks for a sync of the partition. Each partition has at
+most one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
 ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
 
 Syncs are done by workers: worker threads, as many as the limiter has tokens (``num.io.threads``, live), that take
@@ -25,7 +25,7 @@ import attrs
 import trio
 
 SYNCS_PER_TURN = 32
-"""A worker gives its token back after so many, to whoever else waits for a worker thread."""
+"""A worker gives its token back after so many, to the next task that waits for a worker thread."""
 
 WORKER_LINGERS_SECONDS = 0.001
 """How long a worker waits for more before it ends: producers that were just released append again within this time."""
@@ -75,7 +75,8 @@ class Flusher:
     """
 
     def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
-        """``failed`` is told which partition could not be synced, and why; it takes the partition offline."""
+        """``failed`` is called with the partition that could not be synced, and the error; it takes the partition
+        offline."""
         self.limiter = limiter
         self._failed = failed
         self._under_way: dict[Syncable, trio.Event] = {}

@@ -3,7 +3,7 @@
 A round goes over one partition. The next one is the dirtiest that is due; when none is, the cleaner looks again after
 ``log.cleaner.backoff.ms``. Reading and rewriting take their time in a worker thread, slice by slice; produce and fetch
 go on meanwhile, on the same log. Only the swap of finished segments keeps others out: those who change the row of
-segments too, which are retention (``removal_lock``) and whoever writes the partition's epochs (``epoch_entry_lock``).
+segments too, which are retention (``removal_lock``) and writers of the partition's epochs (``epoch_entry_lock``).
 Retention passes over a partition while a round is under way.
 
 A partition that cannot be compacted is left alone from then on, until it is deleted or the broker starts anew, and an
@@ -172,7 +172,7 @@ class LogCleaner:
     def _ranges(
         candidates: Sequence[Partition], stable_offsets: Sequence[int], now_ms: int
     ) -> dict[Partition, CompactionRange | Exception]:
-        """What could be done in each partition, or why that cannot be told. Blocks: runs in a worker thread."""
+        """What could be done in each partition, or why that is unknown. Blocks: runs in a worker thread."""
         outcomes: dict[Partition, CompactionRange | Exception] = {}
         for partition, stable_offset in zip(candidates, stable_offsets, strict=True):
             try:

@@ -1,7 +1,7 @@
 """What partitions need now and then: retention, removal of files, checkpoints, expiry, flushes by time.
 
-Whatever changes the same files takes turns: ``checkpoint_lock`` is held by whoever has checkpoints written, since
-each has one temporary file, and ``removal_lock`` by whoever retires or replaces segments or removes what is left of
+Whatever changes the same files takes turns: ``checkpoint_lock`` is held while checkpoints are written, since each has
+one temporary file, and ``removal_lock`` while segments are retired or replaced, and for the removal of what is left of
 them.
 
 Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
@@ -123,8 +123,8 @@ class LogMaintenance:
         This changes the row of segments that appends add to, so it runs on the event loop; it renames files and no
         more. The lock keeps it apart from those who write the partition's epoch file in a thread.
 
-        Right after the clock was set forward nothing is retired: everything would look old at once. Whoever set it
-        wrongly has until the next round to set it back.
+        Right after the clock was set forward nothing is retired: everything would look old at once. The operator who
+        set it wrongly has until the next round to set it back.
         """
         gained_ms = self._clock_steps.gained_ms()
         if gained_ms > MAX_CLOCK_STEP_MS:

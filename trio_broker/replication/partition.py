@@ -8,10 +8,10 @@ Consumers read up to the high watermark, consumers of committed records up to th
 of the oldest open transaction). With one replica and ``log.durability=page-cache`` the high watermark is the log end;
 with ``fsync`` it is the durable offset, so that nobody ever reads what a power cut can take back.
 
-Everything here is synchronous and runs on the event loop, so log, offsets and waiting requests cannot disagree. What
-blocks (syncing, writing the leader epoch checkpoint, looking into a large batch) is handed to worker threads by others.
-Batches that come while another one is in such a thread wait for it, under ``append_lock``: they are appended in the
-order in which they came.
+Offsets and waiting requests change on the event loop only, so they are always consistent. The callers run what blocks
+(syncing, writing the leader epoch checkpoint, validating a large batch) in worker threads. A batch that arrives while
+another one is in such a thread waits for it under ``append_lock``, so that batches are appended in their order of
+arrival.
 
 Source: Kafka's Partition and UnifiedLog; KIP-101 for leader epochs, KIP-320 for fencing.
 """
@@ -41,7 +41,7 @@ NO_EPOCH = -1
 """The leader epoch of a client that does not want to be checked."""
 
 EVERYTHING = 2**62
-"""Bytes; more than any fetch can be missing: wakes whoever waits."""
+"""Bytes; more than any fetch can be missing: wakes every waiting fetch."""
 
 
 class Durability(enum.Enum):
@@ -179,7 +179,7 @@ class Partition:
             )
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Lead in a later epoch. Whoever waits looks again, since it may have been fenced.
+        """Lead in a later epoch. Every waiting request checks again, since it may have been fenced.
 
         ``epoch_entry_lock`` must be held: a worker thread may otherwise be writing the epochs that change here.
         """
@@ -192,7 +192,8 @@ class Partition:
         self._wake_fetches()
 
     def fail(self, failure: KafkaError) -> None:
-        """Take the partition out of use for good; everyone who waits is told now. The first failure stands."""
+        """Take the partition out of use for good; every waiting request gets the error now. The first failure
+        stands."""
         if self.failure is not None:
             return
         self.failure = failure
@@ -214,7 +215,7 @@ class Partition:
 
         It must be on disk before the first record of the epoch, or a truncation after a crash would cut in the wrong
         place. ``append_lock`` keeps appends out, so the log end stands still meanwhile, and ``epoch_entry_lock`` keeps
-        out whoever moves the start of the log, which changes the same file.
+        out the tasks that move the start of the log, which changes the same file.
         """
         leader_epoch = self.leader_epoch
         self.log.assign_epoch(leader_epoch, self.log.log_end_offset)

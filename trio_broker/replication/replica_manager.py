@@ -191,7 +191,7 @@ class ReplicaManager:
             partition.min_in_sync_replicas = config.min_insync_replicas
 
     async def delete_topic(self, name: str) -> None:
-        """Forget the topic's partitions and have their files removed; whoever waits for them is told."""
+        """Forget the topic's partitions and have their files removed; requests that wait for them get an error."""
         async with self._assignment_lock:
             if hosted := self._topics.get(name):
                 await self._delete(hosted)
@@ -342,7 +342,7 @@ class ReplicaManager:
     ) -> list[ErrorCode]:
         """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
 
-        A batch that is not safe in time stays in the log all the same: its producer is told REQUEST_TIMED_OUT.
+        A batch that is not safe in time stays in the log all the same: its producer gets REQUEST_TIMED_OUT.
         """
         parked = DelayedProduce()
         partitions = [each.partition for each in awaited]
@@ -410,7 +410,7 @@ class ReplicaManager:
     # ---- living ---------------------------------------------------------------------------------------------------
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Sync, and do all that comes round by the clock, until cancelled."""
+        """Run the flusher and the scheduled tasks until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.flusher.run)
             nursery.start_soon(self.log_maintenance.run)
@@ -440,7 +440,7 @@ class ReplicaManager:
                 raise self.storage_failed(partition, error) from error
 
     def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
-        """Decide what ``error`` on the files of ``partition`` means; return what to tell whoever met it.
+        """Decide what ``error`` on the files of ``partition`` means; return the error for the request that met it.
 
         A broken disk, and whatever storage itself calls final, costs the whole log directory. Anything else is refused
         and no more: nothing was written, reading goes on, and other partitions have nothing to do with it.

@@ -18,9 +18,9 @@ compacted is still to be seen.
 Nothing here trusts what it reads: the checksum of every batch is verified, offsets must grow, batches must fill the
 file. A segment that does not pass raises, and then the old ones stay as they are. Nothing is written to them ever.
 
-Both steps are iterators. Each ``next`` does a little and returns how many bytes were read and written, so that whoever
-runs them may slow them down or stop; they may be run in any thread, one at a time. The log may be appended to
-meanwhile.
+Both steps are iterators. Each ``next`` does a little and returns how many bytes were read and written, so that the
+caller may slow them down or stop; they may be run in any thread, one at a time. The log may be appended
+to meanwhile.
 
 Source: Kafka's Cleaner.
 """

@@ -2,7 +2,7 @@
 
 Each function yields lines, close to those of Kafka's own ``kafka-dump-log``, so that the outputs of both tools on one
 file can be laid side by side. Nothing is changed, and nothing is taken on trust: checksums are verified, and damage
-is told and not raised, since a dump is what people reach for when something is broken.
+is reported and not raised, since a dump is what people reach for when something is broken.
 
 Source: Kafka's DumpLogSegments; docs/formats/README.md.
 """

@@ -110,7 +110,7 @@ class UnsupportedCompressionType(KafkaError):
 
 
 class LogClosed(KafkaError):
-    """The log was closed or deleted while someone still held it: whoever asked should look where the partition is."""
+    """The log was closed or deleted while a caller still held it; the caller looks up the partition again."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 

@@ -197,7 +197,7 @@ class Log:
         return validation.check_client_batch(records, self._config, now_ms, produce_version)
 
     def takes_long(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Return whether ``prepare`` should run in a worker thread, away from whoever must not wait."""
+        """Return whether ``prepare`` should run in a worker thread, away from the event loop."""
         return validation.takes_long(batch, self._config, now_ms)
 
     def prepare(self, batch: RecordBatch, now_ms: int) -> RecordBatch:

@@ -240,7 +240,7 @@ class LogDirectory:
         return VolumeSpace(total_bytes=usage.total, usable_bytes=usage.free)
 
     def unlock(self) -> None:
-        """Let others have the directory."""
+        """Release the lock on the directory."""
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 os.close(self._lock)

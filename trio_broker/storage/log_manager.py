@@ -91,7 +91,7 @@ class LogManager:
         self._cluster_id = cluster_id
         self._allow_new = allow_new
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
-        # A deque, since whoever deletes adds to it in one thread and ``remove_expired_files`` takes from it in another.
+        # A deque, since deletions add to it in one thread and ``remove_expired_files`` takes from it in another.
         self._marked_directories: deque[DeletedFile] = deque()
         # Worker threads write checkpoints, and the later one must not write the older state.
         self._checkpoint_lock = threading.Lock()
@@ -249,7 +249,7 @@ class LogManager:
         return next((each for each in self.directories if (each.path / str(partition)).exists()), None)
 
     def _online_directories(self) -> list[LogDirectory]:
-        """Return the directories whose disk works, all of them when none does: whoever tries one is told."""
+        """Return the directories whose disk works, all of them when none does: using one then raises its error."""
         return [directory for directory in self.directories if directory.failure is None] or self.directories
 
     def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:

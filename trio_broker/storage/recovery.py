@@ -70,8 +70,8 @@ MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
 """The smallest length field of a batch, which counts what follows it."""
 
 MAX_CANDIDATES = 1000
-"""How many checksums are tried behind a bad batch. Whoever fills records with headers could make us compute for hours;
-beyond this it is taken for damage, which costs a copy of the segment and nothing else."""
+"""How many checksums are tried behind a bad batch. A client that fills records with batch headers could make recovery
+compute for hours; beyond this it is taken for damage, which costs a copy of the segment and nothing else."""
 
 _CANDIDATE = struct.Struct(">qiib")
 _MAGIC_POSITION = 16

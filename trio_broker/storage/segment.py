@@ -539,7 +539,7 @@ class Segment:
         """Rename the files to ``.deleted`` and return the new names.
 
         An open log file stays open until the last reader under way has let go of this segment; a closed one cannot be
-        opened again, and whoever tries is told by ``FileNotFoundError``.
+        opened again, and trying to raises ``FileNotFoundError``.
         """
         deleted = []
         for suffix in file_names.SEGMENT_SUFFIXES:

@@ -17,7 +17,7 @@ not finished.
 
 Names change owners here: ``<base>.log`` was the old segment's and becomes the new one's. Readers hold objects, not
 names: both are pinned while names are in motion, and the old ones for as long as any reader has them. Bytes that are
-being sent from an old file stay, for its descriptor is held by whoever sends them.
+being sent from an old file stay, for the sender holds its descriptor.
 
 Source: Kafka's LocalLog.replaceSegments, Cleaner.cleanSegments; docs/formats/segment.md.
 """

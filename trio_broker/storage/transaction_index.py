@@ -1,6 +1,6 @@
 """The transaction index of one log segment: the aborted transactions whose marker lies in it.
 
-A consumer that reads committed records only is told, with every answer, which producers' records to drop in the range
+A consumer that reads committed records only learns from every answer which producers' records to drop in the range
 it was given; this file is where that is known from. A transaction may have begun in an older segment. Entries are 34
 bytes, big-endian: int16 version 0, int64 producer id, first offset, last offset (the abort marker), last stable
 offset after it. The file is created with its first entry, since most segments have none.

@@ -186,7 +186,7 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
         InvalidRecord: with the index of the first record that is wrong.
     """
     # The varint reader is repeated four times below, with a table for its first byte and without calls: this loop runs
-    # for every record that is produced, and calls would take more than half of its time. Change all four together.
+    # for every record that is produced, and a call costs more than the arithmetic in it. Change all four together.
     _check_count(data, record_count)
     zigzag = ZIGZAG
     position = index = null_keys = max_delta_index = 0

@@ -25,7 +25,7 @@ leads, or has merely missed a response and gets the state as it is.
 Static members (KIP-345) come back under a new member id within their session. The old id is fenced with
 FENCED_INSTANCE_ID, requests of it that wait included, and in a stable group no other member notices: the new id gets
 the same assignment, unless its strategies would make the group choose another one. If it leads, it learns so from
-version 9 on, and that it need not assign anew (KIP-814); older clients are told that another member leads, because they
+version 9 on, and that it need not assign anew (KIP-814); older clients get another member as the leader, because they
 would assign.
 
 Where this differs from Kafka: a request that is sent again while the first one waits does not leave the first one

@@ -1,4 +1,4 @@
-"""What the members of a consumer group have to do by when; who does not is put out of the group.
+"""The deadlines of a consumer group's members; a member that misses one is evicted.
 
 Deadlines are in the seconds of ``Now``. A deadline that a member keeps putting off, as its session, costs nothing to
 put off: the earliest of all is a lower bound that is only looked at again when it has come.
@@ -15,7 +15,7 @@ import attrs
 
 MAX_DUE_AT_ONCE = 500
 """Members whose time has come that one look finds; the next look finds others. A thousand members that fall silent at
-once would else be put out in one decision, whose records may be more than a batch can hold, and take half a second."""
+once would else be evicted in one decision, whose records may be more than a batch can hold, and take half a second."""
 
 
 class MemberTimer(enum.Enum):

@@ -49,7 +49,7 @@ from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 
 FIRST_EPOCH = 1
-"""The epoch of a group before its first member; members that have nothing yet are told this one."""
+"""The epoch of a group before its first member; members that have no partitions yet get this one."""
 
 
 class ConsumerGroupState(enum.Enum):

@@ -4,7 +4,7 @@ The target is computed for an epoch of the group, by the assignor that most memb
 changes get a new record.
 
 The hash of the subscribed topics tells whether a target is still for the topics as they are: it differs when one of
-them came, went, grew, or moved to other racks (KIP-1101). Kafka's own hash is another one. Whoever reads a hash that is
+them came, went, grew, or moved to other racks (KIP-1101). Kafka's own hash is another one. A reader of a hash that is
 not its own computes the target once more, which moves nothing.
 
 Source: Kafka's TargetAssignmentBuilder, and Utils.computeGroupHash for what goes into the hash.
