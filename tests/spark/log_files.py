@@ -15,7 +15,7 @@ from kafka_wire.records.batch import NewRecord, build_batch
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.replication.partition import Durability, Partition
-from trio_broker.segment_view import PartitionMoment, log_moment, partition_manifest
+from trio_broker.segment_view import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
@@ -109,7 +109,7 @@ class LogFiles:
         )
         if self.high_watermark is not None:
             partition.high_watermark = self.high_watermark
-        taken = PartitionMoment(self.log.partition, log_moment(partition))
+        taken = PartitionSnapshot(self.log.partition, log_snapshot(partition))
         told = view.TopicManifest(
             version=view.MANIFEST_VERSION,
             cluster_id=CLUSTER_ID,

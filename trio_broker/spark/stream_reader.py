@@ -48,8 +48,8 @@ from trio_broker.spark.planning.admission import (
     next_offsets,
     shorter_logs,
 )
-from trio_broker.spark.planning.offset_planning import Offsets, initial_offsets, plan_stream, report
-from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, depends_on_the_moment, from_json, to_json
+from trio_broker.spark.planning.offset_planning import Offsets, initial_offsets, plan_stream, raise_or_log_losses
+from trio_broker.spark.planning.stream_offsets import BEGINNING, JsonOffsets, depends_on_time, from_json, to_json
 from trio_broker.spark.task_partition import input_partitions, read_partition
 from trio_broker.spark.task_planning import open_offset_source, plan_tasks
 from trio_broker.spark.tasks import ReadTask
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _latest_offset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         if start == BEGINNING:
             self._initial = initial_offsets(self._options, self._offset_source)
-            if depends_on_the_moment(self._options.starting):
+            if depends_on_time(self._options.starting):
                 return to_json(self._initial)
             begins = self._initial
         else:
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids = {**self._topic_ids, **found}
         reason = "the topic was deleted and created again since the last micro-batch"
         losses = [DataLoss(each, begins[each], reason) for each in begins if each.topic in made_anew]
-        report(losses, self._options.fail_on_data_loss)
+        raise_or_log_losses(losses, self._options.fail_on_data_loss)
 
     # --- What to read ---
 
@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SparkJobError: the micro-batch of a query that is to end reaches too far, see ``check_available_now``.
             SourceUnavailable: no broker answers.
         """
-        if start == end or (start == BEGINNING and depends_on_the_moment(self._options.starting)):
+        if start == end or (start == BEGINNING and depends_on_time(self._options.starting)):
             return []
         return input_partitions(self._retrying(lambda: self._tasks(start, end)))
 

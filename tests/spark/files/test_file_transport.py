@@ -14,7 +14,7 @@ from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read, r
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable
 from trio_broker.spark.files import transport as transport_module
 from trio_broker.spark.files.manifest import AbortedRange
-from trio_broker.spark.files.transport import AbortedAhead
+from trio_broker.spark.files.transport import UpcomingAborts
 from trio_broker.spark.ranges import OffsetRange
 
 SMALL = {"segment_bytes": 600, "index_interval_bytes": 150}
@@ -350,8 +350,8 @@ def test_a_transaction_of_which_nothing_is_left_is_not_told(tmp_path: Path) -> N
     files = LogFiles.create(tmp_path)
     files.fill(5)
     [chunk] = transport(files).chunks(files.range())
-    ahead = AbortedAhead((AbortedRange(7, 2, 9), AbortedRange(8, 4, 99)))
-    assert ahead.met_in(chunk.table) == ()
+    ahead = UpcomingAborts((AbortedRange(7, 2, 9), AbortedRange(8, 4, 99)))
+    assert ahead.begun_in(chunk.table) == ()
     assert ahead.ahead == [AbortedRange(8, 4, 99)]
 
 

@@ -13,10 +13,10 @@ from trio_broker.spark.planning.admission import (
     Admission,
     Limits,
     check_available_now,
+    divide_in_proportion,
     limits_of,
     new_partitions,
     next_offsets,
-    share_out,
     shorter_logs,
 )
 from trio_broker.topic_partition import TopicPartition
@@ -137,7 +137,7 @@ sizes = st.dictionaries(
 
 @given(sizes, st.integers(1, 2**62) | st.integers(1, 9))
 def test_shares_are_bounded_by_the_limit_by_what_there_is_and_by_nobody_starving(waiting, limit):
-    shares = share_out(limit, waiting)
+    shares = divide_in_proportion(limit, waiting)
     having = [partition for partition, size in waiting.items() if size]
     assert shares.keys() == waiting.keys()
     assert all(0 <= shares[partition] <= size for partition, size in waiting.items())

@@ -25,7 +25,7 @@ from trio_broker.client.offsets import EARLIEST, LATEST
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
-from trio_broker.spark.wire.cluster import ASKING_SECONDS, KafkaCluster
+from trio_broker.spark.wire.cluster import REQUEST_SECONDS, KafkaCluster
 from trio_broker.testing import BrokerThread
 from trio_broker.topic_partition import TopicPartition
 
@@ -273,7 +273,7 @@ def test_the_attempts_end_within_a_minute():
         cluster = at(server, pauses=pauses, retries=1000)
         with pytest.raises(SourceUnavailable, match="partition a-0: LEADER_NOT_AVAILABLE"):
             cluster.latest([A0])
-        assert ASKING_SECONDS - 2 < sum(pauses.made) <= ASKING_SECONDS
+        assert REQUEST_SECONDS - 2 < sum(pauses.made) <= REQUEST_SECONDS
         cluster.close()
 
 

@@ -1,5 +1,5 @@
-"""Records out of segment files: of a running broker, by the manifest it gives out, or of a directory nobody has open.
+"""Records from segment files: of a running broker, by its manifest, or of a directory that no broker has open.
 
-``manifest`` is what may be read, ``file_planning`` makes tasks of it, ``transport`` reads them in workers. ``offline``
-finds out for a directory what a broker would tell of it.
+``manifest`` says what may be read, ``file_planning`` makes tasks of it, ``transport`` reads them in workers.
+``offline`` makes manifests for a directory without a broker.
 """

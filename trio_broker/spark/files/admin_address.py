@@ -1,7 +1,8 @@
-"""Where the admin app of a job's broker listens, asked of the broker itself.
+"""Finds the admin app of a job's broker by asking the broker itself.
 
-It is a setting, ``admin.listener``, which any Kafka client may read. What it says is seen from the broker: a wildcard
-stands for the address by which we reached it, and a loopback address means that only programs on its machine may ask.
+Its address is the config ``admin.listener``, which any Kafka client may read. The value is meant as seen from the
+broker: a wildcard stands for the address that the job reached the broker by, and a loopback address means that only
+programs on its machine can connect.
 
 Source: docs/config.md, ``admin.listener``; Kafka's DescribeConfigs API.
 """
@@ -27,7 +28,7 @@ ADMIN_URL_OPTION: Final = "adminUrl"
 
 
 def admin_manifests(kafka: KafkaSettings, admin_url: str | None) -> AdminManifests:
-    """Return where to ask for manifests: at ``admin_url``, or where the broker says that its admin app listens.
+    """Return the source of manifests: at ``admin_url``, or where the broker says that its admin app listens.
 
     Raises:
         OptionError: the broker does not say, so that ``adminUrl`` has to.
@@ -61,7 +62,7 @@ def url_of(listener: str, broker_host: str) -> str:
     """Return the address of the admin app for the value of ``admin.listener`` of the broker at ``broker_host``.
 
     Raises:
-        OptionError: it is off, or on a port that only the broker knows.
+        OptionError: the app is off, or on a port that only the broker knows.
     """
     host, _, port = listener.rpartition(":")
     if not listener or port == "0":
@@ -81,7 +82,7 @@ def _is_wildcard(host: str) -> bool:
 
 
 def _numeric(host: str) -> str:
-    """Return an address of ``host``: the admin app takes any of its addresses as its name, but few names."""
+    """Return an IP address of ``host``: the admin app accepts all of its addresses as a Host header, but few names."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError:

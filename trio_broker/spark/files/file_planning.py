@@ -1,10 +1,10 @@
-"""From ranges of offsets to tasks that read files: one for each range, or more where more are asked for.
+"""From ranges of offsets to tasks that read files: one for each range, or more on request.
 
-Ranges are cut by bytes rather than by offsets, since bytes are what a task's time goes by: a compacted log has few
-records on its first million offsets. Where a segment's index can be seen a cut lies at the beginning of a batch; where
-it cannot, in proportion to the offsets. A cut in the middle of a batch only makes two tasks read that batch.
+Ranges are cut by bytes rather than by offsets, since the time of a task depends on its bytes: a compacted log has few
+records on its first million offsets. Where the index of a segment is visible a cut lies at the beginning of a batch;
+elsewhere in proportion to the offsets. A cut in the middle of a batch only makes two tasks read that batch.
 
-Source: Spark's KafkaOffsetRangeCalculator for how many tasks there are.
+Source: Spark's KafkaOffsetRangeCalculator for the number of tasks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class FileTask:
-    """A range, and the files it is read from."""
+    """A range and the files that it is read from."""
 
     offsets: OffsetRange
     transport: FileTransport
@@ -50,12 +50,12 @@ def plan_files(
 ) -> list[FileTask]:
     """Return the tasks that read ``ranges`` from files, in the order of the ranges; empty ranges have none.
 
-    ``paths`` is where the data directories are visible, if not where the broker has them. ``topic_ids`` are those that
-    the ranges were planned with; a topic that has another one by now was created anew.
+    ``paths`` are the directories where the workers see the data directories, if not where the broker has them.
+    ``topic_ids`` are those that the ranges were planned with; a topic with another id was deleted and created again.
 
     Raises:
-        DataLoss: a topic is gone or has been created anew.
-        SourceUnavailable: nobody tells which files there are, or a partition cannot be read.
+        DataLoss: a topic was deleted, or deleted and created again.
+        SourceUnavailable: there is no manifest, or a partition cannot be read.
     """
     parts = split(ranges, max_records=max_records)
     logs: dict[TopicPartition, PartitionLog] = {}
@@ -109,7 +109,7 @@ def _logs(
 def cut_by_bytes(
     parts: Sequence[OffsetRange], maps: Mapping[TopicPartition, ByteMap], min_partitions: int
 ) -> list[OffsetRange]:
-    """Return ``parts`` cut into about ``min_partitions`` of like size; those that are smaller anyway stay whole."""
+    """Cut ``parts`` into about ``min_partitions`` of similar size; those that are smaller anyway stay whole."""
     sizes = [maps[part.partition].bytes_of(part) for part in parts]
     total = sum(sizes)
     large = [size * min_partitions > total for size in sizes]
@@ -124,7 +124,7 @@ def cut_by_bytes(
 
 @attrs.define
 class ByteMap:
-    """Where in the files of a log its offsets lie, as well as that can be told without reading them."""
+    """The approximate positions of offsets in the files of a log, found without reading the log."""
 
     log: PartitionLog
     directory: Path | None
@@ -133,17 +133,17 @@ class ByteMap:
 
     @classmethod
     def of(cls, log: PartitionLog, paths: Sequence[str]) -> ByteMap:
-        """Return the map of ``log``, with what index files say that can be seen from here."""
+        """Return the map of ``log``, with the index files that are visible here."""
         roots = data_directories(log, paths)
         starts = list(accumulate((segment.size_bytes for segment in log.segments), initial=0))[:-1]
         return cls(log, partition_directory(log, roots) if roots else None, starts)
 
     def bytes_of(self, part: OffsetRange) -> int:
-        """Return about how many bytes the batches of ``part`` have."""
+        """Return the approximate size of the batches of ``part`` in bytes."""
         return self._byte_at(part.end_offset) - self._byte_at(part.start_offset)
 
     def cut(self, part: OffsetRange, count: int) -> list[OffsetRange]:
-        """Return ``part`` in up to ``count`` pieces of like size."""
+        """Return ``part`` in up to ``count`` pieces of similar size."""
         first, last = self._byte_at(part.start_offset), self._byte_at(part.end_offset)
         cuts = {self._offset_at(first + (last - first) * number // count) for number in range(1, count)}
         inner = sorted(offset for offset in cuts if part.start_offset < offset < part.end_offset)
@@ -151,7 +151,7 @@ class ByteMap:
         return [OffsetRange(part.partition, start, end) for start, end in pairwise(bounds)]
 
     def _byte_at(self, offset: int) -> int:
-        """Return about where ``offset`` lies, counted from the beginning of the first segment."""
+        """Return the approximate position of ``offset``, counted from the beginning of the first segment."""
         index = max(bisect_right(self.log.segments, offset, key=lambda each: each.base_offset) - 1, 0)
         segment = self.log.segments[index]
         if offset >= segment.next_offset:
@@ -161,7 +161,7 @@ class ByteMap:
         return self.starts[index] + before.position + int(share * (after.position - before.position))
 
     def _offset_at(self, byte: int) -> int:
-        """Return an offset near ``byte``: one with which a batch ends, where an index knows one."""
+        """Return an offset near ``byte``: the last one of a batch, where there is an index."""
         index = max(bisect_right(self.starts, byte) - 1, 0)
         segment = self.log.segments[index]
         position = byte - self.starts[index]
@@ -182,7 +182,8 @@ class ByteMap:
         return before, after
 
     def _known(self, segment: LogSegment) -> Sequence[IndexEntry]:
-        """Return entries of the segment's index; none where it cannot be seen. Nothing depends on their being true."""
+        """Return entries of the segment's index; none where it is not visible. A wrong entry only makes a cut
+        uneven."""
         found = self._entries.get(segment.base_offset)
         if found is None:
             found = self.log.positions_of(segment)

@@ -1,8 +1,8 @@
-"""Manifests: which files a topic's partitions consist of, how much of them counts, and what the files do not say.
+"""Manifests: the files of a topic's partitions, how much of them counts, and what the files do not say.
 
-A directory alone does not tell where a log begins for its readers, which of its records are safe, how much of the last
-file is written, and which transactions were aborted by markers that have yet to come. A broker knows, so it is asked
-over HTTP (``AdminManifests``); where there is no broker, ``offline`` makes manifests from what was left on the disk.
+A directory alone does not say where a log begins for its readers, which of its records are below the high watermark,
+how much of the last file is written, and which transactions were aborted by markers further on. A broker knows, so it
+is asked over HTTP (``AdminManifests``); without a broker ``offline`` makes manifests from the files.
 
 Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
 """
@@ -25,13 +25,13 @@ from trio_broker.topic_partition import TopicPartition
 MANIFEST_VERSION: Final = 1
 
 MAX_MANIFEST_BYTES: Final = 64 * 1024 * 1024
-"""About a million segments; what is longer is no manifest."""
+"""About a million segments; a longer response is no manifest."""
 
 MAX_ERROR_BYTES: Final = 64 * 1024
-"""Of an answer that is an error; its text is one sentence."""
+"""The most that is read of an error response; its text is one sentence."""
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
-"""As Kafka's ``request.timeout.ms``: the broker may be busy, and a manifest is made by one thread at a time."""
+"""Kafka's ``request.timeout.ms``: the broker may be busy, and a single thread makes all its manifests."""
 
 MAX_OFFSET: Final = 2**63 - 1
 
@@ -44,14 +44,14 @@ class NoSuchTopic(SparkJobError):
 
 
 class BadManifest(SparkJobError):
-    """What came is no manifest, or contradicts itself."""
+    """The response is no manifest, or contradicts itself."""
 
 
 @attrs.frozen
 class LogSegment:
-    """One segment: its offsets, the end exclusive, and how many bytes of its file count.
+    """One segment: its offsets, the end exclusive, and the number of bytes of its file that count.
 
-    That of an active one may have grown since; a sealed one is as long as that.
+    The file of an active segment may have grown since; that of a sealed one has exactly this size.
     """
 
     base_offset: int
@@ -70,7 +70,8 @@ class IndexEntry:
 
 @attrs.frozen
 class AbortedRange:
-    """The records of ``producer_id`` from ``first_offset`` up to the marker at ``last_offset`` never happened."""
+    """An aborted transaction: the records of ``producer_id`` from ``first_offset`` to the marker at ``last_offset``
+    are void."""
 
     producer_id: int
     first_offset: int
@@ -82,8 +83,8 @@ class PartitionLog:
     """The files of one partition at one moment.
 
     ``segments`` are in the order of their offsets, and each begins where the one before ends. ``active_positions`` are
-    entries of the index of the active one, which may not have a file yet. ``leader_epoch`` is the newest that a batch
-    below ``high_watermark`` can have, or ``UNKNOWN_EPOCH``.
+    entries of the index of the active segment, which may not have a file yet. ``leader_epoch`` is the newest that a
+    batch below ``high_watermark`` can have, or ``UNKNOWN_EPOCH``.
     """
 
     partition: TopicPartition
@@ -112,11 +113,11 @@ class PartitionLog:
         return tuple(sorted(found, key=lambda each: each.first_offset))
 
     def positions_of(self, segment: LogSegment) -> tuple[IndexEntry, ...]:
-        """Return what is known of the positions in ``segment`` without a look at its index file."""
+        """Return the positions in ``segment`` that are known without its index file."""
         return self.active_positions if segment.is_active else ()
 
     def between(self, start_offset: int, end_offset: int) -> PartitionLog:
-        """Return what a reader of the range needs, which is less to send to it."""
+        """Return the log without what a reader of the range does not need, which makes its task smaller."""
         segments = self.segments_between(start_offset, end_offset)
         return attrs.evolve(
             self,
@@ -128,7 +129,7 @@ class PartitionLog:
 
 @attrs.frozen
 class TopicLogFiles:
-    """A topic's partitions that can be read, and what is wrong with the others; both by number."""
+    """A topic's partitions that can be read, and the reasons why others cannot; both by number."""
 
     topic: str
     topic_id: str
@@ -140,8 +141,8 @@ class TopicLogFiles:
         """Return the log of a partition.
 
         Raises:
-            SourceUnavailable: something is wrong with it.
-            NoSuchTopic: there is none.
+            SourceUnavailable: it cannot be read.
+            NoSuchTopic: there is no such partition.
         """
         if found := self.logs.get(partition):
             return found
@@ -151,20 +152,20 @@ class TopicLogFiles:
 
 
 class ManifestSource(Protocol):
-    """Who knows the files of a topic."""
+    """Returns the files of a topic."""
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         """Return these partitions of a topic, or all, as they are now.
 
         Raises:
             NoSuchTopic: there is no such topic, or not all of the partitions.
-            SourceUnavailable: nobody answers.
-            BadManifest: the answer makes no sense.
+            SourceUnavailable: no broker answers.
+            BadManifest: the response is no manifest.
         """
         ...
 
     def for_workers(self) -> ManifestSource | None:
-        """Return what a task may ask when files have changed since it was planned; None where nothing changes."""
+        """Return the source that a task asks again when files have changed; None where they never change."""
         ...
 
 
@@ -172,8 +173,8 @@ class ManifestSource(Protocol):
 class AdminManifests:
     """Manifests from the admin app of a broker at ``url``.
 
-    ``cluster_id`` is the cluster that is meant: an answer of another one is refused, since another broker may listen at
-    an address that was not given but found. None takes any.
+    A response of another cluster than ``cluster_id`` is refused, since an address that was found rather than given may
+    belong to another broker. None accepts any cluster.
     """
 
     url: str
@@ -223,7 +224,7 @@ class AdminManifests:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    """Plain HTTP, without proxies from the environment and without redirects: the address means this one server."""
+    """Plain HTTP without the environment's proxies and without redirects: the address means this one server."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),
@@ -235,14 +236,14 @@ def _opener() -> urllib.request.OpenerDirector:
     return opener
 
 
-# --- Reading the JSON ---
+# --- Parsing ---
 
 
 def parse_manifest(body: bytes, topic: str) -> TopicLogFiles:
-    """Return the manifest of ``topic`` that the broker's JSON says.
+    """Return the manifest of ``topic`` in the broker's JSON.
 
     Raises:
-        BadManifest: it is none, is another topic's, or contradicts itself.
+        BadManifest: it is no manifest, is another topic's, or contradicts itself.
     """
     try:
         return _manifest(json.loads(body), topic)
@@ -300,16 +301,16 @@ def _log(tree: Any, partition: TopicPartition, topic_id: str) -> PartitionLog:
 
 
 def with_active_end(segments: Iterable[LogSegment]) -> tuple[LogSegment, ...]:
-    """Return the row of a log's segments, of which the last one is active."""
+    """Return the segments of a log, the last one marked as active."""
     row = tuple(segments)
     return (*row[:-1], attrs.evolve(row[-1], is_active=True)) if row else ()
 
 
 def check_log(log: PartitionLog) -> None:
-    """Refuse a log whose offsets do not fit together.
+    """Refuse a log whose offsets contradict each other.
 
     Raises:
-        ValueError: the text says what does not.
+        ValueError: the text names the contradiction.
     """
     if not log.segments:
         raise ValueError(f"{log.partition} has no segments")

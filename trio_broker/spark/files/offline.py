@@ -1,9 +1,9 @@
-"""Data directories without a broker: backups, and what is left of a machine.
+"""Data directories without a broker: backups, and the disks of a broker that does not run.
 
-Asked for partitions and offsets like a cluster, and for manifests like a broker; whatever it answers is read from the
-files, which stay as they are. A directory that a broker works in is refused: only the broker knows what of it counts.
+They stand in for a cluster (partitions and offsets) and for a broker (manifests). Everything is read from the files,
+which are not changed. A directory in use by a broker is refused: only the broker knows which of its records count.
 
-What is there is looked at once and remembered, since it does not change.
+Results are kept, since the files do not change.
 
 Source: docs/formats/checkpoints.md; docs/formats/segment.md.
 """
@@ -42,7 +42,7 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 @attrs.frozen
 class DataDirectory:
-    """A data directory's checkpoints; empty ones where a backup left them out."""
+    """A data directory's checkpoints; empty where a backup left them out."""
 
     path: Path
     cluster_id: str
@@ -53,10 +53,10 @@ class DataDirectory:
 
     @classmethod
     def read(cls, path: Path) -> DataDirectory:
-        """Read what is in ``path`` beside partitions.
+        """Read the files in ``path`` that belong to no partition.
 
         Raises:
-            OptionError: it is not there, or a broker works in it.
+            OptionError: the directory does not exist, or a broker uses it.
         """
         if not path.is_dir():
             raise OptionError(PATH_OPTION, f"there is no directory {path}")
@@ -71,7 +71,7 @@ class DataDirectory:
         )
 
     def checkpoints_of(self, partition: TopicPartition) -> Checkpoints:
-        """Return what is written down of one partition."""
+        """Return the checkpoints of one partition."""
         return Checkpoints(
             was_clean=self.was_clean,
             recovery_point=self.recovery_points.get(partition),
@@ -98,10 +98,10 @@ class OfflineLogs:
     # --- OffsetSource ---
 
     def partitions(self, selection: Selection) -> list[TopicPartition]:
-        """Return the partitions that ``selection`` means, sorted; assigned ones that do not exist are left out.
+        """Return the partitions of ``selection``, sorted; assigned ones that do not exist are left out.
 
         Raises:
-            OptionError: a topic that is named is not here, or is one of Kafka's own.
+            OptionError: a named topic is not here, or is one of Kafka's own.
         """
         match selection:
             case SubscribePattern():
@@ -151,17 +151,18 @@ class OfflineLogs:
         return {topic: self._topic_id(topic) for topic in topics}
 
     def _topic_id(self, topic: str) -> str:
-        """Return the id that the first partition here has; one of another id is another topic's, or was moved here."""
+        """Return the id in the directory of the first partition; another partition may be left over from a deleted
+        topic."""
         mine = sorted(each for each in self._partitions if each.topic == topic)
         return topic_id_in(self._partitions[mine[0]].path / str(mine[0])) if mine else ""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is kept open."""
 
     # --- ManifestSource ---
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
-        """Return these partitions of a topic, or all, as they were left.
+        """Return these partitions of a topic, or all.
 
         Raises:
             NoSuchTopic: not all of them are here.
@@ -177,7 +178,7 @@ class OfflineLogs:
         return TopicLogFiles(topic, self._topic_id(topic), cluster_id, logs)
 
     def for_workers(self) -> None:
-        """Tasks have nobody to ask, and nothing changes."""
+        """Return None: nothing changes."""
         return
 
     # --- Logs ---
@@ -217,7 +218,7 @@ def _partitions_in(path: Path) -> list[TopicPartition]:
 
 
 def _refuse_locked(path: Path) -> None:
-    """Raise if a broker, ours or Kafka's, works in the directory: see ``storage.log_directory`` for the two locks."""
+    """Raise if a broker, ours or Kafka's, uses the directory: see ``storage.log_directory`` for the two locks."""
     lock = path / file_names.LOCK_FILE
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
@@ -244,7 +245,7 @@ def _cluster_id(path: Path) -> str:
 
 
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
-    """Return a checkpoint's offsets; without them more is read, and the log ends where its batches do."""
+    """Return a checkpoint's offsets. Without them more is read, and the log ends with its last batch."""
     try:
         return checkpoints.read_offsets(path)
     except (CorruptCheckpoint, OSError) as error:

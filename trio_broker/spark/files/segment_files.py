@@ -1,12 +1,12 @@
-"""The files of a partition's segments, opened to be read to a planned end.
+"""The files of a partition's segments, opened to be read up to a planned end.
 
 All files of a stretch are opened before the first byte is read, since an open descriptor keeps a file that retention
-or compaction removes. ``FilesChanged`` says that a file is not what the plan said, so that somebody may plan anew: it
-is gone, shorter than planned, or sealed and of another size, which is what compaction leaves under an old name.
+or compaction removes. ``FilesChanged`` means that a file is not as planned, and that a new plan is needed: it is gone,
+shorter than planned, or sealed and of another size, which is what compaction leaves under an old name.
 
-Everything is read with ``pread``. A file that is mapped into memory and then cut kills the process that looks at it.
+Everything is read with ``pread``. A process that reads a mapped file which is cut at that moment is killed (SIGBUS).
 
-Source: docs/formats/segment.md, docs/formats/indexes.md; docs/formats/segment-manifest.md for what readers must mind.
+Source: docs/formats/segment.md, docs/formats/indexes.md; docs/formats/segment-manifest.md for the duties of readers.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from trio_broker.storage import file_names, index_file, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
 
 MAX_OPEN_SEGMENTS: Final = 256
-"""Files open at once in one task; a process may have 1,024 as a rule. What a longer stretch needs is opened later."""
+"""Files open at once in one task, since a process may usually have 1,024. Longer stretches are read in several
+steps."""
 
 MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
-"""Six times ``segment.index.bytes``; a longer file is no index of ours, and is not worth reading."""
+"""Six times ``segment.index.bytes``; a longer file is no index."""
 
 NO_TOPIC_ID: Final = ""
 
@@ -45,7 +46,7 @@ _MAGIC: Final = 2
 
 
 def data_directories(log: PartitionLog, paths: Sequence[str]) -> list[Path]:
-    """Return where the directory of ``log`` may be: ``paths``, or the one that the broker told, if they are there."""
+    """Return the data directories that may hold ``log``: ``paths``, or the broker's own, as far as they exist."""
     return [root for root in map(Path, paths or (log.log_directory,)) if root.is_dir()]
 
 
@@ -56,12 +57,12 @@ def partition_directory(log: PartitionLog, roots: Sequence[Path]) -> Path:
 
 
 class FilesChanged(Exception):
-    """A file is not what the plan says; the text says which and how. Never leaves the transport."""
+    """A file is not as planned; the text says which and how. The transport handles it."""
 
 
 @attrs.define
 class OpenSegment:
-    """One open file; ``segment`` is what was planned of it."""
+    """One open file; ``segment`` is its plan."""
 
     segment: LogSegment
     path: Path
@@ -76,11 +77,11 @@ class OpenSegment:
         os.close(self.descriptor)
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill ``buffer`` from ``position`` on; return how many bytes there were, fewer only at the end of the file.
+        """Fill ``buffer`` from ``position`` on; return the number of bytes, fewer only at the end of the file.
 
         Raises:
             FilesChanged: the server of a network file system has removed the file.
-            SourceUnavailable: the disk does not give the bytes.
+            SourceUnavailable: the disk cannot be read.
         """
         filled = 0
         while filled < len(buffer):
@@ -95,13 +96,13 @@ class OpenSegment:
             filled += count
         return filled
 
-    def will_read(self, position: int, size: int) -> None:
-        """Let the system fetch bytes from the disk that are asked for next, while others are worked on."""
+    def prefetch(self, position: int, size: int) -> None:
+        """Let the system read bytes from the disk in the background, while the caller works on others."""
         if size > 0:
             os.posix_fadvise(self.descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def has_grown(self) -> bool:
-        """Return whether the file is longer than what was planned of it."""
+        """Return whether the file is longer than planned."""
         return os.fstat(self.descriptor).st_size > self.segment.size_bytes
 
 
@@ -109,7 +110,7 @@ def open_file(segment: LogSegment, path: Path) -> OpenSegment:
     """Open the log file at ``path`` as ``segment``.
 
     Raises:
-        OSError: it is not there, or may not be read.
+        OSError: it does not exist, or may not be read.
     """
     return OpenSegment(segment, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
@@ -119,7 +120,7 @@ def opened(log: PartitionLog, directory: Path, segments: Sequence[LogSegment]) -
     """Open the files of ``segments`` in ``directory``, and close them at the end of the block.
 
     Raises:
-        FilesChanged: one is not there, or not as planned; or the directory is that of another topic of the name.
+        FilesChanged: one does not exist, or is not as planned; or the directory is that of another topic of the name.
         SourceUnavailable: one may not be read.
     """
     with ExitStack() as stack:
@@ -137,7 +138,7 @@ def _check_topic_id(log: PartitionLog, directory: Path) -> None:
 
 
 def topic_id_in(directory: Path) -> str:
-    """Return the topic id that a partition's directory names, the empty string where it names none."""
+    """Return the topic id in a partition's directory, the empty string where there is none."""
     try:
         stored = partition_metadata.read(directory)
     except (CorruptCheckpoint, OSError):
@@ -147,7 +148,7 @@ def topic_id_in(directory: Path) -> str:
 
 def _open(directory: Path, segment: LogSegment) -> OpenSegment:
     # The swap that ends a compaction takes the old name away some moments before the new file gets it. After a crash
-    # both names may be there; the size tells which one was planned.
+    # both names may exist; the size decides which file was planned.
     problem: FilesChanged | None = None
     for suffix in ("", file_names.SWAP_SUFFIX):
         path = file_names.segment_path(directory, segment.base_offset, file_names.LOG_SUFFIX + suffix)
@@ -169,7 +170,7 @@ def _open(directory: Path, segment: LogSegment) -> OpenSegment:
 
 
 def _mismatch(file: OpenSegment) -> FilesChanged | None:
-    """Return in what a file differs from its plan, None where it does not."""
+    """Return how a file differs from its plan, None where it does not."""
     size, planned = os.fstat(file.descriptor).st_size, file.segment.size_bytes
     if size < planned:
         return FilesChanged(f"{file.path} has {size} bytes, not {planned}: it was cut or compacted")
@@ -179,7 +180,7 @@ def _mismatch(file: OpenSegment) -> FilesChanged | None:
 
 
 def _check_is_still_there(file: OpenSegment) -> None:
-    """Compare inodes once all files are open: they then make up one state of the log and not two halves of two."""
+    """Compare inodes once all files are open: only then do they belong to one state of the log, and not to two."""
     mine = os.fstat(file.descriptor)
     for path in (file.path, file.path.with_suffix("")):
         try:
@@ -196,10 +197,10 @@ def _check_is_still_there(file: OpenSegment) -> None:
 
 
 def start_position(file: OpenSegment, offset: int, known: Sequence[IndexEntry]) -> int:
-    """Return a position at which a batch begins, and before which no batch ends at ``offset`` or behind it.
+    """Return the position of a batch before which no batch ends at ``offset`` or behind it.
 
-    Taken from ``known`` entries and from the segment's index file, if what they say is true; else 0, where the first
-    batch begins.
+    It comes from ``known`` entries and from the segment's index file, if a batch lies where they say; else it is 0,
+    where the first batch begins.
     """
     if offset <= file.segment.base_offset:
         return 0
@@ -218,7 +219,8 @@ def _around(entries: Sequence[IndexEntry], offset: int) -> list[IndexEntry]:
 
 
 def _base_offset_at(file: OpenSegment, entry: IndexEntry) -> int | None:
-    """Return the base offset of the batch at the entry's position, None where none is whose last offset is its own."""
+    """Return the base offset of the batch at the entry's position, None unless there is one with the entry's last
+    offset."""
     if not 0 <= entry.position <= file.segment.size_bytes - _SPAN.size:
         return None
     head = bytearray(_SPAN.size)
@@ -231,10 +233,10 @@ def _base_offset_at(file: OpenSegment, entry: IndexEntry) -> int | None:
 
 
 def index_entries(path: Path, segment: LogSegment) -> Sequence[IndexEntry]:
-    """Return the entries of the index file beside the log file at ``path`` as far as both columns grow.
+    """Return the entries of the index file beside the log file at ``path``, up to the first that does not grow.
 
-    None where there is no good file. Behind the last entry a Kafka that was killed leaves zeros: it makes the file long
-    beforehand.
+    Empty where there is no good file. Behind the last entry a Kafka that was killed leaves zeros, since it preallocates
+    the file.
     """
     try:
         index = path.with_name(path.name.replace(file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX))
@@ -247,7 +249,7 @@ def index_entries(path: Path, segment: LogSegment) -> Sequence[IndexEntry]:
 
 
 class IndexColumns(Sequence[IndexEntry]):
-    """The good part of an index file's content, an entry at a time: there may be a million, and few are looked at."""
+    """The good part of an index file, one entry at a time: there may be a million, of which few are used."""
 
     def __init__(self, content: bytes, base_offset: int) -> None:
         import numpy as np

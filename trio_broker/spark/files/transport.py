@@ -1,20 +1,20 @@
-"""Reading a range of a partition from the files of its segments, beside the broker or without one.
+"""Reads a range of a partition from the files of its segments, beside a running broker or without one.
 
-What is read is decided by the plan, a ``PartitionLog``: which segments, and how many bytes of each. Bytes behind that
-are never looked at, so that a log that grows, or a batch that is half written, does not matter. A range is read in
-stretches of segments whose files are all opened first. Where files are not as planned the broker is asked for a new
-plan, and reading goes on from the batch it had come to:
+The plan, a ``PartitionLog``, says which segments are read, and how many bytes of each. Bytes behind that are never
+read, so that a log that grows, or a batch that is half written, does not matter. A range is read in stretches of
+segments whose files are all opened first. Where files are not as planned the broker is asked for a new plan, and
+reading goes on at the next batch:
 
 * deleted by retention: the new plan begins later, which is ``DataLoss``, or is skipped without ``failOnDataLoss``;
-* compacted: the new plan has the sizes of the new files. They hold the same offsets but for what compaction removed,
-  so what comes is what a consumer would get that reads now;
-* cut, or begun anew: the new plan ends before the range does, or has another topic id. That is ``DataLoss``, too. So is
-  a batch of a later leader epoch than the plan knows, for it was written where another one had been.
+* compacted: the new plan has the sizes of the new files. They hold the same offsets except those that compaction
+  removed, so the rows are those that a consumer would get now;
+* cut, or created again: the new plan ends before the range does, or has another topic id. That is ``DataLoss``, too. So
+  is a batch of a later leader epoch than the plan's, for it was written where another one had been.
 
-Once a stretch is open, none of this reaches it: an open file stays what it was.
+None of this affects a stretch that is open: an open file stays what it was.
 
-Aborted transactions are told when a batch of theirs comes, and not before. Compaction removes the marker of one of
-which no batch is left, and a reader that waits for that marker would drop what its producer committed later.
+An aborted transaction is reported with its first batch, and not before. Compaction removes the marker of a transaction
+without any batch left, and a reader that waits for that marker would drop what its producer committed later.
 
 Source: docs/formats/segment-manifest.md; docs/decisions/0027-a-segment-manifest-over-http.md.
 """
@@ -55,10 +55,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = 4 * 1024 * 1024
-"""Read at once. Smaller reads make smaller columns, which cost more each; larger ones fall out of the caches."""
+"""Bytes of one read. Smaller reads make smaller columns, which cost more each; larger ones do not stay in the
+caches."""
 
 MAX_PLANS: Final = 5
-"""Plans for one stretch. Files change a few times an hour; a plan that is wrong every time is for other files."""
+"""Plans for one stretch. Files change a few times an hour; if every plan is wrong, it is for other files."""
 
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
@@ -68,8 +69,8 @@ _CONTROL: Final = 0x20
 class FileTransport:
     """The files of ``log``, as a ``Transport``.
 
-    They are in the log's own directory, or, where ``paths`` are given, under whichever of these has a directory of
-    that name. ``manifests`` are asked for a new plan when files have changed; None where they never do.
+    They are in the log's own directory, or, where ``paths`` are given, in the first of these that has a directory of
+    that name. ``manifests`` returns a new plan when files have changed; None where they never do.
     """
 
     log: PartitionLog
@@ -82,71 +83,72 @@ class FileTransport:
         """Yield the batches of ``offsets``; see ``Transport``.
 
         Raises:
-            DataLoss: something of the range is gone. Without ``fail_on_data_loss`` that is logged and left out; but
-                what was written in its place is never read for it.
-            SourceUnavailable: a directory is not there, or no new plan can be had.
+            DataLoss: part of the range is gone. Without ``fail_on_data_loss`` it is skipped with a warning; but what
+            was
+                written in its place is never returned for it.
+            SourceUnavailable: a directory does not exist, or there is no new plan.
             CorruptData: a file holds something other than batches.
         """
         plan, plans = self.log, 1
-        rest = self._rest(plan, offsets)
-        is_anew = rest.start_offset > offsets.start_offset
+        rest = self._available(plan, offsets)
+        is_resumed = rest.start_offset > offsets.start_offset
         while rest.offset_count:
             segments = plan.segments_between(rest.start_offset, rest.end_offset)[:MAX_OPEN_SEGMENTS]
             assert segments, f"{rest} is not within the segments of the plan"
-            aborted = AbortedAhead(plan.aborted_between(rest.start_offset, rest.end_offset))
-            resumes_at = rest.start_offset if is_anew else None
+            aborted = UpcomingAborts(plan.aborted_between(rest.start_offset, rest.end_offset))
+            resumes_at = rest.start_offset if is_resumed else None
             try:
                 with opened(plan, self._directory(plan), segments) as files:
                     for file in files:
                         known = plan.positions_of(file.segment)
                         reader = SegmentReader(file, plan.partition, plan.leader_epoch, self.read_bytes)
                         for chunk in reader.chunks(rest, start_position(file, rest.start_offset, known)):
-                            yield attrs.evolve(chunk, aborted=aborted.met_in(chunk.table), resumes_at=resumes_at)
-                            rest, resumes_at = behind(rest, int(chunk.table.last_offsets[-1]) + 1), None
+                            yield attrs.evolve(chunk, aborted=aborted.begun_in(chunk.table), resumes_at=resumes_at)
+                            rest, resumes_at = remaining_from(rest, int(chunk.table.last_offsets[-1]) + 1), None
                         # Behind the last batch there may be offsets that compaction has left empty.
-                        rest = behind(rest, file.segment.next_offset)
+                        rest = remaining_from(rest, file.segment.next_offset)
                 plans = 1
             except FilesChanged as change:
                 if plans == MAX_PLANS:
                     raise SourceUnavailable(f"{rest}: {change}{self._hint()}") from None
                 plans += 1
                 try:
-                    plan = self._plan_anew(change, rest)
+                    plan = self._replan(change, rest)
                 except DataLoss as loss:
-                    self._report(loss)
+                    self._raise_or_log(loss)
                     return
-                rest = self._rest(plan, rest)
-            # The end of a transaction that was told may have been in files of before, and be in none of these.
-            is_anew = True
+                rest = self._available(plan, rest)
+            # The marker of a reported transaction may have been in the files before, and be in none of the next ones.
+            is_resumed = True
 
-    def _rest(self, plan: PartitionLog, rest: OffsetRange) -> OffsetRange:
-        """Return what of ``rest`` is there by ``plan``.
+    def _available(self, plan: PartitionLog, rest: OffsetRange) -> OffsetRange:
+        """Return the part of ``rest`` that ``plan`` contains.
 
         Raises:
-            DataLoss: it is not all of it, and that is not allowed.
+            DataLoss: some of it is lost, under ``fail_on_data_loss``.
         """
         start, end = rest.start_offset, rest.end_offset
         if plan.high_watermark < end:
             reason = f"the log ends at offset {plan.high_watermark}, before {end} that was its end: it was cut"
-            self._report(DataLoss(plan.partition, start, reason))
+            self._raise_or_log(DataLoss(plan.partition, start, reason))
             end = max(plan.high_watermark, start)
         if plan.log_start_offset > start:
             reason = f"the log begins at offset {plan.log_start_offset} by now; what was before that has been deleted"
-            self._report(DataLoss(plan.partition, start, reason))
+            self._raise_or_log(DataLoss(plan.partition, start, reason))
             start = min(plan.log_start_offset, end)
         return OffsetRange(rest.partition, start, end)
 
-    def _report(self, loss: DataLoss) -> None:
-        """Raise ``loss``, or log it where that is allowed."""
+    def _raise_or_log(self, loss: DataLoss) -> None:
+        """Raise ``loss`` under ``fail_on_data_loss``, else log it."""
         if self.fail_on_data_loss:
             raise loss
         log.warning("data may be lost: %s", loss)
 
     def _directory(self, plan: PartitionLog) -> Path:
-        """Return the directory of the partition's files; one that is not there is told when files are opened.
+        """Return the directory of the partition's files. That it does not exist shows when files are opened.
 
         Raises:
-            SourceUnavailable: the data directory itself is not there.
+            SourceUnavailable: the data directory itself does not exist.
         """
         roots = data_directories(plan, self.paths)
         if not roots:
@@ -159,7 +161,7 @@ class FileTransport:
             return "; is option 'path' the broker's data directory?"
         return "; option 'path' says where the broker's data directories are visible"
 
-    def _plan_anew(self, change: FilesChanged, rest: OffsetRange) -> PartitionLog:
+    def _replan(self, change: FilesChanged, rest: OffsetRange) -> PartitionLog:
         partition, position = rest.partition, rest.start_offset
         if self.manifests is None:
             raise DataLoss(partition, position, f"{change}; nobody knows what became of it")
@@ -174,8 +176,8 @@ class FileTransport:
         return plan
 
 
-def behind(rest: OffsetRange, offset: int) -> OffsetRange:
-    """Return what of ``rest`` is at ``offset`` or behind it."""
+def remaining_from(rest: OffsetRange, offset: int) -> OffsetRange:
+    """Return the part of ``rest`` at ``offset`` or behind it."""
     start = max(rest.start_offset, min(offset, rest.end_offset))
     return OffsetRange(rest.partition, start, rest.end_offset)
 
@@ -185,7 +187,7 @@ class SegmentReader:
     """The batches of one open segment, some megabytes at a time.
 
     ``leader_epoch`` is the newest that a batch may have, -1 for any. ``position`` and ``next_offset`` are the end of
-    the batches that were read; while the caller has a chunk they are still those before it.
+    the batches that were read; while the caller has a chunk they still are its beginning.
     """
 
     file: OpenSegment
@@ -202,7 +204,7 @@ class SegmentReader:
         """Yield the batches from ``start_position`` on, where one begins, that hold any of ``offsets``.
 
         Raises:
-            FilesChanged: the file is no longer what was planned.
+            FilesChanged: the file is not as planned any more.
             CorruptData: it holds something other than batches.
             DataLoss: it holds batches that were written after the plan was made.
         """
@@ -214,7 +216,7 @@ class SegmentReader:
         while self.position < size and self.next_offset < offsets.end_offset:
             view = self._read(buffer)
             # The next chunk is read from the disk while the caller decodes this one.
-            file.will_read(self.position + len(view), min(self.read_bytes, size - self.position - len(view)))
+            file.prefetch(self.position + len(view), min(self.read_bytes, size - self.position - len(view)))
             table = scan_batches(view)
             if not len(table):
                 buffer = self._larger_buffer(table)
@@ -241,12 +243,12 @@ class SegmentReader:
         return view
 
     def _larger_buffer(self, table: BatchTable) -> bytearray:
-        """Return a buffer for the next batch, which did not fit into the last one; raise if that is not what it is."""
+        """Return a buffer for the next batch, which did not fit into the last one; raise if there is no whole batch."""
         left = self.file.segment.size_bytes - self.position
         if table.damage is not None:
             raise self._corrupt(table.damage)
         if not table.needed_bytes or table.needed_bytes > left:
-            # Behind a planned end there is more of a file that was replaced under its name, and the end is no batch's.
+            # Under a name that another file has taken, the planned end may lie inside of a batch of that file.
             if self.file.has_grown():
                 raise FilesChanged(
                     f"{self.file.path}: a batch crosses byte {self.position + left}, the end that was planned"
@@ -255,7 +257,7 @@ class SegmentReader:
         return bytearray(table.needed_bytes)
 
     def _check(self, table: BatchTable) -> None:
-        """Refuse batches that cannot be this segment's."""
+        """Refuse batches that cannot belong to this segment."""
         first = int(table.base_offsets[0])
         if first < self.next_offset:
             raise self._corrupt(f"a batch at offset {first}, where {self.next_offset} is the least possible")
@@ -272,13 +274,13 @@ class SegmentReader:
 
 
 @attrs.define
-class AbortedAhead:
-    """Aborted transactions that have not been told yet."""
+class UpcomingAborts:
+    """Aborted transactions that have not been reported yet."""
 
     ahead: Sequence[AbortedRange]
 
-    def met_in(self, table: BatchTable) -> tuple[AbortedTransactionStart, ...]:
-        """Return those of which a batch with records is in ``table``, and forget them and those that are over."""
+    def begun_in(self, table: BatchTable) -> tuple[AbortedTransactionStart, ...]:
+        """Return those with a batch of records in ``table``, and drop them and those that are over."""
         if not self.ahead or self.ahead[0].first_offset > int(table.last_offsets[-1]):
             return ()
         theirs = table.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
@@ -289,7 +291,7 @@ class AbortedAhead:
         end, met, ahead = int(table.last_offsets[-1]), [], []
         for each in self.ahead:
             offsets = offsets_of.get(each.producer_id)
-            # The first one of a producer that does not end before the transaction begins.
+            # The first batch of a producer that does not end before the transaction begins.
             index = -1 if offsets is None else int(offsets.searchsorted(each.first_offset))
             if offsets is not None and index < len(offsets) and offsets[index] <= each.last_offset:
                 met.append(AbortedTransactionStart(each.producer_id, each.first_offset))

@@ -1,6 +1,6 @@
 """Renders the tables of options as ``docs/spark-options.md``; ``python -m`` this module writes it.
 
-A test compares the page with the tables, so that neither moves without the other.
+A test compares the page with the tables.
 """
 
 from __future__ import annotations

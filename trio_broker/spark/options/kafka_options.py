@@ -68,7 +68,7 @@ def _parse_plaintext(text: str) -> str:
     return PLAINTEXT
 
 
-# --- Of both ---
+# --- Of readers and writers ---
 
 BOOTSTRAP_SERVERS: Final = Option(
     "kafka.bootstrap.servers",

@@ -1,9 +1,9 @@
-"""Where a job begins and ends, as its options say it, before anybody has been asked for an offset.
+"""The beginning and the end of a job, as its options say them, before any offset is looked up.
 
-Also who is asked: ``OffsetSource``, a cluster or a directory of logs.
+Also the protocol of the lookup: ``OffsetSource``, a cluster or a directory of logs.
 
 Source: the options ``startingOffsets``, ``startingOffsetsByTimestamp``, ``startingTimestamp`` of Spark's Kafka source
-and their counterparts for the end. Their form of JSON is also that of the offsets in a stream's checkpoint.
+and their counterparts for the end. Their JSON is also that of the offsets in a stream's checkpoint.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from trio_broker.spark.options.selection import Selection
 from trio_broker.topic_partition import TopicPartition
 
 EARLIEST_OFFSET: Final = -2
-"""Where an offset is asked for: the first one that is there."""
+"""Stands for the first offset of the log."""
 
 LATEST_OFFSET: Final = -1
-"""Where an offset is asked for: the one after the last that is there."""
+"""Stands for the offset behind the last record."""
 
 
 OFFSETS_EXAMPLE: Final = '{"orders": {"0": 23, "1": -2}}'
@@ -32,19 +32,19 @@ TIMESTAMPS_EXAMPLE: Final = '{"orders": {"0": 1700000000000, "1": 1700000000000}
 PARTITIONS_EXAMPLE: Final = '{"orders": [0, 1]}'
 
 MOST_LISTED: Final = 10
-"""Partitions that an error names; a thousand would hide what it says."""
+"""Partitions that an error names; a thousand would hide its reason."""
 
 MOST_SHOWN_CHARACTERS: Final = 60
 """How much of a wrong value an error repeats."""
 
 MOST_DIGITS: Final = 10
-"""Of a partition's number, which has 31 bits; more are not even looked at."""
+"""Of a partition's number, which has 31 bits; a longer one is not converted."""
 
 _PARTITION = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 
 
 class NoMatch(Enum):
-    """What becomes of a start that is later than every record: ``startingOffsetsByTimestampStrategy``."""
+    """What happens where no record is as young as the start: ``startingOffsetsByTimestampStrategy``."""
 
     ERROR = "error"
     LATEST = "latest"
@@ -52,12 +52,12 @@ class NoMatch(Enum):
 
 @attrs.frozen
 class Earliest:
-    """The first offset that is there, of every partition."""
+    """The first offset of every partition."""
 
 
 @attrs.frozen
 class Latest:
-    """The end of every partition, as it is when the job asks."""
+    """The end of every partition at the time of the lookup."""
 
 
 @attrs.frozen
@@ -69,7 +69,7 @@ class SpecificOffsets:
 
 @attrs.frozen
 class GlobalTimestamp:
-    """In every partition the first record as young as ``timestamp_ms`` or younger (milliseconds since 1970)."""
+    """In every partition the first record at ``timestamp_ms`` or younger (milliseconds since 1970)."""
 
     timestamp_ms: int
     no_match: NoMatch = NoMatch.ERROR
@@ -87,16 +87,16 @@ OffsetSpec = Earliest | Latest | SpecificOffsets | GlobalTimestamp | TimestampsB
 
 
 class OffsetSource(Protocol):
-    """Who knows which partitions there are and how far they reach.
+    """Looks up partitions and offsets.
 
     Raises, each method:
-        SourceUnavailable: nobody who knows can be reached in time.
+        SourceUnavailable: no broker answers in time.
     """
 
     def partitions(self, selection: Selection) -> list[TopicPartition]:
-        """Return the partitions that ``selection`` means, sorted; assigned ones that do not exist are left out.
+        """Return the partitions of ``selection``, sorted; assigned ones that do not exist are left out.
 
-        Internal topics (``__consumer_offsets``) are none of a job's. A pattern that matches nothing is no error.
+        Internal topics (``__consumer_offsets``) are not read. A pattern that matches nothing is no error.
 
         Raises:
             SparkJobError: a topic named by ``Assign`` or ``Subscribe`` does not exist.
@@ -108,7 +108,7 @@ class OffsetSource(Protocol):
         ...
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where each ends: the last stable offset for ``read_committed``, else the high watermark.
+        """Return the end of each: the last stable offset for ``read_committed``, else the high watermark.
 
         Partitions that are gone are left out.
         """
@@ -123,7 +123,7 @@ class OffsetSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Close connections and files."""
         ...
 
 
@@ -175,7 +175,7 @@ def parse_timestamp(text: str) -> int:
     """Read milliseconds since 1970.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is no such number.
     """
     if (timestamp_ms := parse_long(text)) < 0:
         raise ValueError(f"{timestamp_ms} is no time; one is milliseconds since 1970")
@@ -186,7 +186,7 @@ def parse_partitions_json(text: str) -> tuple[TopicPartition, ...]:
     """Read ``{"topic": [partition, …]}`` and return the partitions sorted.
 
     Raises:
-        ValueError: the text is none, or names no partition, or one twice.
+        ValueError: the text is not of that form, or names no partition, or one twice.
     """
     partitions: set[TopicPartition] = set()
     for topic, numbers in _topics(text, PARTITIONS_EXAMPLE):
@@ -215,7 +215,7 @@ def format_offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
-    """Return some names of ``partitions`` for a person, and how many there are more."""
+    """Return the names of some ``partitions`` for an error, and the number of the others."""
     names = [str(partition) for partition in sorted(partitions)]
     more = len(names) - MOST_LISTED
     return ", ".join(names[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
@@ -250,7 +250,7 @@ def _topics(text: str, example: str) -> Iterator[tuple[str, Any]]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return ``pairs`` as a dictionary; the last of two would win without anybody being told."""
+    """Return ``pairs`` as a dictionary; refuse a name that comes twice, of which the last would silently win."""
     members = dict(pairs)
     if len(members) < len(pairs):
         names = [name for name, _ in pairs]

@@ -40,14 +40,14 @@ BATCH_ONLY: Final = frozenset({Mode.BATCH})
 STREAM_ONLY: Final = frozenset({Mode.STREAM})
 
 MOST_BATCH_ROWS: Final = 1 << 20
-"""Rows of one Arrow batch. Far more than is of use; they are held twice while they go to Spark."""
+"""Rows of one Arrow batch. More than is useful; they are held twice on their way to Spark."""
 
 LEAST_INFLATED_BYTES: Final = 1024 * 1024
-"""What a batch may be inflated to at least: the default ``message.max.bytes``, below which ordinary batches fail."""
+"""The smallest limit of an inflated batch: the default ``message.max.bytes``, below which ordinary batches fail."""
 
 
 class TransportKind(Enum):
-    """How the bytes come: over Kafka's protocol, or from the broker's files."""
+    """The transport: Kafka's protocol, or the broker's files."""
 
     AUTO = "auto"
     WIRE = "wire"
@@ -341,6 +341,6 @@ OPTION_GROUPS: Final[dict[str, tuple[Option[Any], ...]]] = {
         GROUP_ID_PREFIX,
     ),
 }
-"""All of them, as the documentation shows them."""
+"""All of them, in the order of the documentation."""
 
 OPTIONS: Final = tuple(option for options in OPTION_GROUPS.values() for option in options)

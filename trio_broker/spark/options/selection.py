@@ -33,7 +33,7 @@ class SubscribePattern:
     pattern: str
 
     def matches(self, topic: str) -> bool:
-        """Tell whether the pattern, a regular expression of Python's, is found somewhere in the name of ``topic``.
+        """Return whether the pattern, a regular expression of Python's, is found somewhere in the name of ``topic``.
 
         Not the whole name has to match: ``orders`` also finds ``old-orders``, as it does in Spark's Kafka source.
         """

@@ -17,7 +17,7 @@ from trio_broker.spark.errors import DataLoss
 from trio_broker.spark.options.offset_specs import Earliest, Latest, OffsetSource
 from trio_broker.spark.options.read_options import ReadOptions
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern
-from trio_broker.spark.planning.offset_planning import plan_batch, plan_stream, report
+from trio_broker.spark.planning.offset_planning import plan_batch, plan_stream, raise_or_log_losses
 from trio_broker.spark.ranges import OffsetRange
 from trio_broker.topic_partition import TopicPartition
 
@@ -96,7 +96,7 @@ def check_topics(
         for partition, offset in position.items()
         if partition.topic in anew
     ]
-    report(losses, fail_on_data_loss)
+    raise_or_log_losses(losses, fail_on_data_loss)
     return {each: 0 if each.topic in anew else offset for each, offset in position.items()}
 
 

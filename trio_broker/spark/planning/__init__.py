@@ -1,5 +1,5 @@
-"""Which offsets a job reads, and the tasks that they are cut into.
+"""The offsets that a job reads.
 
-``offset_planning`` decides about ranges and ``admission`` about micro-batches, both without I/O; ``task_planning`` puts
-them together with whoever knows the offsets. ``stream_offsets`` is how a checkpoint has them.
+``offset_planning`` decides about ranges and ``admission`` about micro-batches, both without I/O of their own;
+``stream_offsets`` is their form in a checkpoint. ``spark.task_planning`` makes tasks of the ranges.
 """

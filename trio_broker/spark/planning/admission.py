@@ -1,14 +1,14 @@
-"""How much of what is there the next micro-batch of a stream takes.
+"""The end of a stream's next micro-batch.
 
-Three options have a say: ``maxOffsetsPerTrigger`` bounds a micro-batch and is shared out among the partitions in
-proportion to what each has to give; ``minOffsetsPerTrigger`` makes it wait for enough to come, but for no longer than
-``maxTriggerDelay``. What is decided depends on the arguments alone; the caller keeps the time of the last trigger.
+Three options decide: ``maxOffsetsPerTrigger`` bounds a micro-batch and is divided among the partitions in proportion to
+their unread offsets; ``minOffsetsPerTrigger`` makes it wait for enough offsets, but for no longer than
+``maxTriggerDelay``. The result depends on the arguments alone; the caller keeps the time of the last trigger.
 
-Partitions that come into being begin at their earliest offset. Those that are gone drop out of the offsets, and one
-whose log is shorter than it was keeps its new, smaller end: ``planning.plan_stream`` tells both as losses.
+New partitions begin at their earliest offset. Deleted ones drop out of the offsets, and one whose log has become
+shorter keeps its new, smaller end: ``offset_planning.plan_stream`` reports both as losses.
 
 Source: KafkaMicroBatchStream of Spark's connector. Shares are computed exactly here, in floating point there, which may
-give an offset more or less.
+make a difference of one offset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trio_broker.topic_partition import TopicPartition
 
 @attrs.frozen
 class Limits:
-    """What bounds a micro-batch; None bounds nothing. ``max_delay_ms`` counts only with ``min_offsets``."""
+    """The bounds of a micro-batch; None for no bound. ``max_delay_ms`` counts only with ``min_offsets``."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -34,7 +34,7 @@ class Limits:
 
 
 UNLIMITED = Limits()
-"""Everything that is there: what ``Trigger.Once`` asks for."""
+"""No bounds: ``Trigger.Once``."""
 
 
 @attrs.frozen
@@ -46,10 +46,10 @@ class Admission:
 
 
 def limits_of(options: ReadOptions, *, available_now: bool = False) -> Limits:
-    """Return what the options of a stream bound.
+    """Return the bounds in the options of a stream.
 
-    A query that ends once it has read all (``available_now``) does not wait for more to come: there is no next trigger
-    that the rest could be left to.
+    A query that ends once it has read all (``available_now``) ignores the minimum: there is no next trigger for the
+    rest.
     """
     return Limits(
         max_offsets=options.max_offsets_per_trigger,
@@ -59,15 +59,15 @@ def limits_of(options: ReadOptions, *, available_now: bool = False) -> Limits:
 
 
 def new_partitions(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Return the partitions that came into being since ``start``, sorted; their earliest offsets must be asked for."""
+    """Return the partitions that are not in ``start``, sorted; the caller looks up their earliest offsets."""
     return sorted(latest.keys() - start.keys())
 
 
 def shorter_logs(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     """Return the partitions that end before ``start``, sorted.
 
-    A broker that just became the leader may not know yet how far it may show its log, so it is worth asking again
-    before this is taken for a loss.
+    The high watermark of a broker that has just become the leader may not be up to date, so that the caller should ask
+    again before it reports a loss.
     """
     return sorted(partition for partition, offset in latest.items() if offset < start.get(partition, 0))
 
@@ -81,10 +81,10 @@ def next_offsets(
     last_trigger_ms: int | None = None,
     now_ms: int = 0,
 ) -> Admission:
-    """Return where the micro-batch that begins at ``start`` ends.
+    """Return the end of the micro-batch that begins at ``start``.
 
-    ``latest`` has the ends of all partitions there are, ``earliest_of_new`` the beginnings of those that are not in
-    ``start``; one that is in neither has just gone again. ``last_trigger_ms`` is what the last admission said, None
+    ``latest`` has the ends of all partitions, ``earliest_of_new`` the beginnings of those that are not in ``start``;
+    one that is in neither was created and deleted at once. ``last_trigger_ms`` is that of the last admission, None
     before the first one, which never waits. Times are milliseconds of any one clock.
     """
     begins = {**earliest_of_new, **start}
@@ -96,7 +96,7 @@ def next_offsets(
         last_trigger_ms = now_ms
     if limits.max_offsets is None:
         return Admission(dict(latest), last_trigger_ms)
-    shares = share_out(limits.max_offsets, waiting)
+    shares = divide_in_proportion(limits.max_offsets, waiting)
     offsets = {
         partition: begins[partition] + shares[partition] if waiting[partition] else end
         for partition, end in latest.items()
@@ -104,11 +104,11 @@ def next_offsets(
     return Admission(offsets, last_trigger_ms)
 
 
-def share_out(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return how many of up to ``limit`` offsets each partition gives, in proportion to what waits there.
+def divide_in_proportion(limit: int, waiting: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return how many of up to ``limit`` offsets each partition gets, in proportion to its number in ``waiting``.
 
-    Shares are rounded down, but whoever has something gives at least one: a small partition beside large ones would
-    otherwise wait for ever. So the sum may be above the limit by as many as there are such partitions.
+    Shares are rounded down, but a partition with any offsets gets at least one: a small one beside large ones would
+    otherwise wait for ever. So the sum may exceed the limit by the number of such partitions.
     """
     total = sum(waiting.values())
     return {partition: min(max(limit * size // total, 1), size) if size else 0 for partition, size in waiting.items()}
@@ -119,10 +119,10 @@ def check_available_now(
     end: Mapping[TopicPartition, int],
     existing: Collection[TopicPartition],
 ) -> None:
-    """Check that a micro-batch of a query that reads what was there at its start (``frozen``) stays within that.
+    """Check that a micro-batch of a query that ends at ``frozen``, the offsets of its start, does not reach further.
 
-    It does not when the checkpoint holds a micro-batch that was planned before the query was started again and then
-    reaches further, or when partitions have gone meanwhile: reading on would not end where the query is to end.
+    It may do so after a restart, when the checkpoint holds a micro-batch that was planned by an earlier run, or when
+    partitions were deleted since: the query would not end where it should.
 
     Raises:
         SparkJobError: ``end`` has other partitions, offsets beyond ``frozen``, or partitions that are gone.

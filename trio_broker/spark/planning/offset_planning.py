@@ -1,9 +1,9 @@
-"""Which offsets a query reads, from where its options say it begins and ends to ranges cut into tasks.
+"""The ranges that a query reads: from the options for its beginning and end to ranges cut into tasks.
 
 A batch is planned by asking an ``OffsetSource``; a micro-batch of a stream by comparing the offsets in the checkpoint
-with where logs begin now. Both follow the same rule of losses: records that the query was to read and that are not
-there are a ``DataLoss`` under ``failOnDataLoss``, otherwise a warning, and the ranges are clipped to what is there.
-Gaps within a log are no loss: compaction, markers and aborted transactions leave them.
+with the present beginnings of the logs. Both follow the same rule of losses: requested records that are gone are a
+``DataLoss`` under ``failOnDataLoss``, otherwise a warning, and the ranges are clipped. Gaps within a log are no loss:
+compaction, markers and aborted transactions leave them.
 
 Source: KafkaOffsetReaderAdmin, KafkaOffsetRangeCalculator and KafkaDataConsumer of Spark's connector.
 """
@@ -45,7 +45,7 @@ FAIL_HINT: Final = "set failOnDataLoss to false to read on with what is there"
 
 @attrs.frozen
 class LogBounds:
-    """Where the logs of partitions begin and end; a partition that is gone is not in both."""
+    """The beginnings and ends of the logs of partitions; a partition that is gone is missing in one of them."""
 
     earliest: Mapping[TopicPartition, int]
     latest: Mapping[TopicPartition, int]
@@ -55,8 +55,8 @@ class LogBounds:
 
 
 @attrs.frozen
-class _Wanted:
-    """What a query asks of a partition, whether it is there or not."""
+class _RequestedRange:
+    """The offsets of a partition that a query requests, whether they exist or not."""
 
     partition: TopicPartition
     start_offset: int
@@ -64,13 +64,13 @@ class _Wanted:
 
 
 def plan_batch(options: ReadOptions, source: OffsetSource) -> list[OffsetRange]:
-    """Return what a batch query reads: a range for each partition that has something, sorted, not cut into tasks yet.
+    """Return the ranges of a batch query: one for each partition that has records, sorted, not cut into tasks yet.
 
     Raises:
-        OptionError: offsets or times are not named for exactly the partitions there are, no record is young enough, or
+        OptionError: offsets or times are not named for exactly the existing partitions, no record is young enough, or
             a start is after its end.
-        DataLoss: under ``failOnDataLoss``, records that were asked for are not there.
-        SourceUnavailable: nobody answers.
+        DataLoss: under ``failOnDataLoss``, requested records are gone.
+        SourceUnavailable: no broker answers.
     """
     assert options.ending is not None, "a batch has an end"
     partitions = _partitions(options, source)
@@ -80,26 +80,25 @@ def plan_batch(options: ReadOptions, source: OffsetSource) -> list[OffsetRange]:
     ranges, losses = [], []
     for partition in partitions:
         if not bounds.has(partition):
-            losses.append(_gone(partition, 0))
+            losses.append(_partition_is_gone(partition, 0))
             continue
-        wanted = _Wanted(partition, starting.offset(partition, bounds), ending.offset(partition, bounds))
-        lost = _losses(wanted, bounds)
+        requested = _RequestedRange(partition, starting.offset(partition, bounds), ending.offset(partition, bounds))
+        lost = _losses(requested, bounds)
         losses += lost
-        if wanted.start_offset > wanted.end_offset and not lost:
-            raise OptionError(
-                options.ending_option, f"{partition}: {wanted.end_offset} is before the start, {wanted.start_offset}"
-            )
-        ranges.append(_clip(wanted, bounds))
-    report(losses, options.fail_on_data_loss)
+        if requested.start_offset > requested.end_offset and not lost:
+            reason = f"{partition}: {requested.end_offset} is before the start, {requested.start_offset}"
+            raise OptionError(options.ending_option, reason)
+        ranges.append(_clip(requested, bounds))
+    raise_or_log_losses(losses, options.fail_on_data_loss)
     return [offsets for offsets in ranges if offsets.offset_count]
 
 
 def initial_offsets(options: ReadOptions, source: OffsetSource) -> Offsets:
-    """Return where a new stream begins in every partition there is.
+    """Return the beginning of a new stream in every partition.
 
     Raises:
-        OptionError: offsets or times are not named for exactly the partitions there are, or no record is young enough.
-        SourceUnavailable: nobody answers.
+        OptionError: offsets or times are not named for exactly the existing partitions, or no record is young enough.
+        SourceUnavailable: no broker answers.
     """
     partitions = _partitions(options, source)
     starting = _StartOrEnd(options.starting, options.starting_option, partitions, source, is_start=True)
@@ -114,27 +113,27 @@ def plan_stream(
     earliest: Mapping[TopicPartition, int],
     fail_on_data_loss: bool,
 ) -> list[OffsetRange]:
-    """Return what a micro-batch from ``start`` to ``end`` reads: a range for each partition, sorted, not cut yet.
+    """Return the ranges of a micro-batch from ``start`` to ``end``: one for each partition, sorted, not cut yet.
 
-    ``earliest`` has the log start offsets, as they are now, of the partitions in ``end``; those it does not have are
-    gone. A partition that is only in ``end`` is new: it begins at its earliest offset, which should be 0.
+    ``earliest`` has the present log start offsets of the partitions in ``end``; those it does not have are gone. A
+    partition that is only in ``end`` is new: it begins at its earliest offset, which should be 0.
 
     Raises:
-        DataLoss: under ``fail_on_data_loss``, records between the two are not there any more.
+        DataLoss: under ``fail_on_data_loss``, records between the two are gone.
     """
-    losses = [_gone(partition, start[partition]) for partition in start.keys() - end.keys()]
+    losses = [_partition_is_gone(partition, start[partition]) for partition in start.keys() - end.keys()]
     bounds = LogBounds(earliest, end)
     ranges = []
     for partition in sorted(end):
-        # A new partition is wanted from its first record on.
+        # A new partition is read from its first record on.
         start_offset = start.get(partition, 0)
         if not bounds.has(partition):
-            losses.append(_gone(partition, start_offset))
+            losses.append(_partition_is_gone(partition, start_offset))
             continue
-        wanted = _Wanted(partition, start_offset, max(start_offset, end[partition]))
-        losses += _losses(wanted, bounds)
-        ranges.append(_clip(wanted, bounds))
-    report(losses, fail_on_data_loss)
+        requested = _RequestedRange(partition, start_offset, max(start_offset, end[partition]))
+        losses += _losses(requested, bounds)
+        ranges.append(_clip(requested, bounds))
+    raise_or_log_losses(losses, fail_on_data_loss)
     return [offsets for offsets in ranges if offsets.offset_count]
 
 
@@ -143,10 +142,10 @@ def split(
 ) -> list[OffsetRange]:
     """Cut ``ranges`` into tasks of up to ``max_records`` offsets each, and into about ``min_partitions`` of them.
 
-    The order stays, empty ranges go. First each range is cut into equal parts for ``max_records``. If there are fewer
-    parts than ``min_partitions`` then, the large ones are cut again, in proportion to what they hold; which ones are
-    large is decided first, so that many small ones do not keep them from being cut. Rounding may make a few tasks more
-    or less.
+    The order stays, empty ranges are dropped. First each range is cut into equal parts for ``max_records``. If there
+    are fewer parts than ``min_partitions`` then, the large ones are cut again, in proportion to their offsets; which
+    ones are large is decided first, so that many small ones do not keep them from being cut. Rounding may make a few
+    tasks more or less.
     """
     parts = [offsets for offsets in ranges if offsets.offset_count]
     if max_records is not None:
@@ -164,7 +163,7 @@ def split(
     ]
 
 
-def report(losses: Iterable[DataLoss], fail_on_data_loss: bool) -> None:
+def raise_or_log_losses(losses: Iterable[DataLoss], fail_on_data_loss: bool) -> None:
     """Raise the first of ``losses``, or log all of them.
 
     Raises:
@@ -179,9 +178,9 @@ def report(losses: Iterable[DataLoss], fail_on_data_loss: bool) -> None:
 
 
 class _StartOrEnd:
-    """One of the two ends of a batch, or the start of a stream.
+    """The beginning or the end of a batch, or the beginning of a stream.
 
-    Times are looked up at once, and before anybody asks where logs end: a record that is found is then within them.
+    Times are looked up first, before the ends of the logs: a record that is found is then within them.
     """
 
     def __init__(
@@ -204,10 +203,10 @@ class _StartOrEnd:
             self._found = source.for_times(self._times)
 
     def offset(self, partition: TopicPartition, bounds: LogBounds) -> int:
-        """Return the offset that is meant in ``partition``, which may be outside of ``bounds``.
+        """Return the offset in ``partition``, which may be outside of ``bounds``.
 
         Raises:
-            OptionError: no record is young enough, and that is no end.
+            OptionError: no record is young enough, and this is not the end of a batch.
         """
         match self._spec:
             case Earliest():
@@ -239,7 +238,7 @@ def _partitions(options: ReadOptions, source: OffsetSource) -> list[TopicPartiti
 
 
 def _check_named(named: Collection[TopicPartition], partitions: Iterable[TopicPartition], option: str) -> None:
-    """Refuse values for some partitions only, and for others than are read: neither can be what was meant."""
+    """Refuse values for some partitions only, and for partitions that are not read: neither can be intended."""
     existing = set(partitions)
     if missing := existing - set(named):
         raise OptionError(option, f"names nothing for {listed(missing)}; all partitions must be named")
@@ -247,13 +246,13 @@ def _check_named(named: Collection[TopicPartition], partitions: Iterable[TopicPa
         raise OptionError(option, f"names {listed(extra)}, which is not read or does not exist")
 
 
-def _gone(partition: TopicPartition, offset: int) -> DataLoss:
+def _partition_is_gone(partition: TopicPartition, offset: int) -> DataLoss:
     return DataLoss(partition, offset, "the partition is gone")
 
 
-def _losses(wanted: _Wanted, bounds: LogBounds) -> list[DataLoss]:
-    """Return what is wanted and not there, at most one loss."""
-    partition, start, end = wanted.partition, wanted.start_offset, wanted.end_offset
+def _losses(requested: _RequestedRange, bounds: LogBounds) -> list[DataLoss]:
+    """Return the loss of the requested records that are gone, at most one."""
+    partition, start, end = requested.partition, requested.start_offset, requested.end_offset
     earliest, latest = bounds.earliest[partition], bounds.latest[partition]
     if start > latest:
         return [
@@ -267,11 +266,11 @@ def _losses(wanted: _Wanted, bounds: LogBounds) -> list[DataLoss]:
     return []
 
 
-def _clip(wanted: _Wanted, bounds: LogBounds) -> OffsetRange:
-    """Return the part of what is wanted that is there, perhaps empty."""
-    end = min(wanted.end_offset, bounds.latest[wanted.partition])
-    start = min(max(wanted.start_offset, bounds.earliest[wanted.partition]), end)
-    return OffsetRange(wanted.partition, start, end)
+def _clip(requested: _RequestedRange, bounds: LogBounds) -> OffsetRange:
+    """Return the part of the requested range that exists, perhaps empty."""
+    end = min(requested.end_offset, bounds.latest[requested.partition])
+    start = min(max(requested.start_offset, bounds.earliest[requested.partition]), end)
+    return OffsetRange(requested.partition, start, end)
 
 
 def _share(offset_count: int, total: int, parts: int) -> int:

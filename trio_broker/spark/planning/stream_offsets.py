@@ -1,4 +1,4 @@
-"""A stream's offsets as Spark keeps them in the checkpoint, and what stands there before the first of them.
+"""A stream's offsets in the form of Spark's checkpoint, and the placeholder before the first of them.
 
 ``{"topic": {"0": 123}}``, sorted, as Spark's own Kafka source writes them: Spark compares offsets as texts.
 """
@@ -24,10 +24,10 @@ from trio_broker.spark.options.offset_specs import (
 from trio_broker.spark.planning.offset_planning import Offsets
 
 JsonOffsets = dict[str, Any]
-"""Offsets as PySpark carries them between the checkpoint and a reader."""
+"""Offsets as PySpark passes them between the checkpoint and a reader."""
 
 BEGINNING: Final[JsonOffsets] = {"": {}}
-"""The beginning of a stream of which no offset is in the checkpoint; no topic has an empty name."""
+"""The placeholder for the beginning of a stream without offsets in the checkpoint; no topic has an empty name."""
 
 
 def to_json(offsets: Offsets) -> JsonOffsets:
@@ -37,10 +37,10 @@ def to_json(offsets: Offsets) -> JsonOffsets:
 
 
 def from_json(tree: JsonOffsets) -> Offsets:
-    """Return the offsets that PySpark hands over.
+    """Return the offsets in PySpark's form.
 
     Raises:
-        SparkJobError: they are none, so the checkpoint is that of another source.
+        SparkJobError: they have another form, so the checkpoint is that of another source.
     """
     try:
         return parse_offsets_json(json.dumps(tree))
@@ -48,8 +48,8 @@ def from_json(tree: JsonOffsets) -> Offsets:
         raise SparkJobError(f"the checkpoint has offsets that are not of this source: {error}") from None
 
 
-def depends_on_the_moment(starting: OffsetSpec) -> bool:
-    """Whether a stream that begins at ``starting`` begins elsewhere when it begins later."""
+def depends_on_time(starting: OffsetSpec) -> bool:
+    """Return whether a stream that begins at ``starting`` begins elsewhere when it is started later."""
     match starting:
         case Latest():
             return True

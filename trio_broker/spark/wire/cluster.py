@@ -1,11 +1,11 @@
-"""What a job asks a Kafka cluster before it reads: which partitions there are, and how far they reach.
+"""The partitions and offsets of a Kafka cluster, for the planner of a job.
 
-Asked in the driver, once for a batch and at every trigger of a stream, over connections that are kept in between. All
-partitions of a leader are asked for in one request. What fails for now is tried again a few times, within a minute at
-most; then the job ends with one line that says who did not answer.
+Requested in the driver, once for a batch and at every trigger of a stream, over connections that are kept in between.
+All partitions of a leader are in one request. Temporary failures are retried a few times, within a minute at most; then
+the job ends with one line that names the broker that did not answer.
 
-Partitions and topics that are gone are left out of an answer, because to find that out is the planner's business;
-nothing else is: a partition whose leader does not answer is an error, not a partition without records.
+Partitions and topics that are gone are left out of a result, because the planner decides what that means. Nothing else
+is left out: a partition whose leader does not answer is an error, not a partition without records.
 
 Source: Spark's KafkaOffsetReaderAdmin and ConsumerStrategy; Kafka's ListOffsets and Metadata APIs.
 """
@@ -32,20 +32,20 @@ from trio_broker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
-ASKING_SECONDS: Final = 60.0
-"""The longest that one question may take, with all attempts, as Kafka's ``default.api.timeout.ms``."""
+REQUEST_SECONDS: Final = 60.0
+"""The longest time for one request with all its attempts, as Kafka's ``default.api.timeout.ms``."""
 
 OLDEST_TIME_MS: Final = 0
-"""Below it ListOffsets takes no times but its special values, so that older times are asked for as this one."""
+"""Negative timestamps are special values of ListOffsets, so that older times are replaced by this one."""
 
 NO_SUCH_TOPIC: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
 class KafkaCluster:
-    """An ``OffsetSource``: the partitions and offsets of a cluster. Connects when it is first asked.
+    """An ``OffsetSource``: the partitions and offsets of a cluster. Connects with the first request.
 
-    A question is tried ``retries`` times, ``retry_interval_ms`` apart. With ``read_committed`` a partition ends at its
-    last stable offset. ``now`` and ``sleep`` are in seconds, and replaced by tests.
+    A request is tried ``retries`` times, ``retry_interval_ms`` apart. With ``read_committed`` a partition ends at its
+    last stable offset. Tests replace ``now`` and ``sleep``, which are in seconds.
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class KafkaCluster:
         self._client = KafkaClient(kafka.bootstrap_servers, identity(kafka), self._deadline())
 
     def close(self) -> None:
-        """Close the connections; the next question opens new ones."""
+        """Close the connections; the next request opens new ones."""
         self._client.close()
 
-    # --- Which partitions ---
+    # --- Partitions ---
 
     def partitions(self, selection: Selection) -> list[TopicPartition]:
-        """Return the partitions that ``selection`` means, sorted; assigned ones that do not exist are left out.
+        """Return the partitions of ``selection``, sorted; assigned ones that do not exist are left out.
 
         A pattern that matches nothing is no error.
 
         Raises:
-            OptionError: a topic that is named does not exist, or is one of Kafka's own.
-            SourceUnavailable: nobody who knows can be reached in time.
+            OptionError: a named topic does not exist, or is one of Kafka's own.
+            SourceUnavailable: no broker answers in time.
         """
         match selection:
             case SubscribePattern():
-                topics = self._asked(list_topics)
+                topics = self._request(list_topics)
                 return _partitions(topic for topic in topics if _is_matched(selection, topic))
             case Subscribe(topics=names):
                 return _partitions(self._named(names, "subscribe"))
@@ -92,7 +92,7 @@ class KafkaCluster:
                 return sorted(set(assigned).intersection(there))
 
     def _named(self, names: Collection[str], option: str) -> list[TopicDescription]:
-        topics = self._asked(lambda client: _find(client, names))
+        topics = self._request(lambda client: _find(client, names))
         if missing := sorted(set(names) - set(topics)):
             raise OptionError(option, f"there is no topic {', '.join(map(repr, missing))} at {self._where}")
         if internal := [topic.name for topic in topics.values() if topic.is_internal]:
@@ -103,12 +103,12 @@ class KafkaCluster:
         """Return the id of each topic as Kafka prints it, ``""`` where there is no such topic or the broker is too old.
 
         Raises:
-            SourceUnavailable: nobody who knows can be reached in time.
+            SourceUnavailable: no broker answers in time.
         """
-        found = self._asked(lambda client: _find(client, sorted(topics)))
+        found = self._request(lambda client: _find(client, sorted(topics)))
         return {name: id_text(found[name].topic_id) if name in found else "" for name in topics}
 
-    # --- How far they reach ---
+    # --- Offsets ---
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the log start offset of each; partitions that are gone are left out.
@@ -116,12 +116,14 @@ class KafkaCluster:
         Raises:
             SourceUnavailable: a leader does not answer in time.
         """
-        return self._asked(lambda client: _offsets(find_offsets(client, partitions, EARLIEST)))
+        return self._request(lambda client: _offsets(find_offsets(client, partitions, EARLIEST)))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the last stable offset of each for ``read_committed``, else the high watermark; errors as above."""
         committed = self._read_committed
-        return self._asked(lambda client: _offsets(find_offsets(client, partitions, LATEST, read_committed=committed)))
+        return self._request(
+            lambda client: _offsets(find_offsets(client, partitions, LATEST, read_committed=committed))
+        )
 
     def for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at least as young as the time (ms since 1970), None where none is.
@@ -134,23 +136,23 @@ class KafkaCluster:
         """
         wanted = {partition: max(OLDEST_TIME_MS, time_ms) for partition, time_ms in times.items()}
         committed = self._read_committed
-        offsets = self._asked(lambda client: _offsets(find_offsets_at(client, wanted, read_committed=committed)))
+        offsets = self._request(lambda client: _offsets(find_offsets_at(client, wanted, read_committed=committed)))
         return {each: None if offset == UNKNOWN_OFFSET else offset for each, offset in offsets.items()}
 
-    # --- Asking ---
+    # --- Requests ---
 
     @property
     def _where(self) -> str:
         return ", ".join(map(str, self._client.bootstrap))
 
     def _deadline(self) -> Deadline:
-        return Deadline(ASKING_SECONDS, now=self._now, sleep=self._sleep)
+        return Deadline(REQUEST_SECONDS, now=self._now, sleep=self._sleep)
 
-    def _asked(self, ask: Callable[[KafkaClient], T]) -> T:
-        """Return what ``ask`` returns, tried as often as the job allows.
+    def _request(self, ask: Callable[[KafkaClient], T]) -> T:
+        """Return the result of ``ask``, tried as often as the job allows.
 
         Raises:
-            SourceUnavailable: with the words of the last failure.
+            SourceUnavailable: with the text of the last failure.
         """
         client = self._client
         client.deadline = self._deadline()
@@ -166,7 +168,7 @@ class KafkaCluster:
 
 
 def identity(kafka: KafkaSettings) -> Identity:
-    """Return who asks, for the broker's statistics and quotas."""
+    """Return the client's name for the broker's statistics and quotas."""
     return Identity(kafka.client_id, __version__)
 
 
@@ -179,7 +181,7 @@ def _is_matched(pattern: SubscribePattern, topic: TopicDescription) -> bool:
 
 
 def _find(client: KafkaClient, names: Collection[str]) -> dict[str, TopicDescription]:
-    """Return those of the named topics that exist. One that is just being created is waited for.
+    """Return those of the named topics that exist. One that is being created is waited for.
 
     Raises:
         Refused: a topic cannot be described, for another reason than that it does not exist.
@@ -200,7 +202,7 @@ def _find(client: KafkaClient, names: Collection[str]) -> dict[str, TopicDescrip
 
 
 def id_text(topic_id: bytes) -> str:
-    """Return a topic's id as Kafka prints it, ``""`` for the one that says it is not known."""
+    """Return a topic's id as Kafka prints it, ``""`` for that of a topic without one."""
     return "" if topic_id == NO_UUID else uuid_text(topic_id)
 
 
@@ -208,7 +210,7 @@ def _offsets(found: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]
     """Return the offsets without the partitions that do not exist.
 
     Raises:
-        Refused: a partition could not tell, for another reason.
+        Refused: a partition has no offset, for another reason.
     """
     offsets: dict[TopicPartition, int] = {}
     for partition, answer in found.items():

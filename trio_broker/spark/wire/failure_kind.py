@@ -1,4 +1,4 @@
-"""Which failures of a fetch are worth another attempt, and which of them mean lost records.
+"""Which failures of a fetch another attempt may overcome, and which of them mean lost records.
 
 Source: Kafka's FetchCollector.handleInitializeErrors, and RetriableException for the codes.
 """
@@ -22,7 +22,7 @@ from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE
 
 
 class FailureKind(enum.Enum):
-    """Whether a reader may try again, and what was lost if not."""
+    """What a reader does after a failure: try again, find out what is lost, or fail."""
 
     RETRIABLE = enum.auto()
     MISSING = enum.auto()
@@ -53,6 +53,6 @@ def failure_kind(error: ClientError) -> FailureKind:
         case Refused():
             return FAILURE_KINDS.get(error.code, FailureKind.FATAL)  # type: ignore[call-overload,no-any-return]
         case ConnectFailed() | ConnectionLost() | TimedOut() | NotKafka():
-            # Not Kafka: while a broker restarts, something else may answer at its address.
+            # While a broker restarts, another program may listen at its address.
             return FailureKind.RETRIABLE
     return FailureKind.FATAL

@@ -1,12 +1,11 @@
-"""The broker that leads a partition, as a reader meets it: found, asked for records, and lost again.
+"""The broker that leads a partition, from the view of a reader: find it, fetch from it, drop it.
 
-A request may be sent long before its answer is wanted (``send_fetch`` and then ``receive``): the broker reads and the
-bytes travel while the reader decodes what came before. Not more than one request is ever under way, so that what waits
-is bounded by one answer, of which the socket's buffers hold what fits into them.
+A request may be sent long before its response is needed (``send_fetch`` and then ``receive``): the broker reads and the
+bytes travel while the reader decodes earlier ones. Never more than one request is in flight, so that one response is
+the most that waits, as far as it fits into the socket's buffers.
 
-Nothing here tries again. Whatever goes wrong is a ``ClientError``, after which ``forget`` and the next ``send_fetch``
-begin from the start: who leads, which topic is this, a connection. No rack is told, so that no broker sends us to a
-replica.
+Nothing is retried here. Every failure is a ``ClientError``; after it ``disconnect`` and the next ``send_fetch`` start
+from the beginning: leader, topic id, connection. No rack is sent, so that no broker refers the reader to a follower.
 
 Source: Kafka's Fetch API; KIP-320 for leader epochs, KIP-516 for topic ids.
 """
@@ -33,10 +32,10 @@ from trio_broker.topic_partition import TopicPartition
 
 @attrs.frozen
 class Fetched:
-    """One answer about the partition. ``records`` are good until the next answer is received.
+    """One response about the partition. ``records`` are valid until the next response is received.
 
-    Offsets are -1 where the broker does not tell. ``aborted`` are the transactions whose abort marker lies in what was
-    asked for, or behind it.
+    Offsets are -1 where the broker does not send them. ``aborted`` are the transactions whose abort marker lies in the
+    fetched records, or behind them.
     """
 
     broker: str
@@ -49,7 +48,7 @@ class Fetched:
 
 @attrs.frozen
 class _Leader:
-    """Where to ask, and as what."""
+    """The connection, and what the requests on it say."""
 
     connection: BrokerConnection
     topic_id: bytes
@@ -62,9 +61,9 @@ class _Leader:
 
 
 class PartitionLeader:
-    """Asks for records of ``partition``; ``topic_id`` is the one that its topic must have, ``NO_UUID`` for any.
+    """Fetches records of ``partition``; ``topic_id`` is the id that its topic must have, ``NO_UUID`` for any.
 
-    The id that is seen first is then wanted for ever.
+    The first id that is seen then stays the required one.
     """
 
     def __init__(
@@ -87,24 +86,24 @@ class PartitionLeader:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request is under way, whose answer comes next."""
+        """Whether a request is in flight."""
         return self._pending is not None
 
-    def forget(self) -> None:
-        """Let go of the leader, and of the answer that may be under way."""
+    def disconnect(self) -> None:
+        """Drop the leader, and the response that may be on its way."""
         if self._leader is not None:
-            # An answer that nobody waits for any more must not be taken for that to the next request.
+            # The response on its way must not be taken for that of the next request.
             self._leader.connection.close()
         self._leader = None
         self._pending = None
         self._client.forget()
 
     def send_fetch(self, offset: int, max_bytes: int, deadline: Deadline) -> None:
-        """Ask for records from ``offset`` on, about ``max_bytes`` of them, after the leader was found if need be.
+        """Send a Fetch for about ``max_bytes`` of records from ``offset`` on; find the leader first if necessary.
 
         Raises:
-            TopicReplaced: this is not the topic any more.
-            ClientError: the leader is not known, not there, or does not take the request.
+            TopicReplaced: the topic has another id.
+            ClientError: the leader is not known, not reachable, or does not accept the request.
         """
         self._client.deadline = deadline
         leader = self._leader or self._find()
@@ -118,7 +117,7 @@ class PartitionLeader:
         )
         request = FetchRequest(
             replica_id=NOT_A_REPLICA,
-            # A broker that waits as long as we do would answer too late.
+            # A broker that waits for the whole of our deadline would answer too late.
             max_wait_ms=min(self._kafka.fetch_max_wait_ms, deadline.remaining_ms // 2),
             min_bytes=self._kafka.fetch_min_bytes,
             max_bytes=self._kafka.fetch_max_bytes,
@@ -128,11 +127,11 @@ class PartitionLeader:
         self._pending = leader.connection.begin(request, deadline, version)
 
     def receive(self, deadline: Deadline) -> Fetched:
-        """Wait for the answer to ``send_fetch``.
+        """Wait for the response to ``send_fetch``.
 
         Raises:
-            Refused: the broker has no records for us; the code says why.
-            ClientError: no answer came, or one that makes no sense.
+            Refused: the broker answers with an error code.
+            ClientError: no response came, or none that can be decoded.
         """
         leader, pending = self._leader, self._pending
         assert leader is not None
@@ -148,7 +147,7 @@ class PartitionLeader:
         return _fetched(str(leader.connection.address), data)
 
     def _find(self) -> _Leader:
-        """Return the leader as the cluster tells it now, connected."""
+        """Return the present leader, connected."""
         name = self._partition.topic
         topic = find_topics(self._client, [name])[name]
         if isinstance(topic, Refused):

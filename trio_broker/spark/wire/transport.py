@@ -164,7 +164,7 @@ class WireReader:
             try:
                 fetched = self._fetch()
             except ClientError as error:
-                self._leader.forget()
+                self._leader.disconnect()
                 self._handle_error(error)
                 continue
             self._missing_rounds = 0
@@ -191,7 +191,7 @@ class WireReader:
         try:
             self._leader.send_fetch(self._offset, self._wanted_bytes(), deadline)
         except ClientError:
-            self._leader.forget()
+            self._leader.disconnect()
 
     def _wanted_bytes(self) -> int:
         """Return the estimated size of the rest of the range in bytes, within the limits."""
