@@ -37,6 +37,7 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagRepo
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, ReleaseHandler
 from trio_broker.coordinator.runtime.log import CoordinatorLog
+from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import ShardContext
 from trio_broker.replication.replica_manager import ReplicaManager
@@ -150,7 +151,12 @@ class GroupCoordinator:
             KafkaError: those of ``shard``; the request was refused as a whole, or could not be made durable in time.
         """
         shard = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest))
-        response: R = await self.runtime.response(shard, shard.handle(request, context), release_handler)
+        future = shard.handle(request, context)
+        # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
+        if future.is_done and future.required_offset == NO_REQUIRED_OFFSET:
+            response: R = future.response
+        else:
+            response = await self.runtime.response(shard, future, release_handler)
         return response
 
     async def fetch_offsets(

@@ -85,7 +85,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     clock: Clock
     shards: dict[int, ShardT] = attrs.field(factory=dict, init=False)
     timer: CoordinatorTimer[str] = attrs.field(init=False)
-    _partition_count: int = attrs.field(default=0, init=False)
+    _partition_count: int = attrs.field(default=1, init=False)
     _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _throttled_log: LogThrottle = attrs.field(init=False)
 
@@ -141,7 +141,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             shard.on_timeout(key)
 
     def _shard_of(self, key: str) -> ShardT | None:
-        return self.shards.get(partition_for(key, self._partition_count)) if self.shards else None
+        return self.shards.get(partition_for(key, self._partition_count))
 
     def shard_for(self, key: str) -> ShardT:
         """The shard of ``key``, which is active.
@@ -149,7 +149,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         Raises:
             KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
         """
-        shard = self._shard_of(key)
+        shard = self.shards.get(partition_for(key, self._partition_count))
         if shard is None:
             raise KafkaError(f"{key!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
         shard.require_active()

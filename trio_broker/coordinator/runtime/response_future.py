@@ -20,20 +20,20 @@ NO_REQUIRED_OFFSET = -1
 class ResponseFuture:
     """Holds one response, set exactly once. Compared and hashed by identity."""
 
-    __slots__ = ("_event", "_response", "is_done", "required_offset")
+    __slots__ = ("_event", "is_done", "required_offset", "response")
 
     def __init__(self) -> None:
         self.is_done = False
         self.required_offset = NO_REQUIRED_OFFSET
         """The high watermark of the group's partition from which on the response may be sent."""
-        self._response: Any = None
+        self.response: Any = None
         # Made only when a task has to wait: most responses are set within the request's own event.
         self._event: trio.Event | None = None
 
     def set_result(self, response: Any, required_offset: int = NO_REQUIRED_OFFSET) -> None:
         """Set the response, which may be sent once the high watermark reaches ``required_offset``."""
-        assert not self.is_done, f"answered twice: {self._response}, {response}"
-        self._response = response
+        assert not self.is_done, f"answered twice: {self.response}, {response}"
+        self.response = response
         self.required_offset = required_offset
         self.is_done = True
         if self._event is not None:
@@ -45,4 +45,4 @@ class ResponseFuture:
             release_handler()
             self._event = trio.Event()
             await self._event.wait()
-        return self._response
+        return self.response
