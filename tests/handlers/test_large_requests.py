@@ -51,7 +51,7 @@ from trio_broker.handlers.describe_configs import describe_configs
 from trio_broker.handlers.describe_groups import describe_groups
 from trio_broker.handlers.describe_topic_partitions import describe_topic_partitions
 from trio_broker.handlers.elect_leaders import elect_leaders
-from trio_broker.handlers.fetch import fetch
+from trio_broker.handlers.fetch import PARTITIONS_PER_YIELD, fetch
 from trio_broker.handlers.find_coordinator import find_coordinator
 from trio_broker.handlers.list_offsets import list_offsets
 from trio_broker.handlers.metadata import metadata
@@ -62,7 +62,6 @@ from trio_broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from trio_broker.handlers.produce import produce
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import NodeInfo
-from trio_broker.handlers.support.turns import ITEMS_PER_TURN
 from trio_broker.network.request_channel import QueuedRequest
 
 COUNT = 2000
@@ -114,7 +113,7 @@ async def test_others_have_the_loop_now_and_then(monkeypatch, handler, request_,
     client.groups = ScriptedGroups(answer)
     async with counted_rounds() as rounds:
         await client.ask(handler, request_, version)
-    assert rounds.count >= COUNT // ITEMS_PER_TURN // 2
+    assert rounds.count >= COUNT // PARTITIONS_PER_YIELD // 2
 
 
 MANY_TOPICS = [
@@ -260,4 +259,4 @@ async def test_thousands_of_topics_are_taken_in_turns(open_wire_client, monkeypa
     )
     async with counted_rounds() as rounds:
         await handler(request_, context)
-    assert rounds.count >= COUNT // ITEMS_PER_TURN
+    assert rounds.count >= COUNT // PARTITIONS_PER_YIELD

@@ -16,8 +16,8 @@ from kafka_wire.messages.alter_partition_reassignments import (
 from trio_broker.cluster.partition_reassignments import Reassignment
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import slices
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(
@@ -42,13 +42,12 @@ async def alter_partition_reassignments(
         for topic, response in zip(request.topics, responses, strict=True)
         for item in topic.partitions
     ]
-    for part in slices(wanted):
-        outcomes = await context.services.controller.reassign_partitions(
-            [reassignment for reassignment, _ in part],
-            allow_replication_factor_change=request.allow_replication_factor_change,
-        )
-        for (reassignment, told), outcome in zip(part, outcomes, strict=True):
-            told.append(reassigned(reassignment.partition.partition, outcome))
+    outcomes = await context.services.controller.reassign_partitions(
+        [reassignment for reassignment, _ in wanted],
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+    async for (reassignment, partitions), outcome in InTurns(zip(wanted, outcomes, strict=True)):
+        partitions.append(reassigned(reassignment.partition.partition, outcome))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

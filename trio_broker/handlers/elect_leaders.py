@@ -20,8 +20,8 @@ from kafka_wire.messages.elect_leaders import (
 from trio_broker.cluster.leader_elections import ElectionType
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import slices
 from trio_broker.topic_partition import TopicPartition
+from trio_broker.yield_budget import InTurns
 
 ERROR_CODE_SINCE_VERSION = 1
 
@@ -68,10 +68,9 @@ async def elect(
         for (topic, indexes), item in zip(wanted, results, strict=True)
         for partition in indexes
     ]
-    for part in slices(partitions):
-        outcomes = await context.services.controller.elect_leaders(election, [partition for partition, _ in part])
-        for (partition, told), outcome in zip(part, outcomes, strict=True):
-            told.append(result(partition.partition, outcome))
+    outcomes = await context.services.controller.elect_leaders(election, [partition for partition, _ in partitions])
+    async for (partition, elected), outcome in InTurns(zip(partitions, outcomes, strict=True)):
+        elected.append(result(partition.partition, outcome))
     return ElectLeadersResponse(replica_election_results=results)
 
 

@@ -26,7 +26,6 @@ from kafka_wire.messages.fetch import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import ITEMS_PER_TURN
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
 from trio_broker.replication.fetch_sessions import (
     FINAL_EPOCH,
@@ -41,6 +40,9 @@ from trio_broker.replication.partition import IsolationLevel, Partition
 
 BY_ID_SINCE_VERSION = 13
 REPLICA_STATE_SINCE_VERSION = 15
+
+PARTITIONS_PER_YIELD = 500
+"""Counted rather than timed as elsewhere (``InTurns``): to read the clock for each partition of each fetch costs more."""
 
 
 def failed(index: int, code: ErrorCode) -> PartitionData:
@@ -159,7 +161,7 @@ async def asked_partitions(request: FetchRequest, context: Context) -> list[Aske
         hosted = find_topic(topic.topic, topic.topic_id, context)
         for wanted in topic.partitions:
             asked[SessionKey(topic.topic, topic.topic_id, wanted.partition)] = target_of(wanted, hosted)
-        if number % ITEMS_PER_TURN == 0:
+        if number % PARTITIONS_PER_YIELD == 0:
             await checkpoint()
     return list(asked.items())
 
@@ -210,7 +212,7 @@ async def responses_of(results: Sequence[KeyedResult]) -> list[FetchableTopicRes
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (key.topic, key.topic_id):
             topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
         topics[-1].partitions.append(partition_data(result))
-        if number % ITEMS_PER_TURN == 0:
+        if number % PARTITIONS_PER_YIELD == 0:
             await checkpoint()
     return topics
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import attrs
-from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -29,7 +28,7 @@ from kafka_wire.messages.offset_commit import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import slices
+from trio_broker.yield_budget import InTurns
 
 BY_ID_SINCE_VERSION = 10
 
@@ -80,11 +79,8 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
     result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
     image = context.services.controller.image
-    for number, topics in enumerate(slices(request.topics)):
-        if number:
-            await checkpoint()
-        for topic in topics:
-            result.add(topic, image)
+    async for topic in InTurns(request.topics):
+        result.add(topic, image)
     if not result.known:
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trio.lowlevel import checkpoint
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_delete import (
@@ -22,7 +20,7 @@ from kafka_wire.messages.offset_delete import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import slices
+from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
@@ -34,10 +32,9 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     """Delete the offsets of the partitions that exist; every other partition gets its error."""
     missing: list[OffsetDeleteResponseTopic] = []
     image = context.services.controller.image
-    for number, topics in enumerate(slices(request.topics)):
-        if number:
-            await checkpoint()
-        missing += [refusal for topic in topics if (refusal := pop_missing(topic, image)) is not None]
+    async for topic in InTurns(request.topics):
+        if (refused := pop_missing(topic, image)) is not None:
+            missing.append(refused)
     request.topics = [topic for topic in request.topics if topic.partitions]
     response = await context.services.groups.call(
         request.group_id, request, context.request_context, context.release_handler

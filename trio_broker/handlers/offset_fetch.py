@@ -29,7 +29,6 @@ from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.handlers.support.turns import slices
 from trio_broker.yield_budget import YieldBudget
 
 GROUP_ERROR_SINCE_VERSION = 2
@@ -177,8 +176,8 @@ def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> OffsetFetchResponseTopic:
     partitions: list[OffsetFetchResponsePartition] = []
-    for some in slices(topic.partitions):
-        partitions += [
+    for partition in topic.partitions:
+        partitions.append(
             OffsetFetchResponsePartition(
                 partition_index=partition.partition_index,
                 committed_offset=partition.committed_offset,
@@ -186,7 +185,6 @@ async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> Of
                 metadata=partition.metadata,
                 error_code=partition.error_code,
             )
-            for partition in some
-        ]
+        )
         await budget.maybe_yield()
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
