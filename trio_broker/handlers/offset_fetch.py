@@ -187,4 +187,5 @@ async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> Of
             )
         )
         await budget.maybe_yield()
+    await budget.maybe_yield()  # a topic may have no partitions
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

@@ -159,6 +159,7 @@ async def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequest
                 commit = None
             partitions.append(_fetched(index, commit))
             await budget.maybe_yield()
+        await budget.maybe_yield()  # a topic may be asked for without partitions
         topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 
