@@ -1,5 +1,6 @@
 """The group coordinator: consumer groups, their members and their committed offsets.
 
-The groups themselves (``classic_group``, ``consumer_group``) and the committed offsets are plain objects that receive
-what happened and when, and say what is to be done; ``group_coordinator`` owns the timers and the log, and does it.
+Groups (``classic``, ``consumer``) and committed ``offsets`` are plain objects: an event and its time go in, what
+follows comes out. ``runtime`` has the log, the timers and the response futures, and knows nothing of groups;
+``group_shard`` connects the two, ``group_coordinator`` is what handlers call, ``reporting`` is for the admin app.
 """

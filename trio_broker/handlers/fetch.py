@@ -42,7 +42,7 @@ BY_ID_SINCE_VERSION = 13
 REPLICA_STATE_SINCE_VERSION = 15
 
 PARTITIONS_PER_YIELD = 500
-"""Counted rather than timed as elsewhere (``InTurns``): to read the clock for each partition of each fetch costs more."""
+"""Counted, not timed as elsewhere (``InTurns``): reading the clock for each partition of each fetch costs more."""
 
 
 def failed(index: int, code: ErrorCode) -> PartitionData:

@@ -30,11 +30,8 @@ def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDel
 @handles(OffsetDeleteRequest, error_response=error_response)
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Delete the offsets of the partitions that exist; every other partition gets its error."""
-    missing: list[OffsetDeleteResponseTopic] = []
     image = context.services.controller.image
-    async for topic in InTurns(request.topics):
-        if (refused := pop_missing(topic, image)) is not None:
-            missing.append(refused)
+    missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
     request.topics = [topic for topic in request.topics if topic.partitions]
     response = await context.services.groups.call(
         request.group_id, request, context.request_context, context.release_handler

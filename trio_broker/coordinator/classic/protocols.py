@@ -1,8 +1,8 @@
-"""What members of a classic group bring with them: names of assignment strategies, each with bytes of the client's own.
+"""The protocols of a classic group's members: names of assignment strategies, each with bytes of the client's own.
 
-The broker picks the strategy and hands the bytes around. It reads them in one case only, for protocol type
-``consumer``, and then no more than it needs: which topics a member subscribes to, and which partitions it was given.
-Bytes that do not read are not an error, since they are the client's to define; they are just not known.
+The broker chooses the strategy and passes the bytes on. It reads them for protocol type ``consumer`` only, and no more
+than it needs: the topics that a member subscribes to, and the partitions that it was assigned. Bytes that cannot be
+read are no error, since clients define them; their topics and partitions are then not known.
 
 Source: Kafka's ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json, whose versions all begin like
 version 0; ClassicGroup.selectProtocol.
@@ -20,26 +20,26 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumers; Kafka Connect has ``connect``, the schema registry ``sr``, and so on."""
 
 MAX_PROTOCOLS: Final = 100
-"""Strategies that one member may list. Clients have a handful; each is counted with every member that comes or goes."""
+"""Strategies that one member may list. Clients have a handful; each is counted when a member joins or leaves."""
 
 MAX_PROTOCOLS_BYTES: Final = 16 << 20
-"""What they may be together, names and bytes. No record could hold them anyway, but they would stay in memory."""
+"""Size of all of them, names and bytes. No record could hold more, but they would stay in memory."""
 
 MAX_SUBSCRIBED_TOPICS: Final = 20_000
-"""Topics in one subscription that are read: as many as there can be. More of them are as good as unknown."""
+"""Topics in one subscription: as many as there can be. A subscription with more is not read."""
 
 MAX_READ_TOPICS: Final = 100_000
-"""The same for all the subscriptions of a group that differ: some 50 milliseconds."""
+"""The same for all different subscriptions of a group: some 50 milliseconds."""
 
 Protocols = Mapping[str, bytes]
-"""The strategies a member supports, most wanted first, with its bytes for each."""
+"""The strategies that a member supports, preferred ones first, with its bytes for each."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
 def protocols_of(listed: Iterable[JoinGroupRequestProtocol]) -> Protocols:
-    """The strategies of a request. One that is listed twice counts once, where it stands first."""
+    """The strategies of a request. One that is listed twice counts once, at its first place."""
     protocols: dict[str, bytes] = {}
     for protocol in listed:
         protocols.setdefault(protocol.name, protocol.metadata)
@@ -55,7 +55,7 @@ def are_too_large(listed: Sequence[JoinGroupRequestProtocol]) -> bool:
 
 
 def are_same(one: Protocols, other: Protocols) -> bool:
-    """Whether names, bytes and order are the same: a member that comes again with these has nothing new to say."""
+    """Whether names, bytes and order are the same: a member that joins again with these has not changed."""
     return list(one.items()) == list(other.items())
 
 
@@ -76,7 +76,7 @@ def choose_protocol(members: Iterable[Protocols]) -> str:
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """The topics in a consumer's subscription, or None if the bytes are not one, or a monstrous one."""
+    """The topics in a consumer's subscription, or None if the bytes cannot be read or are too many topics."""
     try:
         return _Reader(metadata).topics()
     except ValueError:
@@ -84,7 +84,7 @@ def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics in all of ``subscriptions``, or None if one of them is none, or if they are too many to be read."""
+    """The topics in all of ``subscriptions``, or None if one cannot be read or there are too many topics."""
     topics: set[str] = set()
     read = 0
     for metadata in dict.fromkeys(subscriptions):

@@ -1,11 +1,11 @@
 """One step of a member towards its target assignment: the reconciliation of KIP-848.
 
-A member gives up first and gets afterwards. While it owns partitions that it should not have, it stays at its epoch
-(UNREVOKED_PARTITIONS) until a heartbeat says that it no longer has them. Then it moves to the epoch of the target and
-gets those of its new partitions that nobody else owns; while others still own some of them it is in
-UNRELEASED_PARTITIONS, and looks again with each heartbeat. In STABLE it has what it should have.
+A member gives up partitions first and gets others afterwards. While it owns partitions that are not in its target, it
+stays at its epoch (UNREVOKED_PARTITIONS) until a heartbeat confirms that it has given them up. Then it moves to the
+epoch of the target and gets those of its new partitions that no other member owns; while others still own some of them
+it is in UNRELEASED_PARTITIONS, and each heartbeat tries again. In STABLE it has its target.
 
-Partitions of topics that a member is no longer subscribed to are taken away at once, before a new target is computed.
+Partitions of topics that a member is no longer subscribed to are revoked at once, before a new target is computed.
 
 Source: Kafka's CurrentAssignmentBuilder; KIP-848, "Reconciliation of the group".
 """
@@ -26,8 +26,8 @@ from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState,
 class Reconciliation:
     """What the next step of a member depends on.
 
-    ``subscribed_topic_ids`` are those of the topics that exist. ``owner`` says which member has a partition or has not
-    given it up. ``owned`` are the partitions that the member says it has, None if it does not say.
+    ``subscribed_topic_ids`` are those of the topics that exist. ``owner`` returns the member that owns a
+    partition. ``owned`` are the partitions that the member lists as its own, None if it lists none.
     """
 
     target_epoch: int
@@ -38,10 +38,10 @@ class Reconciliation:
     owned: Sequence[TopicPartitions] | None
 
     def next_step(self, member: ConsumerMember) -> ConsumerMember:
-        """The member after one step, or as it is when it cannot move.
+        """The member after one step, or unchanged if no step is possible.
 
         Raises:
-            Refused: ``FENCED_MEMBER_EPOCH``: its state is one that we do not know, so it has to begin again.
+            Refused: ``FENCED_MEMBER_EPOCH``: it is in a state that this broker does not know, and has to join anew.
         """
         match member.state:
             case MemberState.STABLE if member.member_epoch == self.target_epoch:
@@ -54,7 +54,7 @@ class Reconciliation:
         return self._towards_target(member)
 
     def _still_has(self, partitions: PartitionEpochs) -> bool:
-        """Whether the member may still be at work on any of ``partitions``; silence means that it may."""
+        """Whether the member may still use any of ``partitions``; it may if it does not list what it owns."""
         if self.owned is None:
             return True
         return any(index in partitions.get(topic.topic_id, {}) for topic in self.owned for index in topic.partitions)
@@ -99,6 +99,6 @@ class Reconciliation:
         return self.target_epoch if member.state is MemberState.UNKNOWN else member.member_epoch
 
     def _is_free(self, member: ConsumerMember, topic_id: bytes, partition: int) -> bool:
-        """Whether nobody else owns the partition. What the member itself had to give up it may get back."""
+        """Whether no other member owns the partition. What the member itself had to give up it may get back."""
         owner = self.owner(topic_id, partition)
         return owner in (None, member.member_id) or partition in member.pending_revocation.get(topic_id, {})

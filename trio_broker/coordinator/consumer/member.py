@@ -1,7 +1,7 @@
-"""A member of a consumer group as its records tell it: what it said of itself, and how far its assignment is.
+"""A member of a consumer group as its records describe it: its subscription, its epoch and its assignment.
 
 A value: nothing changes it, ``attrs.evolve`` makes the next one. Two members are equal when the same records would be
-written for them, so a comparison tells whether a heartbeat changed anything.
+written for them, so a comparison shows whether a heartbeat changed anything.
 
 Source: Kafka's ConsumerGroupMember and MemberState; KIP-848, KIP-1251 for the epochs of partitions.
 """
@@ -19,10 +19,10 @@ from kafka_wire.stored.groups import ClassicMemberMetadata
 from trio_broker.coordinator.runtime.result import RequestContext
 
 JOIN_EPOCH: Final = 0
-"""The epoch a member comes with when it joins, or joins again without any partitions."""
+"""The epoch in the heartbeat of a member that joins, or joins again without any partitions."""
 
 LEAVE_EPOCH: Final = -1
-"""The epoch a member comes with when it leaves for good."""
+"""The epoch in the heartbeat of a member that leaves for good."""
 
 STATIC_LEAVE_EPOCH: Final = -2
 """The epoch of a static member that left and means to come back: its partitions wait for it."""
@@ -45,11 +45,11 @@ class MemberState(enum.IntEnum):
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It has to give up partitions, and has not said yet that it did."""
+    """It has to give up partitions, and has not confirmed that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up."""
+    """It waits for partitions that other members have not given up."""
     UNKNOWN = 127
-    """A newer broker wrote a state that we do not know."""
+    """A newer broker wrote a state that this one does not know."""
 
     @classmethod
     def _missing_(cls, value: object) -> MemberState:
@@ -58,11 +58,11 @@ class MemberState(enum.IntEnum):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ConsumerMember:
-    """One member. ``member_epoch`` is the one it must come with, and what clients use as generation id.
+    """One member. ``member_epoch`` is the epoch of its next heartbeat, and what clients use as generation id.
 
-    ``previous_member_epoch`` is the one it may still come with when our last answer was lost. ``assigned`` it may use,
-    ``pending_revocation`` it has to give up and owns until it says that it did. ``classic`` is there when the member
-    speaks the classic protocol.
+    ``previous_member_epoch`` is accepted, too, because the last response may have been lost. ``assigned`` are the
+    partitions that it may use, ``pending_revocation`` those that it has to give up and owns until it confirms that.
+    ``classic`` is set when the member speaks the classic protocol.
     """
 
     member_id: str
@@ -102,7 +102,7 @@ class ConsumerMember:
         return epoch is not None and epoch <= since_epoch
 
     def updated_by(self, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> ConsumerMember:
-        """The member after what it said of itself in ``request``; the same object if that is nothing new."""
+        """The member with the fields of ``request``; the same object if nothing changes."""
         names = request.subscribed_topic_names
         updated = ConsumerMember(
             member_id=self.member_id,
@@ -130,7 +130,7 @@ class ConsumerMember:
     def at(
         self, member_epoch: int, state: MemberState, assigned: PartitionEpochs, pending: PartitionEpochs
     ) -> ConsumerMember:
-        """The member one step further on its way; the epoch it leaves becomes the previous one."""
+        """The member after one step of its reconciliation; the epoch it leaves becomes the previous one."""
         return attrs.evolve(
             self,
             member_epoch=member_epoch,
@@ -141,11 +141,11 @@ class ConsumerMember:
         )
 
     def replaced_by(self, member_id: str) -> ConsumerMember:
-        """The static member under the new id of its next life."""
+        """The static member under a new member id."""
         return attrs.evolve(self, member_id=member_id, member_epoch=0, previous_member_epoch=0)
 
     def away(self) -> ConsumerMember:
-        """The static member while it is gone for a moment: it keeps what it was assigned, and nobody commits for it."""
+        """The static member while it is away: it keeps its assignment, and no commit for it is accepted."""
         return attrs.evolve(
             self,
             member_epoch=STATIC_LEAVE_EPOCH,
@@ -155,7 +155,7 @@ class ConsumerMember:
 
 
 def owns_no_more_than(owned: Iterable[TopicPartitions] | None, assigned: PartitionEpochs) -> bool:
-    """Whether all partitions in ``owned`` are assigned ones; a member that does not say is not believed."""
+    """Whether all partitions in ``owned`` are in ``assigned``; False if the member does not list them."""
     if owned is None:
         return False
     return all(partition in assigned.get(topic.topic_id, {}) for topic in owned for partition in topic.partitions)

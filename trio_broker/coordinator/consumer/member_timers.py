@@ -1,7 +1,7 @@
-"""The deadlines of a consumer group's members; a member that misses one is evicted.
+"""The deadlines of a consumer group's members; a member that misses one is removed from the group.
 
-Deadlines are in the seconds of ``Now``. A deadline that a member keeps putting off, as its session, costs nothing to
-put off: the earliest of all is a lower bound that is only looked at again when it has come.
+Deadlines are in ``Now.monotonic_seconds``. To move one on, as every heartbeat does with the session, costs one
+assignment: the earliest of all is a lower bound, and is made exact only when it has passed.
 
 Source: the timers that Kafka's GroupMetadataManager schedules.
 """
@@ -14,12 +14,12 @@ import itertools
 import attrs
 
 MAX_DUE_AT_ONCE = 500
-"""Members whose time has come that one look finds; the next look finds others. A thousand members that fall silent at
-once would else be evicted in one decision, whose records may be more than a batch can hold, and take half a second."""
+"""Members that are due which one call returns; the next call returns others. Without a limit a thousand members that
+fall silent at once would be removed by one update, whose records may not fit into a batch, and take half a second."""
 
 
 class MemberTimer(enum.Enum):
-    """What a member has to do; the values are what people read when it did not."""
+    """What a member has to do; the values are the reasons in the timeline when it did not."""
 
     SESSION = "no heartbeat came within its session timeout"
     REVOCATION = "it did not give up its partitions within its rebalance timeout"
@@ -41,13 +41,13 @@ class MemberTimers:
         self._earliest: float | None = None
 
     def start(self, timer: MemberTimer, member_id: str, deadline: float) -> None:
-        """Have the member do it by ``deadline``, whatever was said before."""
+        """Set the deadline, in place of an earlier one."""
         self._deadlines[timer][member_id] = deadline
         if self._earliest is None or deadline < self._earliest:
             self._earliest = deadline
 
     def start_if_absent(self, timer: MemberTimer, member_id: str, deadline: float) -> None:
-        """As ``start``, but for a member that is at it already."""
+        """As ``start``, unless the timer runs already."""
         if member_id not in self._deadlines[timer]:
             self.start(timer, member_id, deadline)
 
@@ -58,16 +58,16 @@ class MemberTimers:
         self._deadlines[timer].pop(member_id, None)
 
     def cancel_all(self, member_id: str) -> None:
-        """The member is gone."""
+        """The member was removed."""
         for deadlines in self._deadlines.values():
             deadlines.pop(member_id, None)
 
     def next_deadline(self) -> float | None:
-        """No deadline is before this one; there may be none at it, either."""
+        """A lower bound of all deadlines."""
         return self._earliest
 
     def pop_due(self, now: float, at_most: int = MAX_DUE_AT_ONCE) -> list[DueMember]:
-        """Those whose time has come, each once, and forget these deadlines; some of them if there are more."""
+        """Return members that are due, each once and ``at_most`` of them, and drop their deadlines."""
         if self._earliest is None or now < self._earliest:
             return []
         due: dict[str, DueMember] = {}

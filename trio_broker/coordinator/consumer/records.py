@@ -32,7 +32,7 @@ from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 
 
 def member_record(group_id: str, member: ConsumerMember) -> GroupRecord:
-    """What the member said of itself."""
+    """The member's own data: its subscription, client and timeouts."""
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -48,7 +48,7 @@ def member_record(group_id: str, member: ConsumerMember) -> GroupRecord:
 
 
 def current_assignment_record(group_id: str, member: ConsumerMember) -> GroupRecord:
-    """How far the member is."""
+    """The member's epoch and assignment."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_member_epoch,
@@ -72,7 +72,7 @@ def _with_epochs(partitions: PartitionEpochs) -> list[TopicPartitions]:
 
 
 def partition_epochs(listed: Iterable[TopicPartitions], member_epoch: int) -> PartitionEpochs:
-    """The partitions of a record. Where it has no epochs, as before Kafka 4.3, the member's own stands for all."""
+    """The partitions of a record. Without epochs, as before Kafka 4.3, each has the member's own epoch."""
     partitions: dict[bytes, dict[int, int]] = {}
     for topic in listed:
         epochs = topic.assignment_epochs
@@ -84,7 +84,7 @@ def partition_epochs(listed: Iterable[TopicPartitions], member_epoch: int) -> Pa
 
 
 def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
-    """What the member shall have."""
+    """The member's target."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TargetTopicPartitions(topic_id=topic_id, partitions=sorted(target[topic_id])) for topic_id in sorted(target)
@@ -94,19 +94,19 @@ def target_record(group_id: str, member_id: str, target: Target) -> GroupRecord:
 
 
 def target_epoch_record(group_id: str, target_epoch: int, timestamp_ms: int) -> GroupRecord:
-    """For which group epoch the target is, and when it was computed."""
+    """The group epoch that the target is for, and when it was computed."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=target_epoch, assignment_timestamp=timestamp_ms)
     return GroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
 def group_epoch_record(group_id: str, group_epoch: int, metadata_hash: int) -> GroupRecord:
-    """The group's epoch, and a hash of the topics it is for."""
+    """The group's epoch, and a hash of the topics that it is for."""
     value = ConsumerGroupMetadataValue(epoch=group_epoch, metadata_hash=metadata_hash)
     return GroupRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
 def pattern_record(group_id: str, pattern: str, resolved: ResolvedPattern) -> GroupRecord:
-    """The topics that a regular expression stands for."""
+    """The topics that a regular expression was resolved to."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
@@ -118,12 +118,12 @@ def pattern_tombstone(group_id: str, pattern: str) -> GroupRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> GroupRecord:
-    """Takes away what Kafka before 4.1 wrote in place of the hash."""
+    """Removes the record that Kafka before 4.1 wrote in place of the hash."""
     return GroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """Everything of one member. The order matters to Kafka: a member goes only after its assignments."""
+    """All records of one member. The order matters to Kafka: a member is removed after its assignments."""
     return [
         GroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
@@ -132,7 +132,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], patterns: Iterable[str]) -> list[GroupRecord]:
-    """Everything of the group, in the order that Kafka insists on when it reads them."""
+    """All records of the group, in the order that Kafka insists on when it reads them."""
     member_ids = list(member_ids)
     records = [
         GroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)

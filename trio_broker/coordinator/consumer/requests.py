@@ -1,4 +1,4 @@
-"""What a heartbeat of a consumer group's member must look like before anybody asks what it means.
+"""What a heartbeat of the consumer protocol must look like before any group sees it.
 
 Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid.
 """
@@ -13,18 +13,18 @@ from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from trio_broker.coordinator.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, UNCHANGED_TIMEOUT
 
 MAX_SUBSCRIBED_NAMES = 20_000
-"""Topic names in one subscription: as many as there can be topics. Kafka has no limit, but every member that comes or
-goes costs a walk over all names of all members."""
+"""Topic names in one subscription: as many as there can be topics. Kafka has no limit, but every member that joins or
+leaves costs a walk over all names of all members."""
 
 
 MAX_ID_CHARACTERS = 255
-"""Of the ids that a member brings, and of its rack: they stand in every record about it. Kafka has no limit; its
-clients bring 36 and allow 249.
+"""Of a member's ids and rack: they are in every record of the member. Kafka has no limit; its clients send 36 and
+allow 249.
 """
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
-    """Let pass what makes sense.
+    """Check the fields, alone and together.
 
     Raises:
         Refused: ``INVALID_REQUEST``, or ``UNSUPPORTED_ASSIGNOR``.

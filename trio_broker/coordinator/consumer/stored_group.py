@@ -1,10 +1,10 @@
-"""A consumer group as its records tell it: a fold over them, and nothing else.
+"""A consumer group as its records describe it: a fold over them, and nothing else.
 
-What a group decides becomes records, and only ``apply`` changes the fold, right after they were appended and again
-when they are read after a start. So what is in memory and what is in the log cannot differ.
+Every change of a group becomes records, and only ``apply`` changes the fold: after records are appended, and again
+when they are read after a start. So memory and log cannot differ.
 
-At the heart is who owns each partition: a member owns what it was assigned and what it has still to give up. No
-partition is ever owned twice, which is asserted where a record would break it.
+A member owns the partitions that it was assigned and those that it has still to give up. No partition is ever owned
+twice; a record that would break this raises ``ContradictoryRecords``.
 
 Source: Kafka's ModernGroup, ConsumerGroup and the ``replay`` methods of GroupMetadataManager.
 """
@@ -49,7 +49,7 @@ from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 
 FIRST_EPOCH = 1
-"""The epoch of a group before its first member; members that have no partitions yet get this one."""
+"""The epoch of a group before its first member; members without an assignment get this one."""
 
 
 class ConsumerGroupState(enum.Enum):
@@ -65,7 +65,7 @@ class ConsumerGroupState(enum.Enum):
 
 
 class StoredConsumerGroup:
-    """The fold. ``exists`` is whether the log has anything of the group."""
+    """The fold. ``exists``: whether any record of the group is in the log."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -97,7 +97,7 @@ class StoredConsumerGroup:
 
     @staticmethod
     def state_with(members: int, group_epoch: int, target_epoch: int, unreconciled: int) -> ConsumerGroupState:
-        """The state of a group that is like this, used also for one that is about to be."""
+        """The state of a group with these figures, which an update computes before its records are folded in."""
         if members == 0:
             return ConsumerGroupState.EMPTY
         if group_epoch > target_epoch:
@@ -105,7 +105,7 @@ class StoredConsumerGroup:
         return ConsumerGroupState.RECONCILING if unreconciled else ConsumerGroupState.STABLE
 
     def owner(self, topic_id: bytes, partition: int) -> str | None:
-        """The id of the member that has the partition, or has not given it up yet."""
+        """The id of the member that owns the partition."""
         return self._owners.get(topic_id, {}).get(partition)
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -132,7 +132,7 @@ class StoredConsumerGroup:
         return member
 
     def target_of(self, member: ConsumerMember) -> Target:
-        """What ``member`` shall have; a static member that comes with a new id takes over from the one before."""
+        """The target of ``member``; a static member with a new id has that of the one that it replaces."""
         if member.instance_id is None:
             return self.targets.get(member.member_id, EMPTY_TARGET)
         return self.targets.get(self.member_ids_by_instance.get(member.instance_id, ""), EMPTY_TARGET)
@@ -141,7 +141,7 @@ class StoredConsumerGroup:
         return topic in self.name_subscribers or any(topic in pattern.topics for pattern in self.patterns.values())
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names of the topics ``member`` is subscribed to, by name and by what its pattern stands for."""
+        """Names of the topics that ``member`` is subscribed to, by name and by its pattern."""
         resolved = None if member.pattern is None else self.patterns.get(member.pattern)
         return member.subscribed_topic_names if resolved is None else member.subscribed_topic_names | resolved.topics
 
@@ -151,7 +151,7 @@ class StoredConsumerGroup:
         plus: ConsumerMember | None = None,
         without_patterns: Iterable[str] = (),
     ) -> set[str]:
-        """Names of all topics anybody is subscribed to, as they would be after these members came and went."""
+        """Names of all topics with subscribers, as if these members had joined and left."""
         lost: Counter[str] = Counter()
         for member in without:
             lost.update(member.subscribed_topic_names)
@@ -165,7 +165,7 @@ class StoredConsumerGroup:
         return topics
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something of its target is still owned by another member."""
+        """Whether another member still owns a partition of its target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(

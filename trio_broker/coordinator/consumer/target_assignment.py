@@ -1,11 +1,11 @@
-"""The target assignment of a consumer group: what an assignor makes of its members and of the topics that there are.
+"""The target assignment of a consumer group: what an assignor makes of its members and the topics that exist.
 
 The target is computed for an epoch of the group, by the assignor that most members ask for. Only members whose target
 changes get a new record.
 
-The hash of the subscribed topics tells whether a target is still for the topics as they are: it differs when one of
-them came, went, grew, or moved to other racks (KIP-1101). Kafka's own hash is another one. A reader of a hash that is
-not its own computes the target once more, which moves nothing.
+The hash of the subscribed topics shows whether a target is for the topics as they are: it differs when one of them was
+created, deleted, grown, or moved to other racks (KIP-1101). Kafka's own hash is another one. A broker that reads a hash
+of the other kind computes the target once more, which moves no partition.
 
 Source: Kafka's TargetAssignmentBuilder, and Utils.computeGroupHash for what goes into the hash.
 """
@@ -25,7 +25,7 @@ from trio_broker.coordinator.consumer.records import target_record
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 
 NO_TOPICS_HASH = 0
-"""The hash of no topics, which is also what stands in the records of Kafka before 4.1."""
+"""The hash of no topics, which is also that of records from Kafka before 4.1."""
 
 
 def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
@@ -40,7 +40,7 @@ def metadata_hash(topic_names: Iterable[str], image: MetadataImage) -> int:
         known += 1
         digest.update(topic.topic_id)
         digest.update(struct.pack(">i", len(topic.partitions)))
-        # Without racks, which is the rule, a thousand partitions cost no more than one.
+        # Without racks, as mostly, a thousand partitions cost no more than one.
         for index, partition in sorted(topic.partitions.items()) if racks else ():
             digest.update(repr((index, sorted(racks.get(replica, "") for replica in partition.replicas))).encode())
     return int.from_bytes(digest.digest(), "big", signed=True) if known else NO_TOPICS_HASH
@@ -52,7 +52,7 @@ def topic_ids_of(topic_names: Iterable[str], image: MetadataImage) -> frozenset[
 
 
 def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
-    """The assignor that most members ask for, the first configured one if none does."""
+    """The assignor that most members ask for, or the first configured one."""
     names = [name for name in sorted(votes) if name in configured and votes[name] > 0]
     return max(names, key=lambda name: votes[name], default=configured[0])
 
@@ -60,7 +60,7 @@ def preferred_assignor(votes: Counter[str], configured: Sequence[str]) -> str:
 def computed_target(
     stored: StoredConsumerGroup, members: Mapping[str, ConsumerMember], assignor: str, image: MetadataImage
 ) -> dict[str, dict[bytes, frozenset[int]]]:
-    """The target of each of ``members``, who need not be in ``stored`` yet."""
+    """The target of each of ``members``, which need not be in ``stored`` yet."""
     specs = []
     topic_names: set[str] = set()
     ids_by_topics: dict[frozenset[str], frozenset[bytes]] = {}
@@ -87,7 +87,7 @@ def computed_target(
 
 
 def changed_targets(stored: StoredConsumerGroup, target: Mapping[str, Target]) -> list[GroupRecord]:
-    """A record for each member whose target is another than before."""
+    """A record for each member whose target changed."""
     return [
         target_record(stored.group_id, member_id, partitions)
         for member_id, partitions in target.items()

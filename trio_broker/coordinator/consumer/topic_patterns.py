@@ -4,8 +4,8 @@ The syntax is RE2's, as in Kafka, by the library google-re2: matching takes time
 expression is. A pattern has to match the whole name.
 
 Linear is not the same as quick: a short expression with large repetitions compiles to thousands of instructions, each
-of which may be looked at for each letter. And all topics against all patterns of a group are much work anyhow. So it is
-done in steps that bound the instructions looked at, between which others have their turn.
+of which may be tried for each letter, and a group may have many patterns to match with all topics. So a resolution is
+done in steps with a bound on the instructions tried; the event loop runs between two of them.
 
 Source: Kafka's TopicRegexResolver; the RE2 syntax page; KIP-848.
 """
@@ -36,8 +36,8 @@ MAX_PROGRAM_SIZE = 20_000
 takes 40 milliseconds at the worst then."""
 
 COST_PER_STEP = 1_000_000
-"""How much is done before others have their turn: about a thousand names with common patterns, one with the worst. The
-unit is an instruction at a letter, which takes 15 nanoseconds at the worst and mostly far less."""
+"""The cost of one step: about a thousand names with common patterns, one with the worst. The unit is an instruction at
+a letter, which takes 15 nanoseconds at the worst and mostly far less."""
 
 COST_PER_MATCH = 1_000
 """What a match costs beside the instructions, in the same unit."""
@@ -46,16 +46,16 @@ COST_PER_PATTERN = 200_000
 """What compiling a pattern costs, in the same unit: 3 milliseconds, for a long one."""
 
 NO_METADATA_VERSION = 0
-"""Written where Kafka writes the offset of the metadata: it makes a Kafka that reads the record look anew."""
+"""Written where Kafka writes the offset of the metadata: a Kafka that reads the record resolves anew."""
 
 
 class InvalidPattern(Exception):
-    """The text is no regular expression that can be used; the message says why."""
+    """The text cannot be used as a regular expression; the message says why."""
 
 
 @attrs.frozen(weakref_slot=False)
 class ResolvedPattern:
-    """The topics a pattern stood for at ``timestamp_ms``."""
+    """The topics that a pattern was resolved to at ``timestamp_ms``."""
 
     topics: frozenset[str]
     version: int
@@ -99,7 +99,7 @@ def _text(error: Exception) -> str:
 
 
 class PatternResolution:
-    """The search for the topics that patterns stand for, one step after another."""
+    """Finds the topics of each pattern, one step after another."""
 
     def __init__(self, patterns: Iterable[str], topic_names: Sequence[str], started_at_ms: int) -> None:
         self._started_at_ms = started_at_ms
@@ -107,7 +107,7 @@ class PatternResolution:
         self._work = self._matches(topic_names)
 
     def _matches(self, topic_names: Sequence[str]) -> Iterator[int]:
-        """Match one name after the other; yields what each may have cost."""
+        """Match one name after the other; yields the cost of each at the worst."""
         for pattern, topics in self._topics.items():
             try:
                 matcher = _compiled(pattern)
@@ -122,7 +122,7 @@ class PatternResolution:
                 yield COST_PER_MATCH + size * len(name)
 
     def step(self, cost: int = COST_PER_STEP) -> bool:
-        """Match more names, until that may have cost ``cost``, one at least; return whether that was all."""
+        """Match more names, up to ``cost`` and at least one; return whether that was all."""
         return all(spent < cost for spent in itertools.accumulate(self._work))
 
     def result(self) -> dict[str, ResolvedPattern]:

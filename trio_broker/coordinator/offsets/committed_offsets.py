@@ -1,10 +1,10 @@
 """The committed offsets of the groups of one ``__consumer_offsets`` partition, in memory.
 
-A commit is kept as the bytes that the log has for it, and read when somebody asks. That is why loading is quick (a
-value is looked at, not decoded), why a commit costs some 150 bytes, and why the garbage collector has nothing to walk
-over: there is one object for each commit, and it holds no others.
+A commit is kept as the bytes that the log has for it, and decoded when it is read. So loading is quick (a value is
+checked, not decoded), a commit takes some 150 bytes, and the garbage collector has nothing to walk over: there is one
+object for each commit, and it holds no others.
 
-What is put in has been checked, so reading it back does not fail.
+``put`` checks the bytes, so decoding them later does not fail.
 
 Source: Kafka's OffsetMetadataManager; docs/formats/consumer-offsets.md for the bytes.
 """
@@ -29,7 +29,7 @@ from kafka_wire.stored.offset_commits import (
 )
 
 ANY_KEY = encode_commit_key("", "", 0)
-"""For decoding a value, which needs some key beside it."""
+"""For decoding a value, which takes a key as well."""
 
 Values = dict[int, bytes]
 """Encoded values by partition."""
@@ -39,8 +39,8 @@ Values = dict[int, bytes]
 class OffsetAndMetadata:
     """The next offset that a group will read in one partition.
 
-    ``leader_epoch`` is -1 and ``topic_id`` is ``NO_UUID`` where they are not known. ``expire_timestamp_ms`` is None but
-    for commits of old clients that asked for a retention of their own.
+    ``leader_epoch`` is -1 and ``topic_id`` is ``NO_UUID`` where they are not known. ``expire_timestamp_ms`` is set for
+    commits of old clients with a retention of their own.
     """
 
     offset: int
@@ -57,13 +57,13 @@ class CommittedOffsets:
     def __init__(self) -> None:
         self.count = 0
         self._groups: dict[str, dict[str, Values]] = {}
-        # The same dictionaries, found without decoding a key: the way in for every record.
+        # The same dictionaries by the key's bytes before the partition, so that records are put without decoding keys.
         self._by_prefix: dict[bytes, Values] = {}
 
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:
-        """Fold one record of a commit; without a value the commit is forgotten.
+        """Fold one record of a commit; without a value the commit is removed.
 
         Raises:
             ValueError: a name is too long for a record.
@@ -86,7 +86,7 @@ class CommittedOffsets:
         self._keep(encoded_key, encoded)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """As ``apply``, for a record as it stands in the log or is going to.
+        """As ``apply``, for an encoded record.
 
         Raises:
             WireError: key or value is damaged, or the key is not a commit's; nothing has changed.
@@ -107,7 +107,7 @@ class CommittedOffsets:
         self.count += len(values) - before
 
     def _values_beside(self, key: bytes) -> Values:
-        """Where ``key`` belongs, which is the first of its group and topic, or in the layout of Kafka 0.8."""
+        """The values beside ``key``, which is the first of its group and topic, or has the layout of Kafka 0.8."""
         commit = _decoded_key(key)
         values = self._groups.setdefault(commit.group, {}).setdefault(commit.topic, {})
         prefix = commit_key_prefix(commit.group, commit.topic)
@@ -130,25 +130,25 @@ class CommittedOffsets:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
-        """What the group has committed there, None if nothing."""
+        """The group's commit in one partition, None without one."""
         value = self._topics(group_id).get(topic, {}).get(partition)
         return None if value is None else _committed(value)
 
     def of_group(self, group_id: str) -> Mapping[str, Mapping[int, OffsetAndMetadata]]:
-        """Everything the group has committed, by topic and partition; a copy."""
+        """All commits of the group, by topic and partition; a copy."""
         return {topic: self.of_topic(group_id, topic) for topic in self._topics(group_id)}
 
     def of_topic(self, group_id: str, topic: str) -> Mapping[int, OffsetAndMetadata]:
-        """What the group has committed in one topic, by partition; a copy."""
+        """The group's commits in one topic, by partition; a copy."""
         values = self._topics(group_id).get(topic, {})
         return {partition: _committed(value) for partition, value in values.items()}
 
     def topics_of(self, group_id: str) -> list[str]:
-        """The topics in which the group has committed something."""
+        """The topics with commits of the group."""
         return list(self._topics(group_id))
 
     def partitions_of(self, group_id: str, topic: str) -> list[int]:
-        """The partitions of ``topic`` in which the group has committed something."""
+        """The partitions of ``topic`` with commits of the group."""
         return list(self._topics(group_id).get(topic, ()))
 
     def count_of(self, group_id: str) -> int:
@@ -156,19 +156,19 @@ class CommittedOffsets:
         return sum(map(len, self._topics(group_id).values()))
 
     def has_offsets(self, group_id: str) -> bool:
-        """Whether the group has committed anything."""
+        """Whether the group has any commit."""
         return group_id in self._groups
 
     def has_offset(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether the group has committed anything there."""
+        """Whether the group has a commit in one partition."""
         return partition in self._topics(group_id).get(topic, {})
 
     def groups(self) -> Iterable[str]:
-        """The groups that have committed something; a view, so not to be held while anything changes."""
+        """The groups with commits; a view, not to be held while commits change."""
         return self._groups.keys()
 
     def groups_with_topic(self, topic: str) -> list[str]:
-        """The groups that have committed something in ``topic``."""
+        """The groups with commits in ``topic``."""
         return [group_id for group_id, topics in self._groups.items() if topic in topics]
 
     def _topics(self, group_id: str) -> Mapping[str, Values]:
@@ -191,10 +191,10 @@ def _committed(value: bytes) -> OffsetAndMetadata:
 
 
 def _fields(value: bytes) -> CommitFields | OffsetCommitValue:
-    """What ``value`` says; the slow way where the fast one does not know the form.
+    """The fields of ``value``; decoded by the schema if it does not have the usual layout.
 
     Raises:
-        WireError: nobody knows it.
+        WireError: it is damaged.
     """
     fields = read_commit_value(value)
     if fields is not None:

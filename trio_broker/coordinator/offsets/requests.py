@@ -1,10 +1,10 @@
-"""What requests about committed offsets lead to: records, and their responses.
+"""The records and responses of requests about committed offsets.
 
-All of it is pure: who may commit was asked of the group before (``validate_offset_commit``), and what is decided here
-takes effect when the records are in the log and have been put into ``CommittedOffsets``.
+Nothing here changes state: the group has allowed the request before (``validate_offset_commit``), and the records take
+effect when they are appended and put into ``CommittedOffsets``.
 
-A commit is the most frequent request a coordinator gets, so it goes the short way: from the fields of the request to
-the bytes of a record (``kafka_wire.stored.offset_commits``), which are appended and then kept as they are.
+A commit is the most frequent request of a coordinator, so its path is short: from the fields of the request to the
+bytes of a record (``kafka_wire.stored.offset_commits``), which are appended and then kept as they are.
 
 Source: Kafka's OffsetMetadataManager; KIP-211 for the retention time of old clients.
 """
@@ -45,22 +45,22 @@ from trio_broker.coordinator.runtime.result import Now
 from trio_broker.yield_budget import YieldBudget
 
 NO_RETENTION_TIME = -1
-"""What clients send that leave the retention of their offsets to the broker."""
+"""Sent by clients that leave the retention of their offsets to the broker."""
 
 MAX_TIMESTAMP_MS = 2**63 - 1
-"""A retention that would reach beyond it is as good as for ever."""
+"""A retention that ends later ends here."""
 
 NO_OFFSET = -1
 
 MIN_COMMIT_BYTES = 40
-"""What the record of one commit takes at least, beside the names."""
+"""The least size of a commit's record, without the names."""
 
 
 class SubscribedGroup(Protocol):
-    """What is asked of a group here, of whichever kind it is."""
+    """What this module needs of a group of either protocol."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether some member reads ``topic``."""
+        """Whether a member is subscribed to ``topic``."""
         ...
 
 
@@ -69,10 +69,10 @@ class SubscribedGroup(Protocol):
 
 @attrs.define
 class CommitRecords:
-    """What a commit leads to: records ready for a batch, and the answer for when they are safe.
+    """Records ready for a batch, and the response for when they are durable.
 
-    Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. There may be none, when
-    every partition was refused.
+    Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. There are none if every
+    partition was refused.
     """
 
     records: list[NewRecord]
@@ -113,7 +113,7 @@ def commit_records(request: OffsetCommitRequest, settings: GroupCoordinatorConfi
 
 
 def least_batch_bytes(request: OffsetCommitRequest) -> int:
-    """How large the batch of this commit is at least, known before anything of it is made."""
+    """The least size of this commit's batch, computed before any record is made."""
     group_characters = len(request.group_id)
     return sum(
         (MIN_COMMIT_BYTES + group_characters + len(topic.name)) * len(topic.partitions) for topic in request.topics
@@ -176,7 +176,7 @@ def _fetched(index: int, commit: OffsetAndMetadata | None) -> OffsetFetchRespons
 
 
 def is_another_topic(topic_id: bytes, other_id: bytes) -> bool:
-    """Whether two ids say that two topics of one name are not the same; an id that is not known says nothing."""
+    """Whether two ids of topics of one name are known and differ."""
     return topic_id != other_id and topic_id != NO_UUID and other_id != NO_UUID
 
 
@@ -185,16 +185,16 @@ def is_another_topic(topic_id: bytes, other_id: bytes) -> bool:
 
 @attrs.define
 class DeleteRecords:
-    """What an OffsetDelete leads to: tombstones, and the answer for when they are safe."""
+    """Tombstones, and the response for when they are durable."""
 
     records: list[GroupRecord]
     response: OffsetDeleteResponse
 
 
 def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, group: SubscribedGroup) -> DeleteRecords:
-    """Return what forgets the partitions of ``request``, but for those of topics the group is subscribed to.
+    """Return the tombstones of the partitions of ``request``, but for topics that the group is subscribed to.
 
-    Forgetting what was never committed succeeds and takes no record.
+    Deleting an offset that was never committed succeeds without a record.
     """
     records: list[GroupRecord] = []
     topics = []
@@ -203,7 +203,7 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         indexes = [partition.partition_index for partition in topic.partitions]
         if not subscribed:
-            # A partition that is named twice is forgotten once.
+            # A partition that is named twice has one tombstone.
             records += [
                 offset_tombstone(request.group_id, topic.name, index)
                 for index in dict.fromkeys(indexes)
@@ -215,12 +215,12 @@ def delete_records(offsets: CommittedOffsets, request: OffsetDeleteRequest, grou
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> GroupRecord:
-    """The record that forgets one commit."""
+    """The tombstone of one commit."""
     return GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 def group_tombstones(offsets: CommittedOffsets, group_id: str) -> list[GroupRecord]:
-    """Return what forgets everything the group has committed, as when it is deleted."""
+    """Return the tombstones of all commits of the group."""
     return [
         offset_tombstone(group_id, topic, partition)
         for topic in offsets.topics_of(group_id)
@@ -229,7 +229,7 @@ def group_tombstones(offsets: CommittedOffsets, group_id: str) -> list[GroupReco
 
 
 def topic_tombstones(offsets: CommittedOffsets, group_id: str, topic: str, topic_id: bytes) -> list[GroupRecord]:
-    """Return what forgets the group's commits in a topic that was deleted, but not those in a later one of its name."""
+    """Return the tombstones of the group's commits in a deleted topic, but not in a later topic of the same name."""
     return [
         offset_tombstone(group_id, topic, partition)
         for partition, commit in offsets.of_topic(group_id, topic).items()

@@ -1,6 +1,6 @@
-"""Who shall read which partition: the assignors of consumer groups, by the names that clients ask for.
+"""The assignors of consumer groups, by the names that clients ask for.
 
-An assignor is a function from members and topics to a target assignment. It sees topics by id and knows of no epochs.
+An assignor is a function from members and topics to a target assignment. Topics are ids, and it knows no epochs.
 
 Source: Kafka's group-coordinator/assignor; KIP-848.
 """

@@ -1,4 +1,7 @@
-"""What an assignor is given, and what it returns."""
+"""What an assignor takes and returns.
+
+Source: Kafka's GroupSpec and MemberSubscriptionAndAssignment.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from trio_broker.coordinator.consumer.member import Target
 
 @attrs.frozen(kw_only=True)
 class MemberSubscriptionSpec:
-    """One member: the topics it is subscribed to, and the target it has so far, which may name topics it left."""
+    """One member: the topics it is subscribed to, and its present target, which may have topics that it left."""
 
     member_id: str
     instance_id: str | None
@@ -23,7 +26,7 @@ class MemberSubscriptionSpec:
 class GroupSpec:
     """All members, and the number of partitions of every topic that any of them is subscribed to.
 
-    Members and topics stand in an order that does not depend on chance, so that equal problems have equal solutions.
+    Members and topics are in a deterministic order, so that equal groups get equal assignments.
     """
 
     members: tuple[MemberSubscriptionSpec, ...]
@@ -36,4 +39,4 @@ class GroupSpec:
 
 
 Assignor = Callable[[GroupSpec], dict[str, dict[bytes, frozenset[int]]]]
-"""Returns the partitions of each member by topic; every partition of a topic with subscribers goes to one of them."""
+"""Returns the partitions of each member by topic. Every partition of a topic with subscribers is assigned to one."""

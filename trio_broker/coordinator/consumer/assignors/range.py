@@ -1,8 +1,8 @@
-"""The range assignor: in each topic every member has partitions that stand side by side.
+"""The range assignor: in each topic every member has consecutive partitions.
 
 Members with the same subscription get the same indexes in topics with the same number of partitions, which is what
-joining topics by key needs. It looks at nothing but the members' order, so it moves more partitions than the uniform
-assignor when members come and go; static members come first, in the order of their instance ids, and so mostly keep
+joins of topics by key need. It depends on nothing but the members' order, so it moves more partitions than the uniform
+assignor when members join and leave; static members come first, in the order of their instance ids, and so mostly keep
 theirs.
 
 Source: Kafka's RangeAssignor.
@@ -14,7 +14,7 @@ from trio_broker.coordinator.consumer.assignors.group_spec import GroupSpec, Mem
 
 
 def assign(spec: GroupSpec) -> dict[str, dict[bytes, frozenset[int]]]:
-    """Cut each topic into ranges, as many as it has subscribers; the first ones are larger by one if need be."""
+    """Divide each topic into a range for each subscriber; the first ones may be larger by one."""
     members = sorted(spec.members, key=_rank)
     assignment: dict[str, dict[bytes, frozenset[int]]] = {member.member_id: {} for member in members}
     for topic_id, partition_count in spec.partition_counts.items():

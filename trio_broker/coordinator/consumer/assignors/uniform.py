@@ -39,7 +39,7 @@ _Owned = dict[str, dict[bytes, set[int]]]
 
 
 def _kept(spec: GroupSpec) -> _Owned:
-    """What each member had and is still subscribed to."""
+    """The partitions of each member's target in topics that it is still subscribed to."""
     owned: _Owned = {}
     taken: set[tuple[bytes, int]] = set()
     for member in spec.members:
@@ -48,7 +48,7 @@ def _kept(spec: GroupSpec) -> _Owned:
             if topic_id not in member.topic_ids:
                 continue
             count = spec.partition_counts[topic_id]
-            # A target from a log may say anything; a partition that is not there or twice there would stay so for ever.
+            # A target from the log may have partitions that do not exist or that two members have. They would stay.
             kept = {index for index in partitions if index < count and (topic_id, index) not in taken}
             taken.update((topic_id, index) for index in kept)
             topics[topic_id] = kept
@@ -56,7 +56,7 @@ def _kept(spec: GroupSpec) -> _Owned:
 
 
 def _free(spec: GroupSpec, owned: _Owned) -> dict[bytes, list[int]]:
-    """The partitions that nobody has, by topic."""
+    """The partitions that no member has, by topic."""
     taken: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.partition_counts}
     for topics in owned.values():
         for topic_id, partitions in topics.items():
@@ -86,7 +86,7 @@ def _fill_quotas(spec: GroupSpec, owned: _Owned) -> None:
 
 
 def _quotas(sizes: list[int], smallest: int, larger: int) -> list[int]:
-    """How many each may have: ``larger`` of the members one more than ``smallest``, best those that have it already."""
+    """The quota of each member: ``larger`` of them get one more than ``smallest``, first those that have it already."""
     quotas = [smallest] * len(sizes)
     by_size = sorted(range(len(sizes)), key=lambda place: sizes[place] <= smallest)
     for place in by_size[:larger]:
@@ -99,7 +99,7 @@ def _size(topics: dict[bytes, set[int]]) -> int:
 
 
 def _shrink(topics: dict[bytes, set[int]], quota: int) -> None:
-    """Leave the first ``quota`` partitions in ``topics``."""
+    """Keep the first ``quota`` partitions of ``topics``."""
     room = quota
     for topic_id, partitions in topics.items():
         if len(partitions) > room:
@@ -111,7 +111,7 @@ def _shrink(topics: dict[bytes, set[int]], quota: int) -> None:
 
 
 class _Balancer:
-    """Hands partitions to those who may have them and have few."""
+    """Assigns partitions to the subscribers of their topics that have the fewest."""
 
     def __init__(self, spec: GroupSpec, owned: _Owned) -> None:
         self._spec = spec
