@@ -99,20 +99,32 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.durability = durability
         self.min_in_sync_replicas = min_in_sync_replicas
+        # Set once by ``fail`` and never cleared.
         self.failure: KafkaError | None = None
+        # At a start all that the log holds is visible; in fsync mode it was synced before it came here.
         self.high_watermark = log.log_end_offset
+        # Everything before it is on the disk; moved by the result of each sync, on the event loop.
         self.durable_offset = log.recovery_point
         self.append_times = AppendTimes()
+        # Held across whatever an append waits for, so that no later batch overtakes it. Without waiting, an append
+        # needs no lock: it has no checkpoint.
         self.append_lock = trio.Lock()
+        # Keeps apart all who change the leader epoch checkpoint: a new epoch, retention, DeleteRecords, the cleaner's
+        # swap. Taken inside ``append_lock`` where both are held.
         self.epoch_entry_lock = trio.Lock()
+        # In memory only: the constructor runs on the event loop. The entry is written before the first append.
         log.begin_epoch(leader_epoch)
         self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
         self._sync_soon = sync_soon
+        # A heap by the offset waited for.
         self._produces: list[HighWatermarkWaiter] = []
         self._produce_order = itertools.count()
         self._fetches: set[DelayedFetch] = set()
+        # Appends beyond the durable offset, in fsync mode only: what a sync covers becomes visible bytes then.
         self._unsynced: deque[UnsyncedAppend] = deque()
+        # For ``flush.ms``: when the oldest append that may be unsynced was made; None when all is durable.
         self._unsynced_since_ms: int | None = None
+        # Page-cache mode: set by ``flush_soon``, cleared by the sync in its worker thread.
         self._flush_asked = False
         self._last_append_ms = 0
         self._segment_synced_in = log.active_segment  # another active segment means: one was sealed since
@@ -141,6 +153,7 @@ class Partition:
         return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
 
     def _check_offsets(self) -> None:
+        # Without the last stable offset: it is computed from the others, and this runs with every append.
         assert self.log.log_start_offset <= self.high_watermark <= self.log.log_end_offset, (
             f"{self.topic_partition}: {self.log.log_start_offset} <= {self.high_watermark} <= {self.log.log_end_offset}"
         )
@@ -198,6 +211,7 @@ class Partition:
             return
         self.failure = failure
         self._unsynced.clear()
+        # Counted as completed, not woken: a Produce to several partitions goes on waiting for the others.
         for waiter in self._produces:
             waiter.parked.partition_completed()
         self._produces.clear()
@@ -254,16 +268,19 @@ class Partition:
 
     def _appended(self, info: AppendInfo, now_ms: int) -> AppendInfo:
         """Let those know who wait for what was appended, or who make it durable."""
+        # Nothing is new. The client's Produce still waits for the high watermark if the first try is not durable.
         if info.duplicate:
             return info
         log, times = self.log, self.append_times
         self._last_append_ms = now_ms
+        # False for nearly every append, and then one comparison is all it costs.
         if not times.last_sample_ms <= now_ms < times.next_sample_ms:
             times.sample(info.first_offset, now_ms)
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
         if self.durability is Durability.PAGE_CACHE:
             self._advance_high_watermark(log.log_end_offset, info.appended_bytes)
+            # As in Kafka a roll asks for a sync of what was sealed, so that recovery after a crash reads little.
             if log.active_segment is not self._segment_synced_in or log.flush_is_due:
                 self.flush_soon()
         else:
@@ -277,6 +294,7 @@ class Partition:
         self.high_watermark = offset
         self._check_offsets()
         produces = self._produces
+        # Waiters leave the heap before their tasks run, so none is woken twice.
         while produces and produces[0].required_offset <= offset:
             heapq.heappop(produces).parked.partition_completed()
         if self._fetches:
@@ -308,6 +326,7 @@ class Partition:
 
     def sync(self) -> int:
         """Sync the log's files; return the offset that is durable now. Blocks: runs in a worker thread."""
+        # Before the sync: an append that asks while it runs must get another one.
         self._flush_asked = False
         self._segment_synced_in = self.log.active_segment
         return self.log.sync()
@@ -318,6 +337,7 @@ class Partition:
         self.durable_offset = offset
         # What came during the sync is not older than the newest append, which is all that is known of it.
         self._unsynced_since_ms = None if offset == self.log.log_end_offset else self._last_append_ms
+        # With the page cache the high watermark is already at the log end.
         if self.failure is not None or self.durability is Durability.PAGE_CACHE:
             return
         visible_bytes = 0
@@ -334,6 +354,7 @@ class Partition:
 
     def remove_delayed_produce(self, parked: DelayedProduce) -> None:
         """Forget a Produce whose time is over."""
+        # A heap has no cheaper removal; this happens only when a Produce times out or its client goes.
         kept = [waiter for waiter in self._produces if waiter.parked is not parked]
         heapq.heapify(kept)
         self._produces = kept

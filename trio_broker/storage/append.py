@@ -86,6 +86,7 @@ def from_client(log: AppendTarget, batch: RecordBatch, leader_epoch: int, now_ms
     """Append a producer's one batch, which ``validation`` has prepared; see ``Log.append_prepared`` for the errors."""
     producers, header = log.producers, batch.header
     if header.producer_id >= 0:
+        # Before the sequence check, which a repeated batch would fail: the client has only missed the first answer.
         if repeated := producers.duplicate_of(header):
             return _answer_again(repeated, log.log_start_offset)
         producers.check_epoch(header)
@@ -95,12 +96,14 @@ def from_client(log: AppendTarget, batch: RecordBatch, leader_epoch: int, now_ms
     stamps_time = log.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if stamps_time:
         header = validation.stamp_append_time(batch, now_ms).header
+    # Before the write: an epoch that has records but no entry would be attributed to its predecessor.
     log.assign_epoch(leader_epoch, log.log_end_offset)
     _stamp(header, records, log.log_end_offset, leader_epoch)
     info = log.write_batches((header,), records, now_ms)
     if stamps_time:
         info.log_append_time_ms = now_ms
     if header.producer_id >= 0:
+        # Only now: a failed write must leave the sequence where it was, or the client's retry would be refused.
         producers.update(header)
     return info
 
@@ -124,6 +127,7 @@ def from_coordinator(log: AppendTarget, records: memoryview, leader_epoch: int, 
     for batch in batches:
         if batch.header.producer_id < 0:
             continue
+        # No sequence check: the broker's own batches carry none.
         if not batch.header.is_control:
             log.producers.check_epoch(batch.header)
         elif marker := read_transaction_marker(batch):
@@ -179,6 +183,7 @@ def _check_order(log: AppendTarget, batches: Sequence[RecordBatch]) -> None:
     """See that offsets and epochs go on from where the log ends and never fall."""
     expected, epoch = log.log_end_offset, log.latest_epoch
     for header in (batch.header for batch in batches):
+        # Only falling is wrong: a leader that compacts sends batches with gaps between them.
         if header.base_offset < expected:
             raise UnexpectedAppendOffset(f"{log.topic_partition}: batch at {header.base_offset}, the end is {expected}")
         expected = header.next_offset
@@ -195,6 +200,7 @@ def _check_fits(log: AppendTarget, records: memoryview) -> None:
 
 
 def _stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: int) -> None:
+    # Both fields lie before the CRC and are not covered by it, so the checksum stays the client's.
     stamp_batch(buffer, base_offset=offset, partition_leader_epoch=leader_epoch)
     header.base_offset = offset
     header.partition_leader_epoch = leader_epoch

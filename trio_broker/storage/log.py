@@ -72,23 +72,33 @@ class Log:
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        # The first offset that may be read; the first segment may begin before it.
         self.log_start_offset = log_start_offset
         self.log_end_offset = segments[-1].next_offset
+        # Everything before it is on the disk: a start after a crash reads the log from here on. A checkpoint beyond the
+        # log end is older than a truncation.
         self.recovery_point = min(recovery_point, self.log_end_offset)
         self.epochs = epochs
         self.producers = producers
+        # Set once, by the first failed sync or an unknown state of a file, and never cleared.
         self.failure: OSError | None = None
         self.is_closed = False
+        # Where the part begins that compaction has not gone over; None for a log never compacted. From the cleaner's
+        # checkpoint at a start, then moved by each round.
         self.first_dirty_offset: int | None = None
         # A deque, since the event loop adds to it and a worker thread takes from it.
         self.deleted_files: deque[DeletedFile] = deque()
         self._config = config
+        # A tuple that is replaced as a whole: a reader in a thread keeps a consistent row without a lock.
         self._segments = tuple(segments)
+        # Sealed segments that were read from and so hold a descriptor and indexes, longest cached first.
         self._cached_segments: list[Segment] = []
+        # Sealed or recovered segments whose index files the next ``sync`` brings to the disk.
         self._unsynced_indexes = list(unsynced_indexes)
         # Counted by the one writer, compared by sync: a flag that both of them set could lose a change.
         self._directory_changes = 0
         self._directory_synced = 0
+        # Lets ``sync`` notice that the log was cut while it waited for the disk.
         self._truncations = 0
 
     def __repr__(self) -> str:
@@ -182,6 +192,7 @@ class Log:
         self.check_online()
         if origin is AppendOrigin.REPLICATION:
             return append.from_leader(self, buffer, now_ms)
+        # Offsets are stamped in place, and the bytes of a request may be shared.
         if buffer.readonly:
             buffer = memoryview(bytearray(buffer))
         return append.from_coordinator(self, buffer, leader_epoch, now_ms)
@@ -230,6 +241,7 @@ class Log:
             segment = self._start_segment(max(first.base_offset, self.log_end_offset), now_ms, reason)
         try:
             segment.append(headers, data)
+        # A plain OSError, such as a full disk, leaves the file as it was: the log stays online.
         except StorageFailed as error:
             self.failure = error
             raise
@@ -241,6 +253,7 @@ class Log:
 
     def needs_epoch_entry(self, epoch: int) -> bool:
         """Return whether ``epoch`` has yet to be recorded durably; doing so waits for the disk."""
+        # ``is_written`` is false for an epoch that ``begin_epoch`` noted in memory only.
         return epoch >= 0 and (epoch != self.epochs.latest_epoch or not self.epochs.is_written)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -294,12 +307,15 @@ class Log:
         end_offset = min(end_offset, log_end_offset)
         row = self._segments
         if offset < end_offset:
+            # Usually one turn. More where compaction emptied the end of a segment: the next batch is in a later one.
             for segment in segments_from(row, offset):
                 if segment.base_offset >= end_offset:
                     break
                 try:
                     fetched = segment.read(offset, max_bytes, end_offset, minimum_one=minimum_one, nowait=nowait)
                 except FileNotFoundError:
+                    # A file of a segment that is still in the row must be there. Otherwise retention took it after the
+                    # row was read.
                     if segment in self._segments:
                         raise
                     raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
@@ -318,6 +334,8 @@ class Log:
         if segment is self._segments[-1] or segment in self._cached_segments or segment.is_held_open:
             return
         self._cached_segments.append(segment)
+        # First in, first out, not least recently used: a hit then costs no bookkeeping, and an evicted segment comes
+        # back with its next read.
         if len(self._cached_segments) > MAX_CACHED_SEGMENTS:
             self._cached_segments.pop(0).evict()
 
@@ -335,6 +353,7 @@ class Log:
         with them what the segments of now know of them.
         """
         aborted: list[AbortedTransaction] = []
+        # The entry lies in the segment of the marker, which may be far behind the records.
         for segment in segments_from(row or self._segments, start_offset):
             found = segment.transaction_index.overlapping(start_offset, end_offset)
             aborted += found.transactions
@@ -360,6 +379,7 @@ class Log:
         segments = [segment for segment in self._segments if segment.size]
         if not segments:
             return None
+        # ``max`` keeps the first of equals, and the log answers with the first record that has the timestamp.
         largest = max(segments, key=lambda segment: segment.largest_timestamp_offset_pair().timestamp_ms)
         timestamp_ms = largest.largest_timestamp_offset_pair().timestamp_ms
         return largest.offset_for_timestamp(timestamp_ms, self.log_start_offset) if timestamp_ms >= 0 else None
@@ -377,6 +397,8 @@ class Log:
         self.check_online()
         end_offset, truncations = self.log_end_offset, self._truncations
         directory_changes = self._directory_changes
+        # Taken one by one: the event loop may append to the list meanwhile. On an error they are not put back, since
+        # the log is offline then and recovery rebuilds indexes.
         sealed = [self._unsynced_indexes.pop(0) for _ in range(len(self._unsynced_indexes))]
         directory_is_dirty = directory_changes != self._directory_synced
         if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
@@ -392,6 +414,7 @@ class Log:
         except OSError as error:
             self.check_online()  # a log that was deleted meanwhile has not failed
             raise self.fail(error) from error
+        # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
         if truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, end_offset)
         return min(end_offset, self.recovery_point)
@@ -431,14 +454,19 @@ class Log:
 
     def _start_segment(self, base_offset: int, now_ms: int, reason: str) -> Segment:
         active = self._segments[-1]
+        # A new segment would have the name of this one.
         if not active.size and active.base_offset == base_offset:
             active.created_ms = now_ms
             return active
         logger.info("rolling %s at %d: %s", self.topic_partition, base_offset, reason)
         active.seal()
+        # Not synced, so that a roll does not wait for the disk: after a crash a damaged snapshot is skipped and the log
+        # replayed.
         producer_snapshot.write(self.directory, base_offset, self.producers.producers.values(), sync=False)
         segment = Segment.create(self.directory, base_offset, self._config, now_ms)
         self._directory_changes += 1
+        # A follower's next batch may begin behind a gap that compaction left on the leader; the gap belongs to the old
+        # segment.
         active.next_offset = base_offset
         self._unsynced_indexes.append(active)
         self._segments = (*self._segments, segment)
@@ -490,6 +518,7 @@ class Log:
         return retired
 
     def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
+        # The row changes before the names: no read that begins now meets a file that is no longer there.
         self._segments = tuple(segment for segment in self._segments if segment not in gone)
         self._cached_segments = [segment for segment in self._cached_segments if segment not in gone]
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
@@ -515,6 +544,7 @@ class Log:
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in old:
             self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
+            # The producer snapshot of the first old segment is valid for the new one, which begins at the same offset.
             if segment.base_offset != new.base_offset:
                 segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
         self._segments = (*row[:first], new, *row[first + len(old) :])
@@ -538,6 +568,7 @@ class Log:
         if offset >= self.log_end_offset:
             return False
         self._truncations += 1
+        # Before the cut: records appended behind ``offset`` later must not count as durable.
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
@@ -561,6 +592,7 @@ class Log:
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self.first_dirty_offset = None
         self.epochs.clear()
+        # Without any snapshot: state from before would refuse the first batches as out of sequence.
         self._reload_producers(-1)
         self.producers.end_offset = offset
         return True
@@ -583,6 +615,7 @@ class Log:
         """
         self.check_online()
         try:
+            # The log is synced before the snapshot that describes it: a snapshot beyond the log end would be dropped.
             self.active_segment.seal()
             self.sync()
             self.active_segment.sync_indexes()

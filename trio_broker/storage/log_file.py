@@ -32,6 +32,7 @@ class Descriptor:
     __slots__ = ("number",)
 
     def __init__(self, path: Path, flags: int) -> None:
+        # Set first: ``__del__`` runs even if ``os.open`` raises, and must find the attribute.
         self.number = -1
         self.number = os.open(path, flags | os.O_CLOEXEC, 0o644)
 
@@ -72,6 +73,7 @@ class LogFile:
         self.path = path
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
         self._descriptor: Descriptor | None = None
+        # The descriptor between ``keep`` and ``let_go``, when opening by name could find another segment's file.
         self._kept: Descriptor | None = None
 
     @property
@@ -121,9 +123,11 @@ class LogFile:
         number, expected = descriptor.number, len(data)
         try:
             written = os.pwrite(number, data, position)
+            # A second write after a short one either goes on or raises the error that cut the first one short.
             while written < expected:
                 written += os.pwrite(number, memoryview(data)[written:], position + written)
         except OSError:
+            # Otherwise a later, shorter append would leave the remainder of this one behind its end.
             self._cut_back(position)
             raise
 
@@ -184,6 +188,7 @@ class LogFile:
     def sync(self) -> None:
         """Wait until what was written before the call is on the disk. Safe in a worker thread."""
         descriptor = self.descriptor()
+        # fdatasync includes a changed file length, without which the bytes could not be read back.
         os.fdatasync(descriptor.number)
 
     def release(self) -> None:

@@ -90,6 +90,7 @@ class LogManager:
         self.logs: dict[TopicPartition, Log] = {}
         self._cluster_id = cluster_id
         self._allow_new = allow_new
+        # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         # A deque, since deletions add to it in one thread and ``remove_expired_files`` takes from it in another.
         self._marked_directories: deque[DeletedFile] = deque()
@@ -113,12 +114,14 @@ class LogManager:
         """
         try:
             found = [directory.open() for directory in self.directories]
+            # Every check comes before the first id is written: a start that is refused marks no directory as ours.
             self._agree(found)
             self._refuse_missing_disks(found)
             for directory, properties in zip(self.directories, found, strict=True):
                 if properties is None:
                     directory.write_meta_properties(MetaProperties.new(self.cluster_id, self.node_id))
                 directory.begin()
+        # Also for KeyboardInterrupt: a lock that stays held would refuse the next attempt in this process.
         except BaseException:
             self._unlock()
             raise
@@ -180,6 +183,7 @@ class LogManager:
             self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + LEFT_OVER_DELETE_DELAY_MS))
             return
         partition = file_names.parse_partition_directory(name)
+        # Foreign directories such as lost+found are no error.
         if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
             return
         try:
@@ -240,6 +244,7 @@ class LogManager:
             directory = min(self._online_directories(), key=self._log_count)
             self._forget(directory, partition)
         log = self._open(directory, partition, topic_id, config).log
+        # Otherwise a power cut could take the directory away, with records that were acknowledged as durable.
         checkpoints.sync_directory(directory.path)
         self.logs[partition] = log
         return log
@@ -284,6 +289,7 @@ class LogManager:
             if log := self.logs.pop(partition, None):
                 log.release()
                 self._mark_directory(log.directory, partition, log.config.file_delete_delay_ms)
+        # Only where the file no longer names them are they forgotten; elsewhere ``create_log`` tries again.
         failed = self.write_checkpoints()
         for directory in self.directories:
             if directory.path not in failed:
@@ -305,11 +311,13 @@ class LogManager:
     def remove_expired_files(self, now_ms: int) -> int:
         """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
         removed = sum(log.remove_deleted_files(now_ms) for log in list(self.logs.values()))
+        # One turn around the deque: delays differ between topics, so the first is not always the next due.
         for _ in range(len(self._marked_directories)):
             retired = self._marked_directories.popleft()
             if retired.remove_at_ms > now_ms:
                 self._marked_directories.append(retired)
                 continue
+            # What could not be removed keeps its ``-delete`` name and is tried again after the next start.
             shutil.rmtree(retired.path, ignore_errors=True)
             removed += 1
         return removed
@@ -343,6 +351,7 @@ class LogManager:
         def write(directory: LogDirectory) -> None:
             logs = self._logs_in(directory)
             points = {partition: log.recovery_point for partition, log in logs.items()}
+            # As in Kafka, only where the base of the first segment does not say it already.
             starts = {
                 partition: log.log_start_offset
                 for partition, log in logs.items()
@@ -375,6 +384,7 @@ class LogManager:
     def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[Path]:
         """Write into every directory whose disk works; return those where it failed, now or earlier."""
         failed: set[Path] = set()
+        # Also because all writers of a checkpoint share one ``.tmp`` name.
         with self._checkpoint_lock:
             for directory in self.directories:
                 if directory.failure is not None:
@@ -388,6 +398,7 @@ class LogManager:
         return failed
 
     def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        # A copy: worker threads come here while other logs are created or deleted.
         return {partition: log for partition, log in list(self.logs.items()) if log.directory.parent == directory.path}
 
     # --- Stop ---
@@ -422,6 +433,7 @@ class LogManager:
                 failed.add(log.directory.parent)
         failed |= self.write_checkpoints() | self.write_high_watermarks(high_watermarks)
 
+        # Last of all: the marker says that everything before it reached the disk.
         def mark(directory: LogDirectory) -> None:
             if directory.path not in failed:
                 directory.write_clean_shutdown_marker(broker_epoch)

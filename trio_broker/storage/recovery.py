@@ -73,6 +73,7 @@ MAX_CANDIDATES = 1000
 """How many checksums are tried behind a bad batch. A client that fills records with batch headers could make recovery
 compute for hours; beyond this it is taken for damage, which costs a copy of the segment and nothing else."""
 
+# Base offset, length, leader epoch, magic: the beginning of a batch header.
 _CANDIDATE = struct.Struct(">qiib")
 _MAGIC_POSITION = 16
 
@@ -121,6 +122,7 @@ def open_log(
     """
     directory.mkdir(exist_ok=True)
     opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms, leader_epoch)
+    # Before the listing: a swap under way may still give segments other names.
     interrupted_swaps.finish(directory)
     topic_id = _resolve_topic_id(directory, topic_id)
     segments = _list_segments(directory, config, now_ms)
@@ -207,7 +209,9 @@ class _Opening:
         self.now_ms = now_ms
         self.leader_epoch = leader_epoch
         self.report = RecoveryReport(topic_partition, clean)
+        # The newest epoch read so far; a batch of an older one behind it is damage.
         self.last_epoch = -1
+        # Set when the epoch checkpoint is unusable: then the recovery point saves no reading.
         self.everything = False
         self.recovered_segments: list[Segment] = []
 
@@ -268,6 +272,7 @@ class _Opening:
             self.note("does not end with a whole batch in spite of a clean stop")
             recovery_point = min(recovery_point, segments[-1].base_offset)
         recovery_point = 0 if self.everything else recovery_point
+        # The segment that holds the recovery point is read whole: indexes can only be made anew from its beginning.
         first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
         epoch_before = epochs.epoch_for_offset(segments[first].base_offset - 1)
         self.last_epoch = -1 if epoch_before is None else epoch_before
@@ -312,6 +317,7 @@ class _Opening:
         try:
             for located in batch_scan.whole_batches(segment.file, 0, file_size):
                 has_wrong_epoch = self._is_impossible(located.header.partition_leader_epoch)
+                # Corrected in memory for the checks; written to the file only once the batch has passed them.
                 if has_wrong_epoch:
                     located.header.partition_leader_epoch = self._epoch_in_force(located.header, epochs)
                 problem = self._problem_with(located, segment, limit)
@@ -397,6 +403,7 @@ class _Opening:
             self.note(f"cut {cut_bytes} bytes from the end of {segment.file.path.name}: {problem}")
         else:
             where = f"position {behind}" if behind is not None else later_with_records[0].file.path.name
+            # A copy, since the good part stays in use under this name; later segments are only renamed.
             self._quarantine(segment.file.path, copy=True)
             for other in later_with_records:
                 self._quarantine(other.file.path, copy=False)
@@ -415,6 +422,7 @@ class _Opening:
         target = path.with_name(f"{path.name}.corrupt-{self.now_ms}")
         if copy:
             shutil.copyfile(path, target)
+            # The original is truncated next: until this is on the disk it is the only copy.
             index_file.sync_file(target)
         else:
             path.rename(target)
@@ -425,10 +433,12 @@ class _Opening:
         position = segment.size + 1
         candidates = 0
         while position + BATCH_HEADER_BYTES <= file_size:
+            # Chunks overlap by a header, so that one that crosses their border is not missed.
             chunk = bytes(segment.file.read(LOOK_AHEAD_BYTES + BATCH_HEADER_BYTES, position))
             at = chunk.find(b"\x02", _MAGIC_POSITION)
             while at >= 0:
                 start = at - _MAGIC_POSITION
+                # Four fields are compared before a checksum is computed: a byte 2 is frequent in any data.
                 if self._looks_good(chunk, start, segment):
                     candidates += 1
                     if candidates > MAX_CANDIDATES or self._is_good(segment, position + start, file_size):

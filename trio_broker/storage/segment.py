@@ -118,21 +118,29 @@ class Segment:
         self.base_offset = base_offset
         self.file_suffix = file_suffix
         self.config = config
+        # The age of a segment without record timestamps counts from here; after a start, from the start.
         self.created_ms = created_ms
+        # Bytes of whole batches; with ``preallocate`` the file is longer. Readers go no further than this.
         self.size = size
         self.next_offset = base_offset
         self.file = LogFile(self.path(file_names.LOG_SUFFIX))
         self.transaction_index = TransactionIndex(self.path(file_names.TRANSACTION_INDEX_SUFFIX))
+        # Valid once ``_knows_timestamps``: a cold segment has not read its time index.
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
         self.roll_jitter_ms = _draw_jitter(config)
+        # Offset to the position of the batch that begins there, or of the next one behind a gap.
         self.position_cache: dict[int, int] = {}
+        # Set while a swap moves file names: ``evict`` must then keep what could not be found again by name.
         self.is_held_open = False
         # Held while indexes are read from their files, or made anew: not on the way of a read that finds them cached.
         self._loading = threading.RLock()
+        # None while not cached. Read without the lock on the fast path: one reference is replaced as a whole.
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        # None until asked for: finding it reads the file.
         self._first_timestamp: int | None = None
+        # Position of the batch that got the last index entry; the next one is due an interval behind it.
         self._last_index_position = 0
         self._knows_timestamps = False
         # Known since its indexes could not be made anew; it is not tried again before the damage is cut off.
@@ -152,6 +160,7 @@ class Segment:
         segment = cls(directory, base_offset, config, size=0, created_ms=now_ms, file_suffix=file_suffix)
         # A file left over under this name belongs to an offset that was never acknowledged.
         segment.file.create()
+        # A compacted segment is complete once written: nothing is ever appended to it that would use the space.
         if config.preallocate and not file_suffix:
             segment.file.preallocate(config.segment_size)
         segment.clear_indexes()
@@ -223,6 +232,7 @@ class Segment:
                 self._is_damaged = True
                 before.give_back(self)
                 raise
+            # The names may be another segment's by now, so writing would replace that one's indexes: memory only.
             if self.is_held_open:
                 self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             else:
@@ -250,6 +260,7 @@ class Segment:
         Returns whether it ends with a whole batch at the end of the file; if not, it needs recovery.
         """
         self._learn_timestamps()
+        # At most about an index interval of bytes lies behind the last entry, so a clean start reads little.
         position = self._last_index_position = self.offset_index.last_position
         try:
             for located in batch_scan.headers(self.file, position, self.size):
@@ -283,6 +294,7 @@ class Segment:
 
         One that is pinned keeps them, and so does one whose indexes are just being read: it is in use.
         """
+        # Not waited for: the event loop evicts, and a worker thread may be reading an index from a slow disk.
         if not self._loading.acquire(blocking=False):
             return
         try:
@@ -300,6 +312,7 @@ class Segment:
             OSError: a file cannot be opened.
         """
         with self._loading:
+            # Each access loads what is not cached.
             _ = self.offset_index, self.time_index, self.transaction_index.transactions
             self.largest_timestamp_offset_pair()
             self.file.keep()
@@ -313,6 +326,7 @@ class Segment:
 
     def seal(self) -> None:
         """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
+        # A start takes the largest timestamp from the last time entry and reads no batch of a sealed segment.
         self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
         self.offset_index.flush()
         self.time_index.flush()
@@ -326,6 +340,7 @@ class Segment:
         config = self.config
         if self.size > config.segment_size - size:
             return f"{self.size} bytes"
+        # An empty segment never rolls for its age: its successor would have the same name.
         if self.size and self._age_ms(largest_timestamp, now_ms) > config.max_segment_ms - self.roll_jitter_ms:
             return f"older than {config.max_segment_ms} ms"
         if self.offset_index.is_full or self.time_index.is_full:
@@ -362,6 +377,8 @@ class Segment:
             self.note_batch(header, position)
             position += header.size_bytes
         assert position == self.size + len(data), f"{len(batches)} batches do not fill {len(data)} bytes"
+        # In this order, which concurrent readers rely on: bytes, ``next_offset``, ``size``. A reader that sees the new
+        # size then also sees the offset that goes with it.
         self.next_offset = batches[-1].last_offset + 1
         self.size = position
 
@@ -372,6 +389,7 @@ class Segment:
             self.largest_timestamp, self.largest_timestamp_offset = timestamp, last_offset
         if position == 0:
             self._first_timestamp = timestamp
+        # Position 0 never gets an entry: every lookup before the first one begins there anyway.
         if position - self._last_index_position > self.config.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
@@ -400,6 +418,8 @@ class Segment:
             return None
         next_offset = self.next_offset
         end = size
+        # Reading up to the end of the segment needs no search for where the read ends: the usual case of a consumer at
+        # the tail, whose high watermark is the log end.
         if end_offset < next_offset:
             next_offset = end_offset
             end_position = self._position_of(end_offset, size, nowait)
@@ -414,6 +434,7 @@ class Segment:
     def _position_of(self, offset: int, size: int, nowait: bool) -> int | None:
         """Return the position of the first batch whose last offset is at least ``offset``; None when there is none."""
         position = self.position_cache.get(offset)
+        # ``append`` fills the cache before it moves ``size``: a position beyond the size taken may not be read yet.
         if position is not None and position < size:
             return position
         span = self.find(offset, size, nowait=nowait)
@@ -435,7 +456,11 @@ class Segment:
 
     def _find_from(self, start: int, offset: int, size: int, nowait: bool) -> BatchSpan | None:
         for span in batch_scan.spans(self.file, start, size, nowait=nowait):
+            # The first batch that does not end before ``offset``: after compaction it may begin behind it.
             if span.last_offset >= offset:
+                # An index entry holds the last offset of its batch, and the lookup chose one not above ``offset``. A
+                # batch at that position that ends behind it shows that the index is stale: the one wanted may lie
+                # before.
                 if start and span.position == start and span.last_offset > offset:
                     raise CorruptRecordBatch(
                         f"{self.file.path}: offset {offset} is before the indexed position {start}"
@@ -507,6 +532,8 @@ class Segment:
             self.file.truncate(self.size)
             self.position_cache = {}
             self._is_damaged = False
+            # For the largest timestamp, which may have been in what was cut. The result is known: the cut is at the end
+            # of a batch.
             self.load_tail()
         self.next_offset = offset
 
@@ -547,6 +574,7 @@ class Segment:
             target = path.with_name(path.name + file_names.DELETED_SUFFIX)
             try:
                 path.rename(target)
+            # Index files appear with their first write, and an interrupted deletion may have renamed some before.
             except FileNotFoundError:
                 continue
             deleted.append(target)

@@ -62,8 +62,10 @@ class SegmentSwap:
             StorageFailed: it failed in the middle of the renaming, and what a start would make of that is open.
         """
         new = self.new
+        # Before any name moves: afterwards their names lead to the new segment's files, or to none.
         for segment in self.old:
             segment.hold_open()
+        # All content is on the disk before the rename: a start takes a ``.swap`` file for whole without looking.
         new.seal()
         new.sync()
         new.sync_indexes()
@@ -125,4 +127,5 @@ class SegmentSwap:
         )
 
     def _failed(self, error: OSError) -> StorageFailed:
+        # A StorageFailed has already taken the log offline; the first reason stays.
         return error if isinstance(error, StorageFailed) else self.log.fail(error)
