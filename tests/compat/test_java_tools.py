@@ -230,6 +230,26 @@ def test_dump_log_finds_every_batch_valid_in_every_codec(dumps: Dumps, data: Dat
     assert len(re.findall(r"^\| offset: ", out, re.MULTILINE)) == WRITTEN_RECORDS * len(CODECS)
 
 
+def test_dump_log_reads_the_indexes_of_a_running_broker(java: Java, data: DataDirectories) -> None:
+    """They have their full size, as Kafka's, and their entries lie in them; a kill leaves them as they were."""
+    files = [
+        file
+        for directory in data.partitions(data.killed)
+        for file in sorted(directory.glob("0*"))
+        if file.suffix in (".index", ".timeindex") and any(file.read_bytes()[:12])
+    ]
+    assert any(file.stat().st_size > 10_000_000 for file in files), "none is of an active segment"
+    given = [
+        {
+            "tool": "org.apache.kafka.tools.DumpLogSegments",
+            "arguments": [*options, "--files", ",".join(map(str, files))],
+        }
+        for options in ((), ("--verify-index-only",))
+    ]
+    for told in java.run("RunTools", given=given):
+        assert (told["code"], told["err"]) == (0, "")
+
+
 def test_dump_log_finds_no_gap_between_offsets(dumps: Dumps) -> None:
     """The tool takes −1 for the offset before any segment, so it remarks on the first record of all but the first."""
     jumps = re.findall(r"^  (-?\d+) is followed by", dumps.deep["err"], re.MULTILINE)

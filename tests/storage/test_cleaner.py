@@ -318,8 +318,7 @@ def test_small_segments_become_one_and_its_snapshot_stays(make_log: MakeLog) -> 
     live = {name for name in names if not name.endswith(".deleted")}
     assert live == {
         *(f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
-        f"{16:020d}.log",
-        f"{16:020d}.snapshot",
+        *(f"{16:020d}{suffix}" for suffix in (".log", ".index", ".timeindex", ".snapshot")),
     }
     bench.log.remove_deleted_files(NOW_MS + bench.config.file_delete_delay_ms)
     assert not list(bench.directory.glob("*.deleted"))

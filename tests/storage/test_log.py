@@ -25,6 +25,7 @@ from trio_broker.storage import (
 )
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed
 from trio_broker.storage.leader_epochs import EpochEndOffset
+from trio_broker.storage.offset_index import OffsetIndex
 
 MakeLog = Callable[..., Any]
 LogBench = Any
@@ -689,3 +690,70 @@ def test_retention_during_a_sync_is_no_disk_failure(make_log: MakeLog, monkeypat
         patch.setattr("os.fdatasync", retire_meanwhile)
         assert bench.log.sync() == 4
     assert bench.offsets() == [3]
+
+
+# --- Index files of the active segment ---
+
+
+def index_files(bench: LogBench) -> dict[str, bytes]:
+    return {path.suffix: path.read_bytes() for path in sorted(bench.directory.glob("*index"))}
+
+
+def test_index_files_of_the_active_segment_have_their_full_size_and_its_entries(make_log: Callable[..., LogBench]):
+    bench = make_log(index_interval_bytes=100, segment_index_bytes=1000)
+    assert {suffix: len(content) for suffix, content in index_files(bench).items()} == {
+        ".index": 1000,
+        ".timeindex": 996,
+    }
+    for number in range(40):
+        bench.append(timestamp=bench.now_ms + number)
+    segment = bench.log.active_segment
+    segment.write_index_entries(all_of_them=True)
+    live = index_files(bench)
+    segment.seal()
+    for suffix, content in index_files(bench).items():
+        # Sealing adds nothing but the last entry of the time index, and cuts.
+        entries = content if suffix == ".index" else content[:-12]
+        assert entries
+        assert live[suffix] == entries.ljust(len(live[suffix]), b"\0")
+
+
+def test_the_first_entry_is_in_the_file_at_once_and_later_ones_come_together(make_log: Callable[..., LogBench]):
+    bench = make_log(index_interval_bytes=1)
+    index = bench.log.active_segment.offset_index
+    written = []
+    for _ in range(200):
+        bench.append()
+        written.append(OffsetIndex.load(index.path, 0, 1 << 20, 1 << 30, is_active=True).entries)
+    assert len(written[1]) == 1
+    assert all(each == index.entries[: len(each)] for each in written)
+    assert {len(each) for each in written if each} == {1, 3, 7, 15, 31, *range(63, 200, 32)}
+
+
+def test_a_sync_writes_all_entries(make_log: Callable[..., LogBench]):
+    bench = make_log(index_interval_bytes=1)
+    for _ in range(11):
+        bench.append()
+    bench.log.sync()
+    index = bench.log.active_segment.offset_index
+    assert OffsetIndex.load(index.path, 0, 1 << 20, 1 << 30, is_active=True).entries == index.entries
+
+
+def test_an_index_that_cannot_be_written_fails_no_append(bench: LogBench, caplog: pytest.LogCaptureFixture):
+    bench.log.active_segment.path(".index").unlink()
+    for _ in range(3):
+        bench.append(1, value=bytes(5000))
+    assert "index entries are not written" in caplog.text
+    assert bench.offsets() == [0, 1, 2]
+
+
+def test_after_a_kill_the_zeros_behind_the_entries_are_no_entries(make_log: Callable[..., LogBench]):
+    bench = make_log(index_interval_bytes=100)
+    for _ in range(40):
+        bench.append()
+    before = bench.log.active_segment.offset_index.entries
+    bench.crash()
+    assert bench.log.active_segment.offset_index.entries == before
+    assert bench.offsets() == list(range(40))
+    bench.restart()
+    assert bench.log.active_segment.offset_index.entries == before

@@ -150,6 +150,7 @@ def test_rebuilt_indexes_equal_the_live_ones(make_log: MakeLog):
     bench.log.active_segment.seal()
     files = {path.name: path.read_bytes() for path in bench.directory.glob("*index")}
     bench.crash(recovery_point=0)
+    bench.log.active_segment.seal()
     assert {path.name: path.read_bytes() for path in bench.directory.glob("*index")} == files
 
 

@@ -172,7 +172,7 @@ def dump_offset_index(path: Path) -> Iterator[str]:
     log_path = path.with_suffix(file_names.LOG_SUFFIX)
     log_bytes = log_path.stat().st_size if log_path.exists() else MAX_INDEX_BYTES
     try:
-        index = OffsetIndex.load(path, base_offset, MAX_INDEX_BYTES, log_bytes)
+        index = OffsetIndex.load(path, base_offset, MAX_INDEX_BYTES, log_bytes, is_active=True)
     except CorruptIndex as error:
         yield f"corrupt: {error}"
         return
@@ -196,7 +196,7 @@ def _spans_at(file: LogFile, position: int, end: int) -> Iterator[batch_scan.Bat
 def dump_time_index(path: Path) -> Iterator[str]:
     """Yield the entries of a ``.timeindex`` file."""
     try:
-        for entry in TimeIndex.load(path, _base_offset(path), MAX_INDEX_BYTES).entries:
+        for entry in TimeIndex.load(path, _base_offset(path), MAX_INDEX_BYTES, is_active=True).entries:
             yield f"timestamp: {entry.timestamp_ms} offset: {entry.offset}"
     except CorruptIndex as error:
         yield f"corrupt: {error}"

@@ -1,12 +1,13 @@
 """What the offset index and the time index of a segment share: a file of fixed-size entries that only grows.
 
 The entries live in memory, in columns; the file is written behind. That is safe because an index is advice: after a
-crash, recovery rebuilds the indexes of every segment that was not known to be durable, and only those can lag. So an
-append costs no system call for its index, and a log holds no descriptor for it: the file is opened, written and
-closed when the segment is sealed or the log closes.
+crash, recovery rebuilds the indexes of every segment that was not known to be durable, and only those can lag. So most
+appends cost no system call for their index, and a log holds no descriptor for it: the file is opened, written and
+closed when enough entries have come together, at a sync, and when the segment is sealed or the log closes.
 
-The file is never padded and is cut to exactly its entries: Kafka takes the whole length of an index for valid
-entries.
+The file of an active segment has its full size from the beginning, zeros behind the entries, as Kafka's has: tools that
+read beside a running broker find it so. It is sparse, and never mapped. At the end it is cut to exactly its entries:
+Kafka takes the whole length of a sealed segment's index for valid.
 
 Source: Kafka's AbstractIndex; docs/formats/indexes.md.
 """
@@ -25,11 +26,45 @@ NEEDS_SWAP = sys.byteorder == "little"
 """Index files are big-endian; the columns in memory are the machine's."""
 
 
-def read_index_file(path: Path, entry_bytes: int) -> bytes:
-    """Return the content of an index file.
+ENTRIES_PER_WRITE = 32
+"""Entries that are written together once the file has as many; before, as many as it has, so that the first is there at
+once. One is made for 4 KiB of batches, and a write costs some 15 µs."""
+
+
+def is_write_due(entries: int, on_disk: int) -> bool:
+    """Whether an index of so many entries should be written, of which the first ``on_disk`` are in the file."""
+    pending = entries - on_disk
+    return pending > on_disk or pending >= ENTRIES_PER_WRITE
+
+
+def preallocate_index(path: Path, size: int) -> None:
+    """Give the file its full size, with zeros behind what it holds, creating it if need be. It takes no space."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
+
+
+def overwrite_index_entries(path: Path, content: bytes, position: int) -> None:
+    """Write ``content`` at ``position`` and leave the rest of the file as it is.
 
     Raises:
-        CorruptIndex: the length is no multiple of an entry, or there is no file.
+        OSError: the disk refused, or the file is not there: it comes with its segment, and goes with it.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        write_all(descriptor, content, position)
+    finally:
+        os.close(descriptor)
+
+
+def read_index_file(path: Path, entry_bytes: int, *, is_active: bool = False) -> bytes:
+    """Return the content of an index file; of an ``is_active`` segment's, without the zeros behind the entries.
+
+    Raises:
+        CorruptIndex: the length is no multiple of an entry, there is no file, or a sealed segment's ends with zeros, as
+            a crash leaves it.
     """
     try:
         content = path.read_bytes()
@@ -37,6 +72,11 @@ def read_index_file(path: Path, entry_bytes: int) -> bytes:
         raise CorruptIndex(f"{path}: no such index") from error
     if len(content) % entry_bytes:
         raise CorruptIndex(f"{path}: {len(content)} bytes are no multiple of {entry_bytes}")
+    if len(content) > entry_bytes and not any(content[-entry_bytes:]):
+        if not is_active:
+            raise CorruptIndex(f"{path}: zeros behind its entries")
+        entries = -(-len(content.rstrip(b"\0")) // entry_bytes)
+        return content[: entries * entry_bytes]
     return content
 
 

@@ -21,7 +21,15 @@ from pathlib import Path
 import attrs
 
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.index_file import NEEDS_SWAP, is_sorted, read_index_file, write_index_entries
+from trio_broker.storage.index_file import (
+    NEEDS_SWAP,
+    is_sorted,
+    is_write_due,
+    overwrite_index_entries,
+    preallocate_index,
+    read_index_file,
+    write_index_entries,
+)
 
 ENTRY_BYTES = 8
 _ENTRY = struct.Struct(">ii")
@@ -47,13 +55,15 @@ class OffsetIndex:
         self._entries_on_disk = 0
 
     @classmethod
-    def load(cls, path: Path, base_offset: int, max_bytes: int, log_bytes: int) -> OffsetIndex:
+    def load(
+        cls, path: Path, base_offset: int, max_bytes: int, log_bytes: int, *, is_active: bool = False
+    ) -> OffsetIndex:
         """Read an index file and check it against its segment of ``log_bytes`` bytes.
 
         Raises:
             CorruptIndex: torn, falling, or pointing outside the log. A lookup in such an index would lead anywhere.
         """
-        content = read_index_file(path, ENTRY_BYTES)
+        content = read_index_file(path, ENTRY_BYTES, is_active=is_active)
         index = cls(path, base_offset, max_bytes)
         columns = array("i", content)
         if NEEDS_SWAP:
@@ -141,9 +151,27 @@ class OffsetIndex:
         self._offsets, self._positions = array("i"), array("i")
         self._entries_on_disk = 0
 
+    def preallocate(self) -> None:
+        """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
+        preallocate_index(self.path, self.max_entries * ENTRY_BYTES)
+
+    def write_pending(self, *, all_of_them: bool = False) -> None:
+        """Write the entries that are not in the file yet, if there are enough of them. Safe in two threads at a time:
+        they write the same bytes.
+
+        Raises:
+            OSError: the disk refused; the next call tries again.
+        """
+        start, end = self._entries_on_disk, len(self._offsets)
+        if end > start and (all_of_them or is_write_due(end, start)):
+            overwrite_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
+            self._entries_on_disk = end
+
     def flush(self) -> None:
         """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
         start, end = self._entries_on_disk, len(self._offsets)
-        content = b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))
-        write_index_entries(self.path, content, start * ENTRY_BYTES)
+        write_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
         self._entries_on_disk = end
+
+    def _encode(self, start: int, end: int) -> bytes:
+        return b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))

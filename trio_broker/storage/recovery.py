@@ -137,6 +137,7 @@ def open_log(
         segments = [Segment.create(directory, log_start_offset, config, now_ms)]
         producers = ProducerStates()
         producers.end_offset = log_start_offset
+    segments[-1].preallocate_indexes()
     start_offset = max(log_start_offset, segments[0].base_offset)
     opening.finish(segments, epochs, producers, start_offset)
     log = Log(

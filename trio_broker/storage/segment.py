@@ -82,6 +82,7 @@ class Segment:
 
     __slots__ = (
         "_first_timestamp",
+        "_has_new_entries",
         "_is_damaged",
         "_knows_timestamps",
         "_last_index_position",
@@ -143,6 +144,7 @@ class Segment:
         # Position of the batch that got the last index entry; the next one is due an interval behind it.
         self._last_index_position = 0
         self._knows_timestamps = False
+        self._has_new_entries = False
         # Known since its indexes could not be made anew; it is not tried again before the damage is cut off.
         self._is_damaged = False
 
@@ -150,9 +152,9 @@ class Segment:
     def create(
         cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
     ) -> Segment:
-        """Make a new empty segment; its index files come when there is something to put into them.
+        """Make a new empty segment, with index files of full size, as an active segment has them.
 
-        With a ``file_suffix`` its files are those of a compaction under way.
+        With a ``file_suffix`` its files are those of a compaction under way, and the indexes come when it is sealed.
 
         Raises:
             OSError: the file cannot be made.
@@ -164,6 +166,8 @@ class Segment:
         if config.preallocate and not file_suffix:
             segment.file.preallocate(config.segment_size)
         segment.clear_indexes()
+        if not file_suffix:
+            segment.preallocate_indexes()
         return segment
 
     def path(self, suffix: str) -> Path:
@@ -253,6 +257,24 @@ class Segment:
         self._last_index_position = 0
         self._first_timestamp = None
         self.position_cache = {}
+
+    def preallocate_indexes(self) -> None:
+        """Give the index files their full size: this is the active segment, and tools expect them so.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.offset_index.preallocate()
+        self.time_index.preallocate()
+
+    def write_index_entries(self, *, all_of_them: bool = False) -> None:
+        """Write new entries of the active segment into its index files. Only tools read them, so errors are logged."""
+        self._has_new_entries = False
+        try:
+            self.offset_index.write_pending(all_of_them=all_of_them)
+            self.time_index.write_pending(all_of_them=all_of_them)
+        except OSError as error:
+            logger.warning("%s: index entries are not written: %s", self.file.path, error)
 
     def load_tail(self) -> bool:
         """Find out where the segment ends: from the last index entry on, header by header.
@@ -381,6 +403,8 @@ class Segment:
         # size then also sees the offset that goes with it.
         self.next_offset = batches[-1].last_offset + 1
         self.size = position
+        if self._has_new_entries:
+            self.write_index_entries()
 
     def note_batch(self, header: BatchHeader, position: int) -> None:
         """Index the batch at ``position``; recovery comes here too, so a rebuilt index equals the live one."""
@@ -394,6 +418,7 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             self._last_index_position = position
+            self._has_new_entries = True
         self._remember(header.base_offset, position)
 
     def _remember(self, offset: int, position: int) -> None:
