@@ -91,6 +91,7 @@ class MetadataLog:
         self.snapshot = snapshot
         self._last_timestamp_ms = -1
         self._clock = clock
+        # One token: batches reach the log one at a time, and never wait for the threads of requests.
         self._limiter = trio.CapacityLimiter(1)
 
     @classmethod
@@ -116,6 +117,7 @@ class MetadataLog:
                 retention_bytes=KEEP_FOR_EVER,
                 file_delete_delay_ms=0,
             ),
+            # Always read whole, as after a crash: damage anywhere must be found before a decision builds on it.
             recovery_point=0,
             log_start_offset=start_offset,
             clean=False,

@@ -159,6 +159,7 @@ class ReadAttempt:
         read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
         fetch_upper_bound = result.last_stable_offset if read_committed else result.high_watermark
         bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
+        # Only the first partition with records may exceed the limits (KIP-74).
         minimum_one = self.size_bytes == 0
         if target.fetch_offset >= fetch_upper_bound or result.diverging_epoch or not (bytes_left or minimum_one):
             return None

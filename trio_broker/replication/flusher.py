@@ -79,6 +79,7 @@ class Flusher:
         offline."""
         self.limiter = limiter
         self._failed = failed
+        # Queued or syncing; the event is set when the partition has nothing more to sync.
         self._under_way: dict[Syncable, trio.Event] = {}
         # Not a SimpleQueue, though it is quicker: in CPython 3.11 its get forgets the timeout when another thread took
         # what it was woken for, and then waits for ever, with a worker thread's token.
@@ -86,6 +87,7 @@ class Flusher:
         self._outcomes: deque[SyncOutcome] = deque()
         self._nursery: trio.Nursery | None = None
         self._workers = 0
+        # Workers that wait for more. A set, since adding and discarding are atomic across threads and a counter is not.
         self._lingering: set[object] = set()
         self._stops = False
         self._syncs = 0
@@ -182,6 +184,7 @@ class Flusher:
         began = time.perf_counter()
         try:
             return SyncOutcome(partition, partition.sync())
+        # Passed on as a value: it would otherwise end the worker, and with it the broker's nursery.
         except Exception as error:
             return SyncOutcome(partition, error)
         finally:

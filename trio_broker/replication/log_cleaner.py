@@ -256,6 +256,7 @@ class LogCleaner:
             partition.require_leader()  # its disk may have failed
             done = await self._in_thread(partial(run_slice, work))
             is_last = done.is_last
+            # Paid outside the thread, so that a throttled round holds no worker thread.
             await self._pace.pay(done.size_bytes)
 
     async def _swap(self, partition: Partition, group: Sequence[Segment], cleaning: Cleaning) -> bool:

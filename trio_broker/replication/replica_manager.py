@@ -114,6 +114,7 @@ class ReplicaManager:
         self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
+        # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignment_lock = trio.Lock()
         self._parked_fetches: set[DelayedFetch] = set()
         self._stops_waiting = False
@@ -200,6 +201,7 @@ class ReplicaManager:
         del self._topics[hosted.name]
         del self._topics_by_id[hosted.topic_id]
         gone = KafkaError(f"topic {hosted.name!r} was deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        # All fail before the first wait: no request may use one while another's files are removed.
         for partition in hosted.partitions.values():
             partition.fail(gone)
         for partition in hosted.partitions.values():
@@ -273,6 +275,7 @@ class ReplicaManager:
         partition_log, now_ms = partition.log, self.clock.now_ms()
         batch = partition_log.check(records, now_ms=now_ms, produce_version=produce_version)
         takes_long = partition_log.takes_long(batch, now_ms)
+        # No checkpoint lies between this question and the append, so none can overtake another.
         if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
             return await self._append_in_turn(partition, batch, takes_long)
         return self._append_now(partition, partition_log.prepare(batch, now_ms), now_ms)
@@ -288,6 +291,7 @@ class ReplicaManager:
                 batch = prepare()
             if partition.needs_epoch_entry:
                 await self._write_epoch_entry(partition)
+            # Again, since the topic may have been deleted or its disk may have failed during the wait.
             partition.require_leader()
             return self._append_now(partition, batch, self.clock.now_ms())
 
@@ -334,6 +338,7 @@ class ReplicaManager:
 
     async def _write_epoch_entry(self, partition: Partition) -> None:
         async with partition.epoch_entry_lock:
+            # Again if a later epoch began while the thread wrote this one.
             while partition.needs_epoch_entry:
                 partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
 

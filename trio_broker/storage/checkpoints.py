@@ -46,6 +46,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         write_all(descriptor, content, 0)
+        # Before the rename: a power cut could otherwise leave the name with an empty file behind it.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -137,6 +137,7 @@ class Cleaning:
             base = header.base_offset
             offsets = [base + delta for delta in columns.offset_deltas]
             keys = columns.keys
+            # A batch may straddle the start; a key of None is not noted.
             if base < start:
                 keys = [key if offset >= start else None for key, offset in zip(keys, offsets, strict=True)]
             if not self._map.put_all(keys, offsets):
@@ -217,6 +218,7 @@ class Cleaning:
         if len(kept) == len(columns) and not begins_horizon:
             output.add(header, batch.buffer)
             return
+        # A batch with a delete horizon stores it in place of its base timestamp (KIP-534).
         horizon = header.base_timestamp if header.has_delete_horizon else None
         rewritten = compaction.rewrite_batch(
             batch, columns, kept, delete_horizon_ms=self._delete_horizon_ms if begins_horizon else horizon

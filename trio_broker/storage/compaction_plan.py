@@ -74,6 +74,7 @@ def compaction_range(log: Log, *, stable_offset: int, now_ms: int) -> Compaction
     row, config = log.segments, log.config
     first_dirty = first_dirty_offset(log)
     dirty = [segment for segment in sealed_from(row, first_dirty) if segment is not row[-1]]
+    # Never past an open transaction, what a power cut can take back, or the active segment.
     bounds = [stable_offset, log.recovery_point, row[-1].base_offset]
     if config.min_compaction_lag_ms > 0:
         youngest = now_ms - config.min_compaction_lag_ms

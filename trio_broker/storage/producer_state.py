@@ -283,6 +283,7 @@ class ProducerStates:
             for entry in entries
             if entry.transaction_first_offset is not None
         ]
+        # Sorted, since the first key must be the oldest and a snapshot is ordered by producer.
         self._open = dict(sorted(open_transactions))
         self.end_offset = end_offset
 

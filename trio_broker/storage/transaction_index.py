@@ -105,6 +105,7 @@ class TransactionIndex:
             write_all(descriptor, encode(transaction), len(known) * ENTRY_BYTES)
         finally:
             os.close(descriptor)
+        # File before memory: after a failed write the next entry overwrites what was written of this one.
         known.append(transaction)
 
     def overlapping(self, start_offset: int, end_offset: int) -> AbortedTransactionsFound:
