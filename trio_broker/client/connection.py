@@ -123,6 +123,7 @@ class BrokerConnection:
         connection = cls(address, _connect(address, deadline, receive_buffer_bytes), identity)
         try:
             connection._agree_on_versions(deadline)
+        # KeyboardInterrupt too: nobody else has the socket yet.
         except BaseException:
             connection.close()
             raise
@@ -142,6 +143,7 @@ class BrokerConnection:
         response = self._api_versions(request, ApiVersionsRequest.VERSIONS.high, deadline)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             ranges = _ranges(response)
+            # Brokers before Kafka 2.4 name no API beside this error (KIP-511); version 0 is served by all.
             highest = ranges.get(ApiKey.API_VERSIONS, VersionRange(0, 0)).high
             response = self._api_versions(request, min(highest, ApiVersionsRequest.VERSIONS.high), deadline)
         check(f"{self.address}: ApiVersions", response.error_code)
@@ -269,6 +271,7 @@ class BrokerConnection:
         """Close the connection after any error of the socket, and raise it as one of ours."""
         try:
             yield
+        # Before OSError, whose subclass it is: the two are different errors to the caller.
         except TimeoutError:
             self.close()
             waited = f"within {deadline.timeout_seconds:g} s"
@@ -286,6 +289,7 @@ class BrokerConnection:
         """Return where the body of an answer begins, once it is known to be the answer to this request."""
         try:
             correlation_id, position = read_response_header(pending.api_key, pending.version, frame)
+        # IndexError: the tagged fields of a flexible header reach past the end of the frame.
         except (WireError, IndexError) as error:
             self.close()
             raise self._not_kafka(pending.api_key, error) from None
@@ -318,6 +322,8 @@ class BrokerConnection:
 
     def _receive_frame(self, deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int) -> memoryview:
         def receive_into(rest: memoryview) -> int:
+            # Set before each call: a socket's timeout begins anew with every byte, and a broker that sends one a second
+            # would never time out.
             self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
             received = self._socket.recv_into(rest)
             if not received:
@@ -334,11 +340,15 @@ def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) ->
     seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
     try:
         sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
+        # A request may be two writes. Nagle's algorithm would keep the second back until the broker acknowledges the
+        # first, which systems delay by 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Not set unless asked for: any value ends the system's own growing of the buffer.
         if receive_buffer_bytes != SYSTEMS_CHOICE:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     except TimeoutError:
         raise ConnectFailed(f"cannot connect to {address}: no answer within {seconds:.3g} s") from None
+    # UnicodeError: a host that is no domain name. OverflowError: a port above 65535, as a broken broker may announce.
     except (OSError, UnicodeError, OverflowError) as error:
         raise ConnectFailed(f"cannot connect to {address}: {_reason(error)}") from None
     return sock

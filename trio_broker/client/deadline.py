@@ -32,6 +32,7 @@ class Deadline:
     ends_at: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        # The class is frozen, so its own assignment would raise; the field never changes after this.
         object.__setattr__(self, "ends_at", self.now() + self.timeout_seconds)
 
     @property

@@ -106,6 +106,7 @@ class PartitionRecords:
         Raises:
             DamagedRecords: a batch is damaged, or of a format that is not read.
         """
+        # The last first, so that the next transaction to begin is popped from the end.
         waiting = sorted(self.aborted, reverse=True)
         aborted: set[int] = set()
         next_offset = self.fetch_offset
@@ -116,6 +117,7 @@ class PartitionRecords:
                 while waiting and waiting[-1][0] <= header.last_offset:
                     aborted.add(waiting.pop()[1])
                 if header.is_control:
+                    # From its marker on, records of this producer belong to its next transaction.
                     if is_abort_marker(batch):
                         aborted.discard(header.producer_id)
                     records: list[Record] = []
@@ -129,6 +131,7 @@ class PartitionRecords:
                 yield FetchedBatch(records, header.timestamp_type, next_offset)
         except (CorruptRecordBatch, InvalidRecord) as error:
             raise DamagedRecords(f"{self.partition}: {error}") from None
+        # Without progress the same offset would be asked for again for ever.
         if next_offset <= self.fetch_offset:
             raise DamagedRecords(f"{self.partition}: no whole batch came from offset {self.fetch_offset} on")
 
@@ -198,6 +201,7 @@ class Fetcher:
         while True:
             try:
                 return self._round()
+            # Its code is one of ``MISSING``, but waiting never brings the old topic back.
             except TopicReplaced:
                 raise
             except Refused as error:
@@ -226,6 +230,7 @@ class Fetcher:
                 questions.append(self._ask(node_id, partitions))
             while questions:
                 fetched += self._answer(questions[0])
+                # Removed only after its answer was read: one that failed is closed below with the others.
                 questions.pop(0)
         finally:
             for question in questions:
@@ -254,6 +259,8 @@ class Fetcher:
         for name, topic in find_topics(self._client, sorted({each.topic for each in wanted})).items():
             if isinstance(topic, Refused):
                 raise topic
+            # The first id seen is kept although leaders are asked for again: only so is a topic that was replaced
+            # noticed.
             known_id = self._topic_ids.setdefault(name, topic.topic_id)
             if known_id != topic.topic_id:
                 raise TopicReplaced(name, known_id, topic.topic_id)
@@ -313,6 +320,7 @@ class Fetcher:
             name = question.topic_names.get(topic.topic_id, topic.topic)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
+                # A partition that was not asked for has no position, and a broker's mistake must not give it one.
                 if partition in question.partitions:
                     fetched += self._taken(partition, question.partitions[partition], data)
         return fetched
@@ -339,6 +347,7 @@ class Fetcher:
         if offset > log.latest:
             reason = f"offset {offset} was to be read, and the log ends at {log.latest}"
             raise Refused(f"partition {partition}", ErrorCode.OFFSET_OUT_OF_RANGE, reason)
+        # Within the range by now, nothing is moved: the next round reads there.
         if offset < log.earliest:
             self._on_lost(f"{partition}: offsets {offset} to {log.earliest - 1} are gone; the log begins behind them")
             self.positions[partition] = log.earliest
@@ -346,5 +355,6 @@ class Fetcher:
     def _rotate(self, fetched: Iterable[PartitionRecords]) -> None:
         """Put the partitions that were served behind the others: an answer that is full has those that come first."""
         for each in fetched:
+            # A dict keeps the order of insertion: an entry that is removed and set again is the last.
             if each.partition in self.positions:
                 self.positions[each.partition] = self.positions.pop(each.partition)

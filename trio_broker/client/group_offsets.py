@@ -175,6 +175,7 @@ def _outcomes(
     """Return how each partition fared; a refusal for now is raised, so that all of them are asked for again."""
     outcomes: dict[TopicPartition, Outcome] = {}
     for partition in asked:
+        # -1 is UNKNOWN_SERVER_ERROR, for a partition that the broker left out of its answer.
         code = codes.get(partition, -1)
         refusal = Refused(f"group {group_id!r}, partition {partition}", code) if code else None
         if refusal is not None and code in NOT_NOW:

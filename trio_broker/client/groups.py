@@ -86,6 +86,7 @@ def list_groups(client: KafkaClient, *, states: Collection[str], types: Collecti
     groups: dict[str, ListedGroup] = {}
     for node in client.attempt(client.brokers).nodes:
         for group in client.attempt(functools.partial(_list_groups, client, node, states, types)):
+            # By id: while a group changes its coordinator, two brokers may list it.
             groups[group.group_id] = group
     return sorted(groups.values(), key=lambda group: group.group_id)
 
@@ -119,6 +120,7 @@ def delete_group(client: KafkaClient, group_id: str) -> None:
         result = only(response.results, f"group {group_id!r}")
         check(f"group {group_id!r}", result.error_code)
 
+    # After a lost answer a second attempt would report a deletion that worked as GROUP_ID_NOT_FOUND.
     client.attempt(ask, repeatable=False)
 
 
@@ -127,6 +129,7 @@ def _describe(client: KafkaClient, group_id: str) -> GroupDescription:
         try:
             return _describe_consumer_group(client, group_id)
         except Refused as error:
+            # A broker with the API but without the protocol switched on answers UNSUPPORTED_VERSION.
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
     return _describe_classic_group(client, group_id)
@@ -178,8 +181,10 @@ def _describe_classic_group(client: KafkaClient, group_id: str) -> GroupDescript
     request = DescribeGroupsRequest(groups=[group_id])
     group = only(client.ask(client.coordinator(group_id), request).groups, f"group {group_id!r}")
     check(f"group {group_id!r}", group.error_code, group.error_message)
+    # Up to version 5 a group that does not exist is in state Dead, without an error (KIP-1043).
     if group.group_state == DEAD:
         raise Refused(f"group {group_id!r}", ErrorCode.GROUP_ID_NOT_FOUND)
+    # A group that has only ever committed offsets has no protocol type.
     is_of_consumers = group.protocol_type in (CONSUMER_PROTOCOL, "")
     members = [_classic_member(member, is_of_consumers) for member in group.members]
     return GroupDescription(

@@ -160,6 +160,8 @@ class KafkaClient:
         brokers = self.brokers()
         if any(node.node_id == brokers.controller_id for node in brokers.nodes):
             return self.node(brokers.controller_id)
+        # No broker has the controller's id: it is -1, or that of a KRaft controller, which clients cannot reach. Any
+        # broker forwards changes then (KIP-590).
         return self.any_broker()
 
     def node(self, node_id: int) -> BrokerConnection:
@@ -237,6 +239,7 @@ class KafkaClient:
                 if not (error.code in NOT_NOW or (repeatable and error.code in PERHAPS_DONE)):
                     raise
                 failure: ClientError = error
+            # Nothing was sent, so that even what is not repeatable may be asked again.
             except ConnectFailed as error:
                 failure = error
                 lost += 1
@@ -245,6 +248,7 @@ class KafkaClient:
                     raise ConnectionLost(f"{error}; whether it was done is not known") from None
                 failure = error
                 lost += 1
+            # Whatever failed: the next attempt asks anew which broker is the right one.
             self.forget()
             if lost >= LOST_CONNECTIONS or not self.deadline.pause(pause):
                 raise failure

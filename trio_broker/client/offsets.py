@@ -76,6 +76,7 @@ def find_ranges(
     client: KafkaClient, partitions: Collection[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, LogRange | Refused]:
     """Return where each partition's log begins and ends; with ``read_committed`` at its last stable offset."""
+    # The beginning is asked for first: both ends only move forward, so that the range is never negative.
     earliest = find_offsets(client, partitions, EARLIEST)
     latest = find_offsets(client, partitions, LATEST, read_committed=read_committed)
     return {partition: _range(earliest[partition], latest[partition]) for partition in partitions}

@@ -85,6 +85,7 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
 
 def place(topic_partition: TopicPartition, directory: LogDirectory | None, replicas: ReplicaManager) -> ErrorCode:
     """Whether a replica is in ``directory``, which is None for a path that is not in ``log.dirs``."""
+    # The directory comes before the partition, as in Kafka: a wrong path is reported even for a topic that is not here.
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if directory.failure is not None:

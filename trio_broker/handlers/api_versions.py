@@ -62,6 +62,8 @@ def supported_features(version: int) -> list[SupportedFeatureKey]:
     return [
         SupportedFeatureKey(name=name, min_version=levels.low, max_version=levels.high)
         for name, levels in SUPPORTED.items()
+        # KAFKA-17492: see ``LEVEL_0_SINCE_VERSION``. Clients of version 3 would refuse this whole answer, and so not
+        # connect.
         if levels.low > 0 or version >= LEVEL_0_SINCE_VERSION
     ]
 
@@ -71,6 +73,7 @@ def finalized_features(image: MetadataImage) -> list[FinalizedFeatureKey]:
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in image.features.items()
+        # Level 0 stands for a feature that is switched off (KIP-584); clients take a listed one for switched on.
         if name in SUPPORTED and level > 0
     ]
 

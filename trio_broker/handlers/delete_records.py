@@ -67,6 +67,7 @@ async def delete_in_partition(
     """Move one log start offset, and return its new value."""
     replicas = context.services.replicas
     try:
+        # As in Kafka: compaction cleans internal topics, and without their records the groups would lose their offsets.
         if is_internal_topic(topic):
             raise KafkaError(f"{topic} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = replicas.topic(topic).partition(wanted.partition_index)

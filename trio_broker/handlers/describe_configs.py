@@ -87,6 +87,7 @@ def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEnt
         return group_entries(image.configs(resource), config)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         return logger_entries()
+    # An empty name stands for the default of all brokers of the cluster (KIP-226).
     return config.entries() if resource.name else config.default_entries()
 
 

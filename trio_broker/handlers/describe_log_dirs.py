@@ -66,6 +66,8 @@ def asked_partitions(request: DescribeLogDirsRequest, replicas: ReplicaManager) 
     Topics may come and go between two of them.
     """
     if request.topics is None:
+        # Copies: the caller yields between two partitions, and a topic created meanwhile would end the iteration with
+        # RuntimeError.
         for hosted in list(replicas.topics.values()):
             yield from list(hosted.partitions.values())
         return

@@ -71,6 +71,7 @@ async def describe_partition(
     except KafkaError as error:
         return failed(index, error)
     described = []
+    # A copy: producers appear and expire while this yields.
     for entry in list(partition.log.producers.producers.values()):
         described.append(describe_producer(entry))
         await budget.maybe_yield()

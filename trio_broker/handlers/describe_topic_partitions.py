@@ -54,7 +54,9 @@ async def describe_topic_partitions(
     start = Position(cursor.topic_name, cursor.partition_index) if cursor else Position("", 0)
     if start.partition < 0:
         raise KafkaError("a cursor's partition is never negative", code=ErrorCode.INVALID_REQUEST)
+    # An empty list asks for every topic; Metadata expresses that by null (KIP-4).
     names = sorted({topic.name for topic in request.topics} or image.topics)
+    # At least one partition a page: a page of none would send the client back to the same cursor for ever.
     limit = min(
         max(request.response_partition_limit, 1), context.services.config.request.max_request_partition_size_limit
     )
@@ -107,6 +109,7 @@ def describe(topic: TopicImage, indexes: list[int]) -> DescribeTopicPartitionsRe
         topic_id=topic.topic_id,
         is_internal=is_internal_topic(topic.name),
         partitions=[describe_partition(index, topic.partitions[index]) for index in indexes],
+        # Unlike Metadata's, this request has no field that asks for them (KIP-966).
         topic_authorized_operations=topic_operations(asked=True),
     )
 

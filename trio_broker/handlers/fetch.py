@@ -83,6 +83,8 @@ async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
 async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
     """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
     replicas = context.services.replicas
+    # A client gives a session up by naming it with one of these epochs. Kept, it would hold a place in the cache until
+    # it is evicted (KIP-227).
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
     asked = await asked_partitions(request, context)
@@ -91,6 +93,8 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
         if session is not None:
+            # Called for its effect: it notes what this full answer says, so that the next one has only what changed
+            # since.
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
     keyed = [(key, result) for (key, _), result in zip(asked, results, strict=True)]
@@ -101,6 +105,8 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
     """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
     replicas = context.services.replicas
     sessions = replicas.fetch_sessions
+    # Before ``resume``, since this may yield: no other request of the session may come between the check of its epoch
+    # and its changes.
     asked = await asked_partitions(request, context)
     try:
         by_id = context.version >= BY_ID_SINCE_VERSION
@@ -108,6 +114,7 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
         sessions.extend(session, asked)
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
+    # After ``extend``, as in Kafka's FetchSession: a partition in both lists is forgotten.
     session.forget(forgotten_partitions(request))
     reads = list(session.partitions.items())
     for key, partition in reads:

@@ -173,6 +173,7 @@ async def find_offset(
         case _:
             look = partial(partition.log.offset_for_timestamp, timestamp, fetch_upper_bound)
             found = await replicas.run_in_thread(partition, look)
+    # MAX_TIMESTAMP is looked up in the whole log, whose end this reader may not see yet.
     if found is None or found.offset >= fetch_upper_bound:
         return FoundOffset()
     return FoundOffset(found.offset, found.timestamp_ms, epoch_of(found.offset, partition))

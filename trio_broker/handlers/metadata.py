@@ -85,6 +85,7 @@ async def describe_topics(request: MetadataRequest, context: Context) -> list[Me
     topics = []
     missing = 0
     async for wanted in InTurns(named.values()):
+        # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
         missing += wanted.name not in context.services.controller.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create_it))

@@ -78,6 +78,7 @@ class Sorted:
 async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
     result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
+    # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
     image = context.services.controller.image
     async for topic in InTurns(request.topics):
         result.add(topic, image)

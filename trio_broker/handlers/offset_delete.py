@@ -36,6 +36,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     response = await context.services.groups.call(
         request.group_id, request, context.request_context, context.release_handler
     )
+    # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)
     return response

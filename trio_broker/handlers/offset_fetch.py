@@ -110,6 +110,7 @@ async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Offse
     wants_all = group.topics is None
     unknown = pop_unknown(group, image) if by_id and not wants_all else []
     response = await ask(group, context)
+    # From version 2 on a group's error stands alone, without partitions (OffsetFetchResponse.groupError).
     if response.error_code != ErrorCode.NONE:
         response.topics = []
     elif by_id and wants_all:

@@ -164,6 +164,8 @@ class ProduceOperation:
             require_no_transaction(records)
             partition = hosted.partition(data.index)
             partition.require_leader()
+            # Before the append: records that are refused but in the log would be there twice after the producer's
+            # retry.
             if self.request.acks == ACKS_ALL:
                 partition.require_in_sync_replicas()
             info = await self.replicas.append(partition, records, produce_version=self.context.version)
@@ -177,6 +179,7 @@ class ProduceOperation:
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
         )
+        # Often the high watermark has passed the batch already; such a request never waits, and keeps its handler slot.
         if self.request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
@@ -234,6 +237,8 @@ def require_all_appended(responses: list[TopicProduceResponse]) -> None:
     Raises:
         CloseConnection: with the first refusal.
     """
+    # No response can carry the error. A closed connection makes the producer ask for Metadata anew, as Kafka's
+    # handleProduceRequest intends.
     for topic in responses:
         for partition in topic.partition_responses:
             if partition.error_code:

@@ -181,6 +181,7 @@ class BatchProducer:
             for batch in batches:
                 queues[batch.partition].append(self._sending(self._encode(batch)))
             return self._empty(queues)
+        # KeyboardInterrupt too: with an answer outstanding, the next sequence number is not known.
         except BaseException:
             self.is_usable = False
             raise
@@ -196,6 +197,8 @@ class BatchProducer:
             if not self.is_usable:
                 raise WriteFailed("writing was given up before everything was acknowledged")
             now = self._timer.now()
+            # Of each partition only the first batch: a second one under way would overtake a first that has to be
+            # repeated.
             heads = {partition: queue[0] for partition, queue in queues.items() if queue[0].not_before <= now}
             if not heads:
                 self._timer.sleep(min(queue[0].not_before for queue in queues.values()) - now)
@@ -212,6 +215,8 @@ class BatchProducer:
                 if isinstance(outcome, int):
                     last_offsets[partition] = outcome
                 else:
+                    # ``extendleft`` turns the order round, and ``reversed`` turns it back. The halves keep the deadline
+                    # of the whole.
                     queue.extendleft(self._sending(half, sending.deadline) for half in reversed(outcome))
                 if not queue:
                     del queues[partition]
@@ -225,6 +230,7 @@ class BatchProducer:
         Raises:
             WriteFailed: that would be too late.
         """
+        # Never reset: an attempt that certainly failed says nothing about the one before it.
         sending.perhaps_appended |= failure.perhaps_appended
         assert sending.deadline is not None
         if failure.perhaps_appended and self.settings.acks != ACKS_ALL:
@@ -264,6 +270,7 @@ class BatchProducer:
         outcomes: dict[TopicPartition, _Outcome] = {}
         by_leader: dict[int, list[_Sending]] = defaultdict(list)
         for partition, sending in heads.items():
+            # The time counts from the first attempt, not from when the batch began to wait behind others.
             if sending.deadline is None:
                 sending.deadline = self._timer.deadline(self.settings.delivery_timeout_ms / 1000)
             if sending.batch.size_bytes > self.settings.max_request_size:
@@ -289,6 +296,7 @@ class BatchProducer:
         return list(sendings[:count])
 
     def _at_once(self, wanted: list[tuple[int, list[_Sending]]]) -> list[dict[TopicPartition, _Outcome]]:
+        # One leader, as with a single broker: the caller's thread would only wait for the other.
         if len(wanted) < 2:
             return [self._ask_leader(*each) for each in wanted]
         if self._threads is None:
@@ -301,6 +309,7 @@ class BatchProducer:
         except VersionNotServed as error:
             raise WriteFailed(str(error)) from None
         except ClientError as error:
+            # Only without a connection is it certain that nothing was sent.
             failure = _Failure(str(error), perhaps_appended=not isinstance(error, ConnectFailed))
             return {sending.batch.partition: failure for sending in sendings}
         unanswered = _Failure("the broker left it out of its answer", perhaps_appended=True)
@@ -331,6 +340,8 @@ class BatchProducer:
             connection.tell(request, deadline, version)
             return {batch.partition: _assumed_written(batch) for batch in batches}
         response = connection.ask(request, deadline, version)
+        # KIP-219: the broker answers at once and reads no further request for this long, so that one sent now would
+        # only run into its timeout.
         if response.throttle_time_ms > 0:
             self._timer.sleep(response.throttle_time_ms / 1000)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -344,6 +355,7 @@ class BatchProducer:
         """Return the connection to a broker; each is touched by one thread at a time."""
         connection = self._connections.get(leader)
         address = self._metadata.address(leader)
+        # A broker may restart at another address with the same id.
         if connection is None or not connection.is_usable or connection.address != address:
             if connection is not None:
                 connection.close()
@@ -359,6 +371,7 @@ class BatchProducer:
         code = answer.error_code
         if code == ErrorCode.NONE:
             return answer.base_offset + batch.record_count - 1 if answer.base_offset >= 0 else -1
+        # An earlier attempt was appended. The broker remembers the offsets of the last five batches only.
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return -1
         told = f": {answer.error_message}" if answer.error_message else ""
@@ -399,12 +412,14 @@ class BatchProducer:
 
     def _encode(self, batch: UnsequencedBatch) -> ProducerBatch:
         """Give a batch this producer's id and the partition's next sequence numbers."""
+        # For its effect: ``_topic_ids`` has the topic afterwards.
         self.partition_count(batch.partition.topic)
         if self.settings.acks != ACKS_ALL:
             return encode_batch(batch, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         if self._producer_id is None:
             self._metadata.retry("no producer id was given out", self._init_producer_id)
         assert self._producer_id is not None
+        # With the topic's id: the partitions of a topic that was created again begin at sequence 0.
         place = (self._topic_ids[batch.partition.topic], batch.partition)
         sequence = self._sequences.get(place, 0)
         self._sequences[place] = (sequence + batch.record_count) & MAX_SEQUENCE

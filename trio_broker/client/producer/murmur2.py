@@ -27,6 +27,7 @@ def murmur2(data: bytes) -> int:
     value = SEED ^ size
     for start in range(0, size - tail, WORD_BYTES):
         word = int.from_bytes(data[start : start + WORD_BYTES], "little") * MULTIPLIER & mask
+        # ``*`` binds before ``&``, and ``&`` before ``^``.
         value = value * MULTIPLIER & mask ^ (word ^ word >> SHIFT) * MULTIPLIER & mask
     if tail:
         value = (value ^ int.from_bytes(data[size - tail :], "little")) * MULTIPLIER & mask

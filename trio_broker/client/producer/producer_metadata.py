@@ -59,6 +59,7 @@ class ProducerMetadata:
     _topics: dict[str, Topic] = attrs.field(factory=dict)
     _addresses: dict[int, Address] = attrs.field(factory=dict)
     _client: KafkaClient | None = None
+    # Reentrant: ``topic`` asks while it holds the lock, and asking takes it again.
     _lock: threading.RLock = attrs.field(factory=threading.RLock)
 
     def close(self) -> None:
@@ -125,6 +126,7 @@ class ProducerMetadata:
         for pause in pauses():
             try:
                 reason = ask(self.new_deadline(min(self.request_seconds, deadline.remaining_seconds)))
+            # A ClientError too, and final: the last clause would try again.
             except WriteFailed:
                 raise
             except VersionNotServed as error:
@@ -161,6 +163,7 @@ class ProducerMetadata:
         )
         try:
             broker = self.any_broker(deadline)
+            # An earlier version would create the topic although ``may_create_topics`` says no.
             version = broker.version_for(MetadataRequest, at_least=AUTO_CREATION_FROM)
             response = broker.ask(request, deadline, version)
         except ClientError:
@@ -172,6 +175,7 @@ class ProducerMetadata:
 
     def _take(self, topic: MetadataResponseTopic) -> None:
         leaders = {
+            # A leader that the answer does not list is down; without an address nothing can be sent to it.
             each.partition_index: each.leader_id if each.leader_id in self._addresses else NO_LEADER
             for each in topic.partitions
         }

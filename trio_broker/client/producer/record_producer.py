@@ -112,6 +112,7 @@ class RecordProducer:
             if record.key is None and record.partition is None:
                 self._sticky_partition += 1
                 partition = self._partition(topic, record)
+            # Looked up again: the next sticky partition may have an open batch of records with keys.
             batch = self._open.get(partition)
         if batch is None:
             batch = self._open[partition] = OpenBatch(timestamp, timestamp)
@@ -152,6 +153,7 @@ class RecordProducer:
         self._full_bytes += batch.size_bytes
 
     def _deliver(self) -> None:
+        # Emptied before the delivery: batches whose delivery failed must not be delivered once more.
         batches, self._full, self._full_bytes = self._full, [], 0
         self._producer.deliver(batches)
         for batch in batches:

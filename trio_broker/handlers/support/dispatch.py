@@ -54,6 +54,7 @@ class Dispatcher:
         # No check that there is one: the Processor has asked ``is_served`` before it queued the request.
         api = self.apis[header.api_key]
         self.requests[header.api_key] += 1
+        # Before the body is decoded: in a version to come it may have any form (KIP-511).
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
             return unsupported_version_answer(header)
         try:
