@@ -71,6 +71,7 @@ class ServerConnection:
         if self._big_frame is None and not self._begin_big_frame():
             return None
         assert self._big_frame is not None
+        # It is whole, but ``next_frame`` has not taken it yet; the bytes behind it are not its own.
         if self._big_frame_received == self._big_frame_bytes:
             return None
         return memoryview(self._grown_big_frame())[self._big_frame_received :]
@@ -112,6 +113,7 @@ class ServerConnection:
         assert self._big_frame is not None, "no big frame is under way"
         received = self._big_frame_received
         if received == len(self._big_frame):
+            # A new one rather than ``extend``, which raises BufferError while the caller has a view of the old one.
             grown = bytearray(affordable_bytes(self._big_frame_bytes, received))
             grown[:received] = self._big_frame
             self._big_frame = grown
@@ -131,6 +133,7 @@ class ServerConnection:
         size = self.frame_bytes_expected
         if size is None:
             return None
+        # Before the bytes are counted: a size that is not allowed is an error even if all of it never comes.
         if self._is_refused(size):
             raise WireError(f"a frame of {size} bytes; allowed are {MIN_FRAME_BYTES} to {self.max_request_bytes}")
         assert self._received is not None
@@ -139,6 +142,8 @@ class ServerConnection:
         if end > len(self._received):
             return None
         frame = memoryview(self._received)[begin:end]
+        # The common case, one request at a time: the buffer belongs to the frame alone, and an idle connection holds
+        # none.
         if end == len(self._received):
             self._received, self._cut = None, 0
         else:
@@ -187,6 +192,7 @@ class ServerConnection:
         if self._received is None:
             return 0
         here = len(self._received) - self._cut - SIZE_PREFIX.size
+        # More may be here: the requests behind it lie in the same buffer.
         return max(0, min(here, self.frame_bytes_expected or 0))
 
 

@@ -68,6 +68,8 @@ def protocol_version(data: bytes) -> int:
     version: int = _INT16.unpack_from(data)[0]
     if version < 0:
         raise WireError(f"version {version} of the consumer protocol")
+    # A newer message begins like the newest known one; the bytes behind are left over, and not an error
+    # (ConsumerProtocol).
     return min(version, NEWEST_VERSION)
 
 

@@ -65,6 +65,7 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
 def _read_client_id(frame: ReadableBuffer, length: int) -> tuple[str | None, int]:
     begin = _FIXED_PART.size
     if length < 0:
+        # -1 is null; other negative lengths do not exist.
         if length != -1:
             raise WireError(f"the client id has the length {length}")
         return None, begin
@@ -91,11 +92,13 @@ def request_header(header: RequestHeader) -> bytes:
         fixed = _FIXED_PART.pack(header.api_key, header.api_version, header.correlation_id, length)
     except struct.error as error:
         raise ValueError(f"{header}: {error}") from None
+    # The tags come last, although the client id before them keeps its int16 length in header 2 (KIP-482).
     return fixed + (client_id or b"") + (_NO_TAGS if is_flexible(header.api_key, header.api_version) else b"")
 
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Write the header of the response to a request of this API and version."""
+    # ApiVersions has header 0 in every version: its reader does not know yet what the broker speaks (KIP-511).
     if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
         return _CORRELATION_ID.pack(correlation_id) + _NO_TAGS
     return _CORRELATION_ID.pack(correlation_id)

@@ -146,6 +146,7 @@ def struct(cls: type[T]) -> type[T]:
     """Declare a part of messages; its versions are those of the message it stands in."""
     cls.__eq__ = _equal  # type: ignore[method-assign]
     cls.__repr__ = _represent  # type: ignore[method-assign]
+    # As attrs does for a mutable class with equality; it does not know of this one, which has ``eq=False``.
     cls.__hash__ = None  # type: ignore[assignment]
     return attrs.define(cls, kw_only=True, eq=False, order=False, repr=False, weakref_slot=False)
 
@@ -256,6 +257,8 @@ def fields_of(cls: type[Any]) -> tuple[Field, ...]:
         TypeError: the declaration makes no sense; the text names class and field.
     """
     if cls not in _fields:
+        # Kept, since resolving evaluates annotations; and done at the first use, since structs are declared below their
+        # messages.
         _fields[cls] = tuple(_resolve(cls, attribute) for attribute in attrs.fields(cls))
     return _fields[cls]
 

@@ -69,6 +69,7 @@ def is_agreed(consent: Consent, question: str) -> bool:
         return consent is Consent.GIVEN
     if not somebody_is_there():
         fail("nothing was changed: nobody is there to ask; --execute does it without asking")
+    # On standard error: standard output may be a file, and holds the result only.
     if not click.confirm(question, err=True):
         fail("nothing was changed")
     return True

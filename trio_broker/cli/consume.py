@@ -105,6 +105,7 @@ def consume_command(
     for told in moved(ranges, start):
         note(told)
     starts = resolve(client, start, ranges)
+    # Fixed before the reading begins: a topic that is written to all the time would otherwise never end.
     ends = None if follow else resolve(client, end or Boundary.LATEST, ranges)
     fetcher = Fetcher(client, starts, read_committed=read_committed, on_lost=note)
     reading = Reading(fetcher, ends, count, line, sys.stdout.buffer)
@@ -176,6 +177,8 @@ class Reading:
                 for batch in each.batches():
                     if self._print(each.partition, batch):
                         return
+                    # By the batch, not by its records: a control batch or an aborted one has none, and is passed all
+                    # the same.
                     positions[each.partition] = batch.next_offset
             self.out.flush()
             self._drop_finished()

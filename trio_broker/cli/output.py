@@ -24,6 +24,7 @@ GAP: Final = "  "
 def let_everything_be_printed() -> None:
     """Let a terminal that lacks a letter show an escape in its place, rather than end the command."""
     if isinstance(sys.stdout, io.TextIOWrapper):
+        # With the default ``strict``, one name outside the terminal's encoding ends a table in its middle.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 

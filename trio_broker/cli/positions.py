@@ -85,6 +85,7 @@ def position(text: str) -> Position:
         return named
     number = text.removeprefix("-")
     if number.isdecimal():
+        # Larger numbers do not fit into the request; kept inside the log, they mean its end or beginning anyway.
         count = min(int(number), MAX_OFFSET)
         return BeforeEnd(count) if text.startswith("-") else AtOffset(count)
     try:

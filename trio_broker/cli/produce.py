@@ -101,6 +101,7 @@ def produce_command(
     )
     with BatchProducer(settings) as batch_producer, Interrupts() as interrupts:
         batch_producer.partition_count(topic)  # A topic that does not exist is noticed before anything is typed.
+        # A random first partition: many short calls would otherwise write all they have to partition 0.
         producer = RecordProducer(batch_producer, first_partition=random.randrange(1 << 16))
         try:
             try:
@@ -161,6 +162,7 @@ def feed(producer: RecordProducer, topic: str, file: Path, source: RecordInput, 
                 number += 1
                 if (record := source.parse(piece)) is not None:
                     producer.send(topic, record)
+        # Not WriteFailed, which is a ClientError and names its own partition.
         except ValueError as error:
             name = "standard input" if file == STANDARD_INPUT else str(file)
             raise BadInput(f"{name}, record {max(1, number)}: {error}") from None

@@ -54,6 +54,7 @@ def pieces(
             rest = bytearray(last)
         if len(rest) > DEFAULT_REQUEST_BYTES:
             raise ValueError(f"it is longer than {DEFAULT_REQUEST_BYTES} bytes, which no request has room for")
+    # An input that ends with its delimiter has no further, empty record; a whole empty file is one.
     if rest or delimiter is None:
         yield bytes(rest)
 
@@ -62,6 +63,7 @@ def is_ready(stream: io.BufferedIOBase) -> bool:
     """Return whether a read would return at once; files always do."""
     try:
         return bool(select.select([stream], [], [], 0)[0])
+    # A stream without a file descriptor, as in tests, or one above what ``select`` takes: it is read as a file is.
     except (io.UnsupportedOperation, ValueError):
         return True
 

@@ -261,6 +261,7 @@ def delete_command(
     doomed = list(existing(client, names, if_exists))
     if consent is not Consent.GIVEN:
         show_doomed(client, doomed)
+    # The question is not asked about nothing.
     executed = bool(doomed) and is_agreed(consent, "Delete these topics for good?")
     failures = Failures()
     rows: list[Row] = []

@@ -116,6 +116,7 @@ def create_topic(
         result = only(client.ask(client.controller(), request).topics, f"topic {name!r}")
         check(f"topic {name!r}", result.error_code, result.error_message)
 
+    # After a lost answer a second attempt would report a topic that it created itself as TOPIC_ALREADY_EXISTS.
     client.attempt(ask, repeatable=validate_only)
 
 
@@ -131,6 +132,7 @@ def add_partitions(client: KafkaClient, name: str, *, count: int, validate_only:
         result = only(client.ask(client.controller(), request).results, f"topic {name!r}")
         check(f"topic {name!r}", result.error_code, result.error_message)
 
+    # A second attempt would find as many partitions as it asks for, and report INVALID_PARTITIONS.
     client.attempt(ask, repeatable=validate_only)
 
 
@@ -147,6 +149,7 @@ def delete_topic(client: KafkaClient, name: str) -> None:
         result = only(controller.ask(request, client.deadline, version).responses, f"topic {name!r}")
         check(f"topic {name!r}", result.error_code, result.error_message)
 
+    # A second attempt would report its own deletion as UNKNOWN_TOPIC_OR_PARTITION.
     client.attempt(ask, repeatable=False)
 
 

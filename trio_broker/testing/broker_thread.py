@@ -92,6 +92,7 @@ class Life:
         Raises:
             Exception: what ended the broker before it was asked to stop.
         """
+        # The broker ended by itself; why, ``ended`` raises below.
         with contextlib.suppress(trio.RunFinishedError):
             self.started.result(0).run_sync_soon(self.broker.stop if clean else self.scope.cancel)
         self.ended.result(STOP_SECONDS)
@@ -122,8 +123,11 @@ class Life:
     def _run(self) -> None:
         try:
             trio.run(self._serve, clock=self.clock)
+        # BaseException: a KeyboardInterrupt or SystemExit in this thread would otherwise leave the test waiting for
+        # both futures.
         except BaseException as group:
             error = lone_error(group)
+            # Nobody waits for ``ended`` while ``begin`` waits for ``started``, so the error goes to both.
             if not self.started.done():
                 self.started.set_exception(error)
             self.ended.set_exception(error)
@@ -211,6 +215,7 @@ class BrokerThread:
         """
         assert self._life is None, "the broker runs"
         config = load_broker_config(None, self._all_settings(), {})
+        # A warning is an unknown key, here most likely a misspelt one: a test must not pass without its setting.
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
         life = Life(Broker(config, clock=self.clock), self.clock)
@@ -223,6 +228,7 @@ class BrokerThread:
     def _all_settings(self) -> dict[str, str]:
         settings = {**TEST_SETTINGS, "log.dirs": str(self.data_directory), **self._settings}
         if self._bootstrap_servers and "listeners" not in self._settings:
+            # The port of the first start, which the system picked: clients of before find the broker again.
             settings["listeners"] = f"PLAINTEXT://{self._bootstrap_servers}"
         return settings
 
@@ -239,6 +245,7 @@ class BrokerThread:
         self._end(clean=False)
 
     def _end(self, *, clean: bool) -> None:
+        # Forgotten first: after an error of ``end`` the broker can be started again all the same.
         life, self._life = self._life, None
         if life is not None:
             life.end(clean=clean)

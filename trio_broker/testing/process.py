@@ -84,6 +84,7 @@ class BrokerProcess:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
+            # Python buffers what goes to a pipe; the line that says that it listens would come at the end.
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self._reader = threading.Thread(target=self._read_output, name="broker output", daemon=True)
@@ -102,6 +103,7 @@ class BrokerProcess:
             elif found := ADMIN.match(self.output[-1]):
                 self.admin_url = found["url"]
                 self._ready.set()
+        # The output ended, so the process did: ``start`` wakes at once, and sees by the missing URL that it failed.
         self._ready.set()
 
     def stop(self) -> int:
@@ -117,6 +119,7 @@ class BrokerProcess:
             self.process.send_signal(number)
         code = self.process.wait(STOP_SECONDS)
         assert self._reader is not None
+        # The reader ends with the output, so that nothing printed at the end is lost, and only then is the pipe closed.
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()

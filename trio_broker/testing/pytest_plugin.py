@@ -46,6 +46,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
 
     settings: dict[str, Any] = {}
     for marker in request.node.iter_markers("kafka_broker"):
+        # ``iter_markers`` begins with the nearest marker, so what is there already wins.
         settings = {**marker.kwargs, **settings}
     with broker_in_thread(**settings) as broker:
         yield broker

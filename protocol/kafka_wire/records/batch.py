@@ -196,6 +196,7 @@ class BatchHeader:
         """The sequence number of the last record, -1 if there is none; after 2**31 - 1 it wraps to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
+        # By the offset delta, not the record count: compaction removes records, and the sequence numbers stay taken.
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
@@ -247,6 +248,7 @@ class RecordBatch:
             yield from records
             return
         for record in records:
+            # The records still hold the producer's own timestamps, which LOG_APPEND_TIME overrides.
             record.timestamp = header.max_timestamp
             yield record
 
@@ -304,6 +306,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         if header.magic in (0, 1):
             raise InvalidRecord(f"magic {header.magic} at offset {header.base_offset}: only 2 is supported")
         raise CorruptRecordBatch(f"magic {header.magic} at offset {header.base_offset} does not exist")
+    # A smaller length would let ``read_batches`` stand still, or go backward where it is negative.
     if header.batch_length < BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES:
         raise CorruptRecordBatch(f"a batch of {header.batch_length} bytes at offset {header.base_offset}")
     return header
@@ -322,6 +325,7 @@ def read_batches(buffer: Buffer) -> Iterator[RecordBatch]:
     while size - position >= BATCH_HEADER_BYTES:
         header = read_batch_header(view, position)
         end = position + header.size_bytes
+        # Also where the length is damaged: a caller that has the whole file sees that bytes are left over.
         if end > size:
             return
         yield RecordBatch(header, view[position:end])
@@ -356,6 +360,7 @@ def build_batch(
     for record in records:
         previous_delta = offset_delta
         offset_delta = record.offset - base_offset if isinstance(record, Record) else previous_delta + 1
+        # Compared before anything is appended: a reader would refuse the whole batch.
         if not previous_delta < offset_delta <= MAX_OFFSET_DELTA:
             raise ValueError(f"offset delta {offset_delta} after {previous_delta}")
         if not record_count:
@@ -438,6 +443,8 @@ def stamp_log_append_time(buffer: bytearray | memoryview, timestamp_ms: int) -> 
     """Make ``timestamp_ms`` the time of all records of the batch at the start of ``buffer``, and redo its CRC."""
     view = memoryview(buffer)
     (attributes,) = _ATTRIBUTES.unpack_from(view, ATTRIBUTES_POSITION)
+    # The records keep their own timestamps: readers take ``max_timestamp`` for all of them when this bit is set, so
+    # that nothing has to be compressed again.
     _ATTRIBUTES.pack_into(view, ATTRIBUTES_POSITION, attributes | TIMESTAMP_TYPE_BIT)
     _MAX_TIMESTAMP.pack_into(view, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     (batch_length,) = _BATCH_LENGTH.unpack_from(view, _BATCH_LENGTH_POSITION)

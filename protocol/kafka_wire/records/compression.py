@@ -370,6 +370,8 @@ def _lz4_plain_into(data: memoryview, room: Room, limit: int) -> int | None:
     if block_bytes is None or blocks is None:
         return None
     bound = sum(min(block_bytes, LZ4_MAX_RATIO * len(block)) for block in blocks)
+    # A bound, not the size: whether the frame really holds more is found by the slower way, which also has the right
+    # error.
     if bound > limit:
         return None
     view = room(bound)[:bound]
@@ -378,6 +380,7 @@ def _lz4_plain_into(data: memoryview, room: Room, limit: int) -> int | None:
         for block in blocks:
             out = view[produced : produced + block_bytes]
             produced += cramjam.lz4.decompress_block_into(block, out, output_len=len(out))
+    # No error here: the slower way reads the frame again, and says what is wrong.
     except cramjam.DecompressionError:
         return None
     return produced
@@ -476,6 +479,7 @@ def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     for _ in range(MAX_FRAMES):
         inflater = zstd.ZstdDecompressor(options=options)
         try:
+            # One byte more than allowed, as for gzip.
             part: bytes = inflater.decompress(rest, limit - produced + 1)
         except zstd.ZstdError as error:
             raise _damaged(Codec.ZSTD, error) from None
@@ -536,6 +540,7 @@ def _zstd_frame(data: memoryview) -> ZstdFrame | None:
     if len(data) < ZSTD_MIN_FRAME_BYTES:
         return None
     magic, flags = _ZSTD_FRAME_START.unpack_from(data)
+    # Bit 3 is reserved and must be 0: a frame that has it is of a format to come.
     if magic != ZSTD_MAGIC or flags & 0x08:
         return None
     single_segment = flags & 0x20
@@ -544,6 +549,7 @@ def _zstd_frame(data: memoryview) -> ZstdFrame | None:
     width = ZSTD_SIZE_BYTES[flags >> 6] or (1 if single_segment else 0)
     if not width:
         return ZstdFrame(position, None, checksum_bytes)
+    # A size of two bytes is stored less 256, since smaller ones fit into one byte (RFC 8878, 3.1.1.1.4).
     declared = int.from_bytes(data[position : position + width], "little") + (256 if width == 2 else 0)
     return ZstdFrame(position + width, declared, checksum_bytes)
 
@@ -591,6 +597,7 @@ def decompress_zstd_frames_apart(
     """
     import cramjam
 
+    # One call for all frames; the empty last element puts a separator behind the last of them too.
     joined = ZSTD_SEPARATOR_FRAME.join([*frames, b""])
     try:
         end = start + cramjam.zstd.decompress_into(joined, memoryview(memory)[start:])

@@ -129,12 +129,14 @@ def read_records(
             key, position = _read_bytes(data, position, end, index)
             value, position = _read_bytes(data, position, end, index)
             headers: tuple[Header, ...] = ()
+            # Most records have no headers, and their count is the one byte 0: then no function is called.
             if data[position]:
                 count, position = _header_count(data, position, end, index, headers_left)
                 headers_left -= count
                 headers, position = _read_headers(data, position, end, index, count)
             else:
                 position += 1
+            # Both ways: too few fields are as wrong as too many.
             if position != end:
                 raise _wrong_length(position, end, index)
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
@@ -190,6 +192,7 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
     _check_count(data, record_count)
     zigzag = ZIGZAG
     position = index = null_keys = max_delta_index = 0
+    # Beyond all deltas, so that the first record sets both, ``max_delta_index`` included.
     min_delta, max_delta = INT64_MAX, INT64_MIN - 1
     headers_left = MAX_HEADERS_PER_BATCH
     try:
