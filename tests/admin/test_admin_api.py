@@ -16,18 +16,6 @@ from broker_admin.view import ThreadStatistics
 CHANGE_HEADERS = {"x-requested-with": "pytest", "content-type": "application/json"}
 
 
-@pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
-        yield opened
-
-
 async def patch(client: httpx.AsyncClient, body: str | bytes, headers: Mapping[str, str] = CHANGE_HEADERS) -> Any:
     return await client.patch("/api/v1/config", content=body, headers=headers)
 

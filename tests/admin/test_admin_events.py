@@ -76,11 +76,6 @@ def scope() -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
 async def test_each_sample_is_sent_as_it_is_taken(view: FakeBrokerView) -> None:
     async with open_stream(create_app(view)) as stream:
         view.tick()

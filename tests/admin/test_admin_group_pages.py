@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -11,7 +10,6 @@ import attrs
 import httpx
 import pytest
 
-from broker_admin.app import create_app
 from broker_admin.fake_groups import FakeGroup, fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_detail import SHOWN_MEMBERS
 from broker_admin.testing import FakeBrokerView
@@ -61,18 +59,6 @@ def inspect(page: str) -> Inspector:
     inspector.feed(page)
     inspector.close()
     return inspector
-
-
-@pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
-        yield opened
 
 
 async def test_the_pages_say_of_how_many_partitions_the_lag_is_known_and_name_the_others(

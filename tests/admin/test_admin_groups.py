@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import attrs
@@ -44,18 +43,6 @@ HOSTILE_IDS = [
 
 The last is as long as the address that httpx can still send.
 """
-
-
-@pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
-        yield opened
 
 
 def add_groups(view: FakeBrokerView, count: int) -> None:

@@ -13,11 +13,6 @@ from broker_admin.testing import FakeBrokerView
 
 
 @pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
 async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(view, allowed_hosts=("broker.example",))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost:9644") as opened:

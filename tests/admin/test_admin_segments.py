@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import httpx
 import pytest
 
-from broker_admin.app import create_app
-from broker_admin.testing import FakeBrokerView
-
 MANIFEST = "/api/v1/topics/orders/manifest"
-
-
-@pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
-        yield opened
 
 
 async def test_a_manifest_shows_everything_that_a_reader_of_the_files_needs(client: httpx.AsyncClient) -> None:

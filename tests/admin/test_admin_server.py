@@ -45,11 +45,6 @@ H2C_WITH_A_WINDOW_OF_ZERO = (
 
 
 @pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
-
-
-@pytest.fixture
 async def address(view: FakeBrokerView, nursery: trio.Nursery) -> AdminAddress:
     """A server that runs in the test's own nursery, as it does in the broker's: if it dies, the test dies."""
     started: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", 0)
