@@ -302,6 +302,7 @@ def test_an_absurd_number_of_partitions_is_an_error_code(witness: Witness, parti
 
 @pytest.mark.parametrize("session_epoch", [-1, 0])
 def test_a_fetch_may_name_a_partition_twice(witness: Witness, topic_of_all: str, session_epoch: int) -> None:
+    """Kafka reads a request into a map, so a partition that is named four times is answered once."""
     request = fetch_request(topic_of_all, 0)
     request.session_epoch = session_epoch
     request.topics = 2 * request.topics
@@ -309,7 +310,7 @@ def test_a_fetch_may_name_a_partition_twice(witness: Witness, topic_of_all: str,
     with RawConnection.open(witness.broker.port) as connection:
         response = connection.ask(request, 12)
         assert response.error_code == ErrorCode.NONE
-        assert sum(len(each.partitions) for each in response.responses) == 4
+        assert sum(len(each.partitions) for each in response.responses) == 1
 
 
 def test_ten_thousand_times_all_settings_are_asked_for_and_given_once(witness: Witness) -> None:

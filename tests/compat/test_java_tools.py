@@ -80,7 +80,7 @@ def test_kafka_command_line_tools_work_against_the_broker(java: Java, broker: Br
     assert codes == [0, 1, *[0] * 10], told
     assert printed[0] == "Created topic tools.\n"
     assert "already exists" in printed[1]
-    assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: retention.ms=100000" in printed[2]
+    assert "PartitionCount: 2\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=100000" in printed[2]
     assert sorted(line[-1] for line in printed[4].splitlines()) == ["0", "3"]
     assert printed[6] == "one\ntwo\nthree\n"
     assert "2000 records sent" in printed[7]

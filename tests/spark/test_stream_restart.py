@@ -122,7 +122,7 @@ class Trial:
 
     def create_topic(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
-        topic = NewTopic(TOPIC, PARTITIONS, 1, config={"segment.bytes": str(SEGMENT_BYTES)})
+        topic = NewTopic(TOPIC, PARTITIONS, 1, config={"internal.segment.bytes": str(SEGMENT_BYTES)})
         for done in admin.create_topics([topic]).values():
             done.result(PATIENCE_SECONDS)
 

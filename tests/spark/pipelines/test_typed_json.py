@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trio_broker.spark.pipelines.column_types import AtomicType
 from trio_broker.spark.pipelines.ddl import parse_ddl
 from trio_broker.spark.pipelines.typed_json import RowReader
 
@@ -140,3 +142,9 @@ def test_whatever_comes_each_text_is_a_row_or_has_a_reason(texts: list[str]):
     assert len(found.reasons) == len(found.invalid)
     pa.array(found.reasons, pa.string())
     found.batch.validate(full=True)
+
+
+@pytest.mark.parametrize("atomic", list(AtomicType), ids=lambda atomic: atomic.name)
+def test_a_type_is_itself_again_in_another_process(atomic: AtomicType) -> None:
+    """Spark sends the conversion of an ETL to its tasks pickled."""
+    assert pickle.loads(pickle.dumps(atomic)) is atomic

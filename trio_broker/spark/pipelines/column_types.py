@@ -180,6 +180,10 @@ class AtomicType(Enum):
     TIMESTAMP = _Atomic(("timestamp", "timestamp_ltz"), pa.timestamp("us", tz="UTC"), _timestamp)
     TIMESTAMP_NTZ = _Atomic(("timestamp_ntz",), pa.timestamp("us"), _timestamp_ntz)
 
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        # By name: a task unpickles it in another process, where the value's closures are other objects.
+        return getattr, (AtomicType, self.name)
+
     def ddl(self) -> str:
         return self.name
 
