@@ -599,7 +599,7 @@ class Segment:
             target = path.with_name(path.name + file_names.DELETED_SUFFIX)
             try:
                 path.rename(target)
-            # Index files appear with their first write, and an interrupted deletion may have renamed some before.
+            # A transaction index appears with its first entry; an interrupted deletion may have renamed some before.
             except FileNotFoundError:
                 continue
             deleted.append(target)
