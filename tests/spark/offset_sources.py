@@ -1,4 +1,4 @@
-"""An ``OffsetSource`` that knows what a test tells it, for tests of whoever asks one."""
+"""An ``OffsetSource`` with offsets that a test sets."""
 
 from __future__ import annotations
 

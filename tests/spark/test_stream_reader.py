@@ -27,7 +27,7 @@ A0 = TopicPartition("a", 0)
 
 
 class TurnableLogs(FakeLogs):
-    """Logs of the topic ``a``. ``first_answers`` are ends that are told first, one each time they are asked for."""
+    """Logs of the topic ``a``. ``first_answers`` are the ends that the first questions get, one each."""
 
     def __init__(self) -> None:
         super().__init__({}, topic_ids={"a": "id-1"})

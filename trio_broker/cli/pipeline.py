@@ -1,6 +1,6 @@
-"""``trio-broker pipeline``: jobs that copy topics to tables and back, or look at them; each starts its own Spark.
+"""``trio-broker pipeline``: jobs that copy topics to tables and back, or report on them; each starts its own Spark.
 
-The options that they share are in ``pipeline_options``.
+Their common options are in ``pipeline_options``.
 """
 
 from __future__ import annotations

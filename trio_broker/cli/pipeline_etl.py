@@ -20,7 +20,9 @@ from trio_broker.cli.pipeline_tables import TABLE, TableOptions, show_plan, show
     metavar=TABLE,
     help="The table of records that do not fit.  [default: that of --to, with _dead_letters behind its name]",
 )
-@click.option("--with-origin", is_flag=True, help="Let each row have its record's topic, partition, offset and time.")
+@click.option(
+    "--with-origin", is_flag=True, help="Add the topic, partition, offset and time of its record to each row."
+)
 @dry_run_option
 def etl_command(
     source_options: SourceOptions,

@@ -1,11 +1,10 @@
-"""What the commands of all pipelines share: how options are declared, what is read, the Spark that runs them, their
-end.
+"""The common part of the pipelines' commands: declaring options, the options of reading and of Spark, exit codes.
 
-Options are fields of attrs classes (``option``), so that a name, a type, a default and a help text stand in one place.
-A command receives an object of each class that ``pipeline_command`` is given, and its help has a section for each.
+Options are fields of attrs classes (``option``), so that a name, a type, a default and a help text are in one place.
+``pipeline_command`` passes an object of each class to a command, and the help has a section for each.
 
-A wrong option ends a command with one line and exit code 2, any other failure with one line and 1, Ctrl-C with 130, as
-a shell reports the end by that signal.
+A wrong option ends a command with one line and exit code 2, any other failure with one line and 1, Ctrl-C with 130, the
+code that a shell reports for that signal.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from trio_broker.spark.ranges import OffsetRange
 
 INTERRUPTED: Final = 130
-"""What a shell makes of a process that SIGINT ended: 128 and the signal's number."""
+"""What a shell reports for a process that SIGINT ended: 128 and the signal's number."""
 
 WRONG_OPTION: Final = 2
 
 LOG_LEVEL: Final = "spark.log.level"
-"""A setting of Spark; a user who gives it wants to see Spark's log."""
+"""A setting of Spark; with it a user asks for Spark's log."""
 
 Command = Callable[..., Any]
 
@@ -45,7 +44,7 @@ Command = Callable[..., Any]
 
 
 def option(*names: str, **settings: Any) -> Any:
-    """Declare a field as an option of a command; ``settings`` are those of ``click.option``."""
+    """Declare a field as an option of a command; ``settings`` are the arguments of ``click.option``."""
     return attrs.field(metadata={"names": names, "settings": settings})
 
 
@@ -53,7 +52,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what wo
 
 
 class SectionedCommand(click.Command):
-    """A command whose help has sections of options: its own first, then ``sections``, the options of each by title."""
+    """A command whose help has sections of options: its own first, then ``sections``, which has the names by title."""
 
     sections: Mapping[str, Sequence[str]]
 
@@ -71,7 +70,7 @@ class SectionedCommand(click.Command):
 def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[Command], SectionedCommand]:
     """Make a command of a function that takes an object of each class in ``groups``, ``start_spark`` and ``as_json``.
 
-    The title of a class's section in the help is the first line of its docstring, without its full stop.
+    The title of a class's section in the help is the first sentence of its docstring.
     """
     groups = {**groups, "start_spark": SparkStart}
 
@@ -85,6 +84,7 @@ def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[
                 }
                 command(**objects, **values)
 
+        # Click lists the options in the reverse order of their decorators.
         decorated: Command = run
         for field in reversed([field for options in groups.values() for field in attrs.fields(options)]):
             decorated = click.option(*field.metadata["names"], field.name, **field.metadata["settings"])(decorated)
@@ -176,7 +176,7 @@ RANGE_COLUMNS: Final = {
 
 
 def show_ranges(ranges: Sequence[OffsetRange], *, as_json: bool, facts: Mapping[str, Any], words: str) -> None:
-    """Print what would be read: as JSON with further ``facts``, or as a table with a line that ends in ``words``."""
+    """Print what would be read: as JSON with further ``facts``, or as a table with a last line with ``words``."""
     rows: list[dict[str, Any]] = [
         {
             "topic": each.partition.topic,
@@ -200,7 +200,7 @@ def show_ranges(ranges: Sequence[OffsetRange], *, as_json: bool, facts: Mapping[
 
 @attrs.frozen
 class SparkStart:
-    """Spark. An object starts it when it is called: a command that has nothing to do never calls it."""
+    """Spark. Calling an object starts it, which a command does only if it has something to do."""
 
     master: str | None = option(
         "--master", metavar="URL", help="Spark's master.  [default: local[*], all cores of this machine]"
@@ -231,7 +231,7 @@ class SparkStart:
 
 @contextlib.contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """Let the errors of a job end the command with one line, and stop a Spark that the command started."""
+    """End the command with one line for an error of a job, and stop a Spark that the command started."""
     from trio_broker.client.errors import ClientError
     from trio_broker.spark.errors import OptionError, SparkJobError
     from trio_broker.spark.session import require_packages

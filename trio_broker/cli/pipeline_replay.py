@@ -1,4 +1,4 @@
-"""``trio-broker pipeline replay``: a range of topics, written again to another topic or another cluster."""
+"""``trio-broker pipeline replay``: writes a range of topics again, to another topic or another cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``trio-broker pipeline restore``: Parquet files, written to a topic."""
+"""``trio-broker pipeline restore``: writes Parquet files to a topic."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class NewTopicOptions:
     )
 
     def new_topics(self) -> NewTopics | None:
-        """Return how missing topics are made.
+        """Return how missing topics are created; None where they are not.
 
         Raises:
-            click.UsageError: there are settings for them, but they are not to be made.
+            click.UsageError: there are settings for new topics, but not ``--create-topic``.
         """
         if self.create_topic:
             return NewTopics(self.topic_partitions, configs=dict(self.topic_config))

@@ -1,6 +1,6 @@
-"""``trio-broker pipeline stats``: how healthy the batches of some topics are, as tables, JSON or an HTML page.
+"""``trio-broker pipeline stats``: the health of topics' batches, as tables, JSON or an HTML page.
 
-Ends with exit code 1 if anything is damaged, so that a scheduled run can tell.
+Ends with exit code 1 if anything is damaged, so that a scheduled run reports it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def write_page(document: Document, path: Path) -> None:
 
 
 def print_report(document: Document) -> None:
-    """Print what people want to see first; JSON and the page have more."""
+    """Print the main tables of the report; JSON and the page have more."""
     totals = document["totals"]
     if not document["partitions"]:
         note("there is nothing to look at")

@@ -1,4 +1,4 @@
-"""The options, the dry run and the report of the pipelines that fill tables."""
+"""The options, the dry run and the report of the pipelines that write tables."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TableOptions:
         if self.warehouse is not None or self.catalog is not None:
             catalog = IcebergCatalog(self.catalog or LOCAL_CATALOG, dict(self.catalog_property), self.warehouse)
         target = parse_target(self.to if text is None else text, catalog, name)
-        # Also for a dry run, which would not need it: the run that follows does.
+        # Also for a dry run, which does not need the package: the run after it does.
         target.require_package()
         return target
 

@@ -1,4 +1,4 @@
-"""The options of the pipelines that write topics: where to, how packed, to which partitions, and how fast."""
+"""The options of the pipelines that write topics: target, compression, partitions and rate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TopicOptions:
         type=click.Choice([each.value for each in Partitions]),
         default=Partitions.KEEP.value,
         show_default=True,
-        help="Let records stay in partitions of the same number, or let their keys choose.",
+        help="Keep the number of a record's partition, or choose it by the record's key.",
     )
     compression: str = option(
         "--compression", type=click.Choice(CODECS), default="lz4", show_default=True, help="How batches are compressed."
@@ -70,12 +70,12 @@ class TopicOptions:
         return RateLimit(self.max_records_per_second, self.max_bytes_per_second)
 
     def settings(self, default: tuple[Address, ...]) -> dict[str, Any]:
-        """Return the fields that ``ReplaySettings`` and ``RestoreSettings`` have in common.
+        """Return the common fields of ``ReplaySettings`` and ``RestoreSettings``.
 
         Records are written to the cluster of ``default`` unless another is named.
 
         Raises:
-            click.UsageError: no cluster is named, or by no address.
+            click.UsageError: no cluster is named.
         """
         servers = default if self.to_bootstrap_server is None else addresses(self.to_bootstrap_server)
         if not servers:

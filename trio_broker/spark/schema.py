@@ -2,7 +2,7 @@
 
 Names, order and types are those of Spark's own Kafka source. Unlike there a job may read some of the columns only, by a
 schema or the option ``columns``. Columns that are left out are not decoded, which makes reading up to twice as fast,
-since Spark does not tell a Python source which columns a query uses.
+since Spark does not inform a Python source which columns a query uses.
 
 Nothing heavy is imported before it is needed: the types are texts here.
 

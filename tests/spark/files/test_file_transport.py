@@ -258,7 +258,7 @@ def damage(path: Path, position: int, value: int) -> None:
 def test_a_file_that_was_cut_is_data_loss_where_nobody_can_be_asked(log: LogFiles) -> None:
     planned = transport(log)
     os.truncate(log_file(log, 1), 100)
-    with pytest.raises(DataLoss, match=r"has 100 bytes, not \d+: it was cut or compacted; nobody knows"):
+    with pytest.raises(DataLoss, match=r"has 100 bytes, not \d+: it was cut or compacted; its records cannot be found"):
         read(planned, log.range())
 
 

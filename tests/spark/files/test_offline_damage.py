@@ -1,4 +1,4 @@
-"""What is damaged in a directory without a broker: it is told wherever it lies, and never ends a log in silence."""
+"""Damage in a directory without a broker: it is reported wherever it lies, and never ends a log in silence."""
 
 from __future__ import annotations
 

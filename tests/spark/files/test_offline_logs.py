@@ -338,5 +338,5 @@ def test_files_that_change_under_an_offline_reader_are_data_loss(log: LogFiles) 
     logs = stopped(log)
     [task] = plan_files([log.range(0, 90)], logs)
     os.truncate(log.log.segments[0].file.path, 10)
-    with pytest.raises(DataLoss, match="nobody knows what became of it"):
+    with pytest.raises(DataLoss, match="cannot be found without a broker"):
         read(task.transport, task.offsets)

@@ -1,4 +1,4 @@
-"""What is in a table, for whoever reads it with the usual tools."""
+"""What is in a table, read with the usual tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Export without Spark: what comes to be in the table, and that each record does so exactly once."""
+"""Export without Spark: what is in the table, each record exactly once."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_a_topic_that_was_made_anew_is_a_loss_and_then_read_from_its_beginning(
     before = topics.rows()
     topics.ids["clicks"] = "another-id"
     topics.records[TopicPartition("clicks", 0)] = numbered(500, 503)
-    with pytest.raises(DataLoss, match="deleted and made anew: its id was id-of-clicks"):
+    with pytest.raises(DataLoss, match="deleted and created again: its id was id-of-clicks"):
         run(topics.source(), settings)
     run(topics.source(failOnDataLoss="false"), settings)
     assert rows_of(target) == sorted([*before, *(row for row in topics.rows() if row[0] == "clicks")])
@@ -342,7 +342,7 @@ def test_a_committed_file_that_somebody_removed_is_told(tmp_path: Path, target: 
         if commits and staged:
             break
     staged[0].unlink()
-    with pytest.raises(TableError, match="is gone: it was committed, and somebody removed it"):
+    with pytest.raises(TableError, match="is gone: it was committed, and removed later"):
         run(topics.source(), settings)
 
 

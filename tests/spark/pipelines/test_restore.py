@@ -26,7 +26,14 @@ from trio_broker.spark.options.option import Mode
 from trio_broker.spark.options.read_options import read_options
 from trio_broker.spark.pipelines.export import ExportSettings, run_export
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError, find_files, in_groups, parts_of
+from trio_broker.spark.pipelines.parquet_parts import (
+    Origin,
+    RestoreError,
+    RowGroupPart,
+    find_files,
+    group_parts,
+    parts_of,
+)
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, plan_restore, restore
 from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, TargetError
@@ -104,17 +111,17 @@ def test_any_parts_are_merged_in_order(tmp_path_factory: pytest.TempPathFactory,
     for number, some in enumerate(offsets):
         rows = pa.table({"value": [b""] * len(some), "partition": pa.array([0] * len(some)), "offset": some})
         pq.write_table(rows, directory / f"{number}.parquet")
-    [group] = in_groups(part for path in find_files([directory]) for part in parts_of(path))
+    [group] = group_parts(part for path in find_files([directory]) for part in parts_of(path))
     merged = [offset for rows in rows_in_order(group) for offset in rows.column("offset").to_pylist()]
     assert merged == sorted(offset for some in offsets for offset in some)
 
 
 def test_only_rows_that_others_may_come_before_are_held(tmp_path: Path):
     pq.write_table(table(numbered(1000)), tmp_path / "a.parquet", row_group_size=10)
-    [group] = in_groups(parts_of(tmp_path / "a.parquet"))
+    [group] = group_parts(parts_of(tmp_path / "a.parquet"))
     assert sum(rows.num_rows for rows in rows_in_order(group, max_held_bytes=0)) == 1000
     shuffled(tmp_path, row_group_rows=5, files=3)
-    [group] = in_groups(part for name in "012" for part in parts_of(tmp_path / f"{name}.parquet"))
+    [group] = group_parts(part for name in "012" for part in parts_of(tmp_path / f"{name}.parquet"))
     with pytest.raises(RestoreError, match="too many rows of orders-0 overlap"):
         list(rows_in_order(group, max_held_bytes=0))
 
@@ -126,7 +133,7 @@ def test_one_row_group_may_hold_many_topics_and_partitions(tmp_path: Path):
         "partition": [1, 0, 1, 2, 0, 0],
     }
     pq.write_table(pa.table(rows), tmp_path / "mixed.parquet")
-    groups = in_groups(parts_of(tmp_path / "mixed.parquet"))
+    groups = group_parts(parts_of(tmp_path / "mixed.parquet"))
     assert [(str(group[0].origin), group[0].rows) for group in groups] == [
         ("a-0", 2),
         ("a-2", 1),
@@ -199,7 +206,7 @@ def test_what_cannot_be_restored_is_told_by_its_file(tmp_path: Path, settings: R
 
 def test_a_file_that_changed_after_planning_is_noticed(tmp_path: Path):
     pq.write_table(table(RECORDS), tmp_path / "a.parquet")
-    part = Part(Origin("orders", 0), str(tmp_path / "a.parquet"), 0, 41, 0, 41)
+    part = RowGroupPart(Origin("orders", 0), str(tmp_path / "a.parquet"), 0, 41, 0, 41)
     with pytest.raises(RestoreError, match="has changed"):
         list(rows_in_order([part]))
 

@@ -27,9 +27,9 @@ from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.pipelines import restore as restore_module
 from trio_broker.spark.pipelines import slice_schedule
 from trio_broker.spark.pipelines.commit_log import CommitLogError
-from trio_broker.spark.pipelines.parquet_parts import Origin, Part, RestoreError
+from trio_broker.spark.pipelines.parquet_parts import Origin, RestoreError, RowGroupPart
 from trio_broker.spark.pipelines.restore import RestoreReport, RestoreSettings, restore
-from trio_broker.spark.pipelines.restore_slices import PositionMap, next_slices
+from trio_broker.spark.pipelines.restore_slices import GroupPositions, next_slices
 from trio_broker.spark.pipelines.target_topics import Partitions
 from trio_broker.spark.pipelines.task_runner import LocalTaskRunner
 from trio_broker.spark.producer import record_writer
@@ -248,24 +248,24 @@ def test_files_without_offsets_are_cut_by_rows(tmp_path: Path, with_offsets: boo
 
 
 def test_slices_are_about_as_large_as_wanted_and_end_with_row_groups(tmp_path: Path):
-    parts = tuple(Part(Origin("t", 0), "a", each, 10, 100 + 10 * each, 109 + 10 * each) for each in range(10))
-    [first] = next_slices([PositionMap(0, parts)], {0: 100}, most_slices=3, slice_rows=35)
+    parts = tuple(RowGroupPart(Origin("t", 0), "a", each, 10, 100 + 10 * each, 109 + 10 * each) for each in range(10))
+    [first] = next_slices([GroupPositions(0, parts)], {0: 100}, most_slices=3, slice_rows=35)
     assert (first.start, first.end, first.expected_rows) == (100, 130, 30)
     assert [part.row_group for part in first.parts] == [0, 1, 2]
-    [inside] = next_slices([PositionMap(0, parts)], {0: 130}, most_slices=3, slice_rows=4)
+    [inside] = next_slices([GroupPositions(0, parts)], {0: 130}, most_slices=3, slice_rows=4)
     assert (inside.start, inside.end) == (130, 134)
-    assert next_slices([PositionMap(0, parts)], {0: 200}, most_slices=3, slice_rows=4) == ()
+    assert next_slices([GroupPositions(0, parts)], {0: 200}, most_slices=3, slice_rows=4) == ()
 
 
 def test_wide_gaps_between_offsets_cost_no_rounds():
-    parts = (Part(Origin(), "a", 0, 5, 0, 4), Part(Origin(), "a", 1, 2, 10, 2**62))
-    [one] = next_slices([PositionMap(0, parts)], {0: 0}, most_slices=1, slice_rows=100)
+    parts = (RowGroupPart(Origin(), "a", 0, 5, 0, 4), RowGroupPart(Origin(), "a", 1, 2, 10, 2**62))
+    [one] = next_slices([GroupPositions(0, parts)], {0: 0}, most_slices=1, slice_rows=100)
     assert (one.start, one.end) == (0, 2**62 + 1)
 
 
 def test_groups_with_most_left_come_first():
     maps = [
-        PositionMap(number, (Part(Origin("t", number), "a", 0, rows, 0, rows - 1),))
+        GroupPositions(number, (RowGroupPart(Origin("t", number), "a", 0, rows, 0, rows - 1),))
         for number, rows in enumerate([5, 50, 20])
     ]
     slices = next_slices(maps, dict.fromkeys(range(3), 0), most_slices=2, slice_rows=10)

@@ -1,4 +1,4 @@
-"""Functions run inside Spark's tasks: what comes back, and what is told when one fails."""
+"""Functions run inside Spark's tasks: their results, and the error when one fails."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ LOST_BY_A_MICRO_BATCH = [
     ([1], [4, 8], [0, None], ORDERS_1, 0, "the partition is gone", [(1, 4)]),
     ([1, 7], [4], [0], ORDERS_1, 7, "the partition is gone", [(1, 4)]),
     ([1, 7], [4, 9], [0, None], ORDERS_1, 7, "the partition is gone", [(1, 4)]),
-    ([1, 7], [4, 6], [0, 0], ORDERS_1, 7, "the log ends at 6: it was truncated or made anew", [(1, 4)]),
+    ([1, 7], [4, 6], [0, 0], ORDERS_1, 7, "the log ends at 6: it was truncated or created again", [(1, 4)]),
     ([1, 7], [4, 9], [2, 0], ORDERS_0, 1, "the records are gone, the log begins at 2", [(2, 4), (7, 9)]),
     ([1], [4], [5], ORDERS_0, 1, "the records are gone, the log begins at 5", []),
 ]

@@ -13,7 +13,7 @@ SECONDS = 20
 
 
 def read_back(bootstrap_servers: str, topic: str, partitions: int = 3) -> dict[int, list[Message]]:
-    """All records by partition, by librdkafka, which is told to check CRCs."""
+    """All records by partition, by librdkafka, with its check of CRCs on."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

@@ -96,7 +96,7 @@ def _rows(chunks: Iterable[Chunk], offsets: OffsetRange, decoding: Decoding, dec
     for chunk in chunks:
         source = PartitionChunk(offsets.partition, chunk)
         if chunk.resumes_at is not None:
-            # A response of a broker names all its aborted transactions anew; markers of earlier ones may be gone.
+            # Every response of a broker names all its aborted transactions; markers of earlier ones may be gone.
             aborted.clear()
             left = _at_or_after(left, chunk.resumes_at)
         chosen = select_batches(source, left, decoding, aborted)

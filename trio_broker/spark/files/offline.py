@@ -204,7 +204,7 @@ def _as_job_errors(partition: TopicPartition) -> Iterator[None]:
     """Turn the errors of files into errors of the job.
 
     Raises:
-        SourceUnavailable: a file cannot be read, or was cut meanwhile.
+        SourceUnavailable: a file cannot be read, or was shortened while it was read.
     """
     try:
         yield
@@ -218,7 +218,7 @@ def _partitions_in(path: Path) -> list[TopicPartition]:
 
 
 def _refuse_locked(path: Path) -> None:
-    """Raise if a broker, ours or Kafka's, uses the directory: see ``storage.log_directory`` for the two locks."""
+    """Raise if a broker, this one or Kafka's, uses the directory: see ``storage.log_directory`` for the two locks."""
     lock = path / file_names.LOCK_FILE
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)

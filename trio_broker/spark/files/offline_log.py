@@ -141,7 +141,7 @@ def _end_offset(partition: TopicPartition, base_offset: int, path: Path) -> int:
             for _ in reader.chunks(OffsetRange(partition, 0, MAX_OFFSET)):
                 pass
         except CorruptData as error:
-            raise SourceUnavailable(f"{error}; nobody can tell which segments this compaction replaces") from None
+            raise SourceUnavailable(f"{error}; it is unknown which segments this compaction replaces") from None
         return reader.next_offset
 
 

@@ -164,7 +164,7 @@ class FileTransport:
     def _replan(self, change: FilesChanged, rest: OffsetRange) -> PartitionLog:
         partition, position = rest.partition, rest.start_offset
         if self.manifests is None:
-            raise DataLoss(partition, position, f"{change}; nobody knows what became of it")
+            raise DataLoss(partition, position, f"{change}; its records cannot be found without a broker")
         log.info("%s: %s; asking for a new plan", rest, change)
         try:
             manifest = self.manifests.topic_manifest(partition.topic, [partition.partition])
@@ -283,8 +283,8 @@ class UpcomingAborts:
         """Return those with a batch of records in ``table``, and drop them and those that are over."""
         if not self.ahead or self.ahead[0].first_offset > int(table.last_offsets[-1]):
             return ()
-        theirs = table.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
-        base_offsets, producer_ids = table.base_offsets[theirs], table.producer_ids[theirs]
+        is_transactional = table.attributes & (_TRANSACTIONAL | _CONTROL) == _TRANSACTIONAL
+        base_offsets, producer_ids = table.base_offsets[is_transactional], table.producer_ids[is_transactional]
         offsets_of = {
             producer_id: base_offsets[producer_ids == producer_id] for producer_id in set(producer_ids.tolist())
         }

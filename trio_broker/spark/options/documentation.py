@@ -26,8 +26,8 @@ INTRODUCTION: Final = """\
 This page is written by `python -m trio_broker.spark.options.documentation` from the tables in `trio_broker/spark`.
 
 Names, defaults and meanings are those of Spark's own Kafka source (`spark-sql-kafka-0-10`), so that a job moves by
-changing `format("kafka")` to `format("trio_broker")`; the last column tells what is different. Names are compared
-without regard to case. An option that nobody knows is an error, not ignored: it is most likely misspelt.
+changing `format("kafka")` to `format("trio_broker")`; the last column says what is different. Names are compared
+without regard to case. An unknown option is an error and not ignored: it is most likely misspelt.
 
 ## Rules
 
@@ -46,7 +46,7 @@ without regard to case. An option that nobody knows is an error, not ignored: it
 COLUMNS_INTRODUCTION: Final = """\
 ## Columns
 
-A row has these, `headers` only if asked for. A schema given to the reader may name some of them, in any order; theirs
+A row has these, `headers` only if asked for. A schema given to the reader may name some of them, in any order; these
 are the only types, and none can be `NOT NULL`.
 """
 

@@ -35,7 +35,7 @@ from trio_broker.spark.options.option import (
 )
 from trio_broker.spark.options.selection import Assign, Subscribe, SubscribePattern
 
-OURS: Final = "Not there."
+NOT_IN_SPARK: Final = "Not there."
 BATCH_ONLY: Final = frozenset({Mode.BATCH})
 STREAM_ONLY: Final = frozenset({Mode.STREAM})
 
@@ -255,7 +255,7 @@ TRANSPORT: Final = Option(
     TransportKind.AUTO,
     "`wire` reads over Kafka's protocol; `files` reads the log files of a trio-broker that the readers can see. `auto`"
     " is `files` if `path` is given, else `wire`.",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 PATH: Final[Option[tuple[str, ...]]] = Option(
     "path",
@@ -264,7 +264,7 @@ PATH: Final[Option[tuple[str, ...]]] = Option(
     "Where the readers see the broker's log directories. Without `kafka.bootstrap.servers` they are read as they are:"
     " a backup, or a broker that does not run.",
     default_text="where the broker sees them",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 PATHS: Final[Option[tuple[str, ...]]] = Option(
     "paths",
@@ -272,16 +272,16 @@ PATHS: Final[Option[tuple[str, ...]]] = Option(
     (),
     "The same as a list, added to `path`: what Spark makes of `load([…])`.",
     default_text="none",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 ADMIN_URL: Final = Option(
     "adminUrl",
     TEXT,
     None,
-    "The address of the broker's admin page, which tells which files there are: `http://127.0.0.1:8080`.",
+    "The address of the broker's admin page, which lists the files: `http://127.0.0.1:8080`.",
     form="URL",
     default_text="as the broker says itself",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 COLUMNS: Final = Option(
     "columns",
@@ -290,14 +290,14 @@ COLUMNS: Final = Option(
     "The columns of a row, in this order. What is not named is not decoded. A schema given to the reader does the"
     " same.",
     default_text="all but `headers`",
-    difference=OURS + " Spark does not tell Python sources what a query uses.",
+    difference=NOT_IN_SPARK + " Spark does not inform Python sources what a query uses.",
 )
 BATCH_ROWS: Final = Option(
     "batchRows",
     integer(1, MOST_BATCH_ROWS),
     DEFAULT_BATCH_ROWS,
     "Rows that go to Spark at once.",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 VERIFY_CRC: Final = Option(
     "verifyCrc",
@@ -305,14 +305,14 @@ VERIFY_CRC: Final = Option(
     None,
     "Compare the checksum of every record batch.",
     default_text="`kafka.check.crcs`",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 MAX_INFLATED_BYTES: Final = Option(
     "maxInflatedBytes",
     integer(LEAST_INFLATED_BYTES, MAX_DECOMPRESSED_BYTES),
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     "What one compressed record batch may grow to, in bytes; a larger one is an error.",
-    difference=OURS,
+    difference=NOT_IN_SPARK,
 )
 
 OPTION_GROUPS: Final[dict[str, tuple[Option[Any], ...]]] = {

@@ -53,7 +53,7 @@ OF_SPARK: Final = ("checkpointLocation", "queryName", "path")
 
 @attrs.frozen
 class WriteOptions:
-    """A writing job. ``topic`` is None where the rows name theirs."""
+    """A writing job. ``topic`` is None where the rows name their topics."""
 
     topic: str | None
     include_headers: bool

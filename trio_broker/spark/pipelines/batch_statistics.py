@@ -1,8 +1,8 @@
-"""What the headers of record batches tell about a partition, as a fold that any number of tasks can share.
+"""Statistics of a partition from the headers of its record batches, as a fold that any number of tasks can share.
 
 ``statistics_of`` folds some batches, ``PartitionStatistics.then`` joins the statistics of a slice with those of the one
 that follows it: ``statistics_of(a + b) == statistics_of(a).then(statistics_of(b))``, exactly, wherever the log is cut.
-So a log may be looked at in slices, at once, and the slices joined in the order of their offsets.
+So the slices of a log may be scanned in parallel, and joined in the order of their offsets.
 
 Histograms have one bin for each number of binary digits: 0, 1, 2 to 3, 4 to 7 … Transaction markers (control batches)
 are counted apart and are in no histogram, since applications never see them.
@@ -26,19 +26,18 @@ from trio_broker.topic_partition import TopicPartition
 
 CODEC_MASK: Final = 0x07
 CODECS: Final = CODEC_MASK + 1
-"""What three bits can say; five of them mean something."""
+"""How many codecs three bits can name; five of them exist."""
 
 BINS: Final = 33
-"""Sizes are int32 and a little more, so they have at most 32 binary digits, and a zero has none."""
+"""A batch's size is an int32 plus its prefix, so it has at most 32 binary digits; a zero has none."""
 
 MAX_LISTED: Final = 1000
-"""How many bad batches and unreadable stretches of a partition are kept in a list; all are counted. Whoever has more of
-them needs no longer list but a backup."""
+"""How many bad batches and unreadable stretches of a partition are listed; all are counted."""
 
 
 @attrs.frozen(eq=False)
 class BatchHeaderColumns:
-    """Those columns of a ``BatchTable`` that are counted, of some of its batches or those of several tables."""
+    """The columns of a ``BatchTable`` that are counted, for some of its batches or those of several tables."""
 
     sizes: Int64Array
     base_offsets: Int64Array
@@ -54,7 +53,7 @@ class BatchHeaderColumns:
 
     @classmethod
     def of(cls, table: BatchTable, chosen: slice) -> BatchHeaderColumns:
-        """Return the headers of the batches that ``chosen`` says."""
+        """Return the headers of the ``chosen`` batches."""
         return cls(*(getattr(table, name)[chosen] for name in _HEADER_COLUMNS))
 
     @classmethod
@@ -68,7 +67,7 @@ _HEADER_COLUMNS: Final = tuple(field.name for field in attrs.fields(BatchHeaderC
 
 @attrs.frozen
 class BadBatch:
-    """A batch whose checksum is not that of its bytes; ``origin`` says where these are from."""
+    """A batch whose checksum is not that of its bytes; ``origin`` is the file or broker it was read from."""
 
     base_offset: int
     last_offset: int
@@ -78,7 +77,7 @@ class BadBatch:
 
 @attrs.frozen
 class Damage:
-    """Offsets that cannot be read because the header of a batch can be none; ``end_offset`` is exclusive."""
+    """Offsets that cannot be read because bytes are no batch; ``end_offset`` is exclusive."""
 
     start_offset: int
     end_offset: int
@@ -87,7 +86,7 @@ class Damage:
 
 @attrs.frozen
 class Gap:
-    """The longest stretch of offsets between two batches that no batch has; ``offset`` is its first."""
+    """The longest stretch of offsets between two batches; ``offset`` is its first."""
 
     offsets: int = 0
     offset: int = NO_OFFSET
@@ -98,7 +97,8 @@ _SUMMED_ARRAY: Final[dict[str, Any]] = {"eq": _SAME_ITEMS, "metadata": {"is_summ
 
 
 def _summed(report_name: str | None = None) -> Any:
-    """Declare a number that is added when slices are joined, and its name in the report, None where it is not in it."""
+    """Declare a number that is added when slices are joined; ``report_name`` is its name in the report, if it is
+    there."""
     return attrs.field(default=0, metadata={"is_summed": True, "report_name": report_name})
 
 
@@ -106,11 +106,11 @@ def _summed(report_name: str | None = None) -> Any:
 class PartitionStatistics:
     """Counts of a slice of one partition. Sizes are bytes as in the log; offsets are absolute.
 
-    ``data_batches`` and everything that is not named otherwise leave out markers, which are ``control_batches``.
-    ``size_bins`` counts batches by codec and size, ``record_bins`` by records. ``missing_between`` are offsets between
-    batches that no batch has, in ``gap_count`` gaps; ``missing_inside`` are those that batches have and no record,
-    which compaction leaves. ``first_offset`` is -1 while there are no batches. Timestamps are milliseconds since 1970;
-    ``first_timestamp`` is the lowest that a batch begins with, and means something only with ``order.batch_count``.
+    Transaction markers are counted in ``control_batches`` and ``control_bytes`` only. ``size_bins`` counts batches by
+    codec and size, ``record_bins`` by records. ``missing_between`` are the offsets between batches, in ``gap_count``
+    gaps; ``missing_inside`` are offsets within batches that have no record, which compaction leaves. ``first_offset``
+    is -1 while there are no batches. Timestamps are milliseconds since 1970; ``first_timestamp`` is the lowest that a
+    batch begins with, and is valid only where ``order.batch_count`` is not 0.
     """
 
     partition: TopicPartition
@@ -173,7 +173,7 @@ class PartitionStatistics:
 
 
 def _damages(earlier: PartitionStatistics, later: PartitionStatistics) -> tuple[Damage, ...]:
-    """Return the damages of both; one that a border of slices cuts in two is one."""
+    """Return the damages of both; one that lies across the border of the slices becomes one."""
     if earlier.damages and later.damages and earlier.damage_count == len(earlier.damages):
         last, first = earlier.damages[-1], later.damages[0]
         if last.end_offset == first.start_offset:
@@ -189,7 +189,7 @@ REPORTED: Final[Mapping[str, str]] = {
     for each in attrs.fields(PartitionStatistics)
     if each.metadata.get("report_name")
 }
-"""The summed fields that are numbers of a partition in the report, by their names there."""
+"""The summed fields that the report has for each partition, by their names there."""
 
 
 def _gap_between(earlier: PartitionStatistics, later: PartitionStatistics) -> Gap:
@@ -214,7 +214,7 @@ def statistics_of(
 ) -> PartitionStatistics:
     """Fold the headers in ``batches``, which are in the order of their offsets.
 
-    ``bad_batches`` are those of them whose checksum was found wrong, out of ``checked_batches``.
+    ``bad_batches`` are those whose checksum is wrong, out of ``checked_batches``.
     """
     if not len(batches):
         return PartitionStatistics(partition)
@@ -263,7 +263,7 @@ def joined(slices: Iterable[PartitionStatistics]) -> list[PartitionStatistics]:
 
 def bins_of(values: Int64Array) -> Int64Array:
     """Return the number of binary digits of each value, the number of its bin."""
-    # The exponent of a float is exact up to 2**53, far above what a header can say.
+    # The exponent of a float is exact up to 2**53, far above the values in a header.
     return np.frexp(values.astype(np.float64))[1].astype(np.int64)
 
 
@@ -273,12 +273,12 @@ def bin_bounds(index: int) -> tuple[int, int]:
 
 
 def codec_name(number: int) -> str:
-    """Return how Kafka calls a codec; there are numbers that no codec has."""
+    """Return Kafka's name of a codec; damaged headers have numbers without one."""
     return Codec(number).name.lower() if number < len(Codec) else f"unknown ({number})"
 
 
 def _begins(batches: BatchHeaderColumns) -> Int64Array:
-    """Return each batch's own first timestamp: its last, where the base timestamp is none of a record's."""
+    """Return each batch's first timestamp: its last one, where the base timestamp is not that of a record."""
     no_record_s = (batches.attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT)) != 0
     no_record_s |= batches.base_timestamps < 0
     return np.where(no_record_s, batches.max_timestamps, batches.base_timestamps)

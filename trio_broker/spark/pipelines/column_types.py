@@ -1,7 +1,7 @@
-"""The types of a table's columns: how SQL writes each, its Arrow type, and how a JSON value becomes one of its values.
+"""The types of a table's columns: the name in SQL, the Arrow type, and the conversion of JSON values.
 
-Nothing is guessed, because a wrong value in a table is found much later than a dead letter: a number is not a string,
-``1.0`` is not a BIGINT, ``"1"`` is neither.
+Conversions are strict, because a wrong value in a table is found much later than a dead letter: a number is not a
+STRING, and neither ``1.0`` nor ``"1"`` is a BIGINT.
 
     BOOLEAN                    true, false
     TINYINT … BIGINT           a number without a point or an exponent, within the type's range
@@ -48,7 +48,7 @@ MAX_SHOWN: Final = 40
 
 
 class RowError(ValueError):
-    """A text is no row; ``path`` leads to the value that does not fit."""
+    """A text does not fit the columns; ``path`` names the value that does not."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(reason)
@@ -64,14 +64,15 @@ class RowError(ValueError):
 
 
 def row_error(error: ValueError | OverflowError, wanted: DataType, value: Any, name: str) -> RowError:
-    """Return the error of a value called ``name`` that is no ``wanted``; that of a value in it keeps its reason."""
+    """Return the error for the value ``name`` that is not of type ``wanted``; the error of a value in it keeps its
+    reason."""
     if not isinstance(error, RowError):
         error = RowError(f"{wanted.ddl()} is expected, not {shown(value)}")
     return error.within(name)
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it."""
+    """Return a value as errors show it."""
     match value:
         case None:
             return "null"
@@ -87,7 +88,7 @@ class DataType(Protocol):
     """The type of a column, or of a part of one."""
 
     def ddl(self) -> str:
-        """Return the type as SQL writes it."""
+        """Return the type in SQL."""
         ...
 
     def arrow(self) -> pa.DataType:
@@ -103,7 +104,7 @@ class DataType(Protocol):
 
 
 def _exactly(kind: type[Any]) -> Convert:
-    # A boolean is an int of Python's as well, hence no isinstance.
+    # Not isinstance, because a bool is an int in Python.
     def convert(value: Any) -> Any:
         if type(value) is kind:
             return value
@@ -143,7 +144,7 @@ def _binary(value: Any) -> bytes:
 
 
 def _timestamp(value: Any) -> datetime.datetime:
-    """Return a moment in UTC without a zone: Arrow asks every value that has one for its difference to UTC."""
+    """Return a moment in UTC without a zone: for a value with one Arrow calls Python for its offset, which is slow."""
     moment = datetime.datetime.fromisoformat(_text(value))
     return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
 
@@ -298,7 +299,7 @@ class StructField:
     nullable: bool = True
 
     def ddl(self, separator: str) -> str:
-        """Return the field as SQL writes it."""
+        """Return the field in SQL."""
         name = self.name.replace("`", "``")
         return f"`{name}`{separator}{self.type.ddl()}{'' if self.nullable else ' NOT NULL'}"
 
@@ -333,7 +334,7 @@ class StructType:
         return f"STRUCT<{', '.join(each.ddl(': ') for each in self.fields)}>"
 
     def columns_ddl(self) -> str:
-        """Return the fields as the columns of a table, always written in the same way."""
+        """Return the fields as the columns of a table; equal types give equal texts."""
         return ", ".join(each.ddl(" ") for each in self.fields)
 
     def arrow(self) -> pa.DataType:

@@ -1,17 +1,17 @@
-"""What a job got done, batch by batch, in a directory of small JSON files.
+"""The commit log of a job: what it has done, batch by batch, as small JSON files in its checkpoint directory.
 
     <directory>/job.json                          which job it is: an id drawn at its first start, its kind and settings
-    <directory>/commits/000000000012.json         batch 12: up to where it read, and what is to become of it
-    <directory>/commits/000000000012.done         … and it has become so
+    <directory>/commits/000000000012.json         batch 12: the offsets it ends at, and what must be done with it
+    <directory>/commits/000000000012.done         … which has been done
     <directory>/lock                              held by the process that runs the job
 
-A batch is committed in two steps. ``prepare`` writes its file, and from then on the batch counts: whatever the job must
-still do for it (rename files, add them to a table) stands in the file, is done after a crash as well, and does no harm
-when it is done twice. ``finish`` notes that nothing is left to do. A crash before ``prepare`` leaves no trace, and the
-same records are read again.
+A batch is committed in two steps. ``prepare`` writes its file, and from then on the batch is committed: what the job
+must still do for it (rename files, add them to a table) is listed in the file, is done after a crash as well, and may
+be done twice. ``finish`` marks the batch as applied. A crash before ``prepare`` leaves no trace, and the same records
+are read again.
 
 Each file is written to another name, fsynced and renamed, so it is there as a whole or not at all. Old commits are
-removed: the newest says it all.
+removed: the newest one has the offsets of all partitions.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from trio_broker.storage.checkpoints import sync_directory, write_atomically
 from trio_broker.topic_partition import TopicPartition
 
 VERSION: Final = 1
-"""Of the files; a later version may hold what this one would misread."""
+"""The version of the files; other versions are refused."""
 
 KEPT_COMMITS: Final = 100
-"""So many of the newest commits are kept, for people who want to see what happened; one is enough to go on."""
+"""How many of the newest commits are kept. A job needs one; the others are a history for its operator."""
 
 JOB_FILE: Final = "job.json"
 LOCK_FILE: Final = "lock"
@@ -53,10 +53,10 @@ class CommitLogError(SparkJobError):
 
 @attrs.frozen
 class Commit:
-    """A batch that counts.
+    """A committed batch.
 
-    ``offsets`` says for every partition that the job ever read up to where it has, exclusively. ``facts`` is what the
-    job notes besides: JSON.
+    ``offsets`` has, for every partition that the job ever read, the offset behind the last one read. ``facts`` is the
+    job's own part of the commit, as JSON.
     """
 
     batch: int
@@ -66,7 +66,7 @@ class Commit:
 
 @attrs.define
 class CommitLog:
-    """The commits of one job. To be used as a context manager, which holds the directory's lock."""
+    """The commits of one job. ``open`` takes the directory's lock; leaving the context manager releases it."""
 
     directory: Path
     job_id: str = ""
@@ -75,15 +75,15 @@ class CommitLog:
     _lock: int | None = None
 
     def open(self, kind: str, settings: Mapping[str, Any] | None = None) -> Self:
-        """Take the directory, made at the first start, and read how far the job is.
+        """Lock the directory, which is created at the first start, and read the last commit.
 
-        ``kind`` and ``settings`` are what must not change between two runs of one job.
+        ``kind`` and ``settings`` must not change between two runs of one job.
 
         Raises:
-            CommitLogError: another process runs the job, the directory is another job's, or cannot be read or made.
+            CommitLogError: another process runs the job, the directory is another job's, or cannot be read or created.
         """
         try:
-            with _told():
+            with _as_commit_log_errors():
                 (self.directory / COMMITS).mkdir(parents=True, exist_ok=True)
                 self._take_lock()
                 self.job_id = self._identify(kind, dict(settings or {}))
@@ -103,23 +103,23 @@ class CommitLog:
         self.close()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the lock on the directory."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     @property
     def next_batch(self) -> int:
-        """The number of the batch to come; the first is 0."""
+        """The number of the next batch; the first is 0."""
         return self.last.batch + 1 if self.last else 0
 
     @property
     def offsets(self) -> Mapping[TopicPartition, int]:
-        """Up to where the job has read, of every partition that it ever read; empty before the first commit."""
+        """The offset behind the last one read, of every partition ever read; empty before the first commit."""
         return self.last.offsets if self.last else {}
 
     def prepare(self, offsets: Mapping[TopicPartition, int], facts: Mapping[str, Any] | None = None) -> Commit:
-        """Let the next batch count, and return it. ``offsets`` of partitions left out stay what they are.
+        """Commit the next batch and return it. Partitions that are not in ``offsets`` keep their offset.
 
         Raises:
             CommitLogError: it cannot be written.
@@ -132,26 +132,28 @@ class CommitLog:
             "offsets": offsets_document(commit.offsets),
             "facts": dict(commit.facts),
         }
-        with _told():
+        with _as_commit_log_errors():
             write_atomically(self._path(commit.batch), _encode(document))
         self.last, self.last_is_finished = commit, False
         return commit
 
     def finish(self) -> None:
-        """Note that nothing is left to do for the last batch.
+        """Mark the last batch as applied.
 
         Raises:
             CommitLogError: it cannot be written.
         """
         assert self.last is not None
         path = self._path(self.last.batch)
-        with _told():
+        with _as_commit_log_errors():
+            # Old commits go last: a crash in between leaves one commit too many, never one too few.
             path.with_suffix(DONE).touch()
             sync_directory(path.parent)
             self.last_is_finished = True
-            self._forget(self.last.batch - KEPT_COMMITS)
+            self._remove_old(self.last.batch - KEPT_COMMITS)
 
     def _take_lock(self) -> None:
+        # The kernel releases the lock with the process, so that a killed job can be started again at once.
         path = self.directory / LOCK_FILE
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -182,17 +184,18 @@ class CommitLog:
     def _path(self, batch: int) -> Path:
         return commit_path(self.directory, batch)
 
-    def _forget(self, last: int) -> None:
+    def _remove_old(self, last: int) -> None:
         for batch in _batches(self.directory):
             if batch <= last:
+                # The marker first: a marker without its commit would never be found again.
                 path = self._path(batch)
                 path.with_suffix(DONE).unlink(missing_ok=True)
                 path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Let what a file system refuses be an error of the job."""
+def _as_commit_log_errors() -> Iterator[None]:
+    """Turn an error of the file system into a ``CommitLogError``."""
     try:
         yield
     except OSError as error:
@@ -200,7 +203,7 @@ def _told() -> Iterator[None]:
 
 
 def read_last_commit(directory: Path) -> Commit | None:
-    """Return how far the job of ``directory`` is, None if it never started; nothing is locked or changed.
+    """Return the last commit in ``directory``, None before a job's first one; nothing is locked or changed.
 
     Raises:
         CommitLogError: the commit cannot be read.
@@ -216,7 +219,7 @@ def read_last_commit(directory: Path) -> Commit | None:
 
 
 def commit_path(directory: Path, batch: int) -> Path:
-    """Return where the commit of a batch is."""
+    """Return the path of a batch's commit."""
     return directory / COMMITS / f"{batch:012}.json"
 
 

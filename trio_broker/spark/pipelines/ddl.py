@@ -1,7 +1,7 @@
-"""Parses a table's columns as Spark's SQL writes them: ``id BIGINT NOT NULL, name STRING, tags ARRAY<STRING>``.
+"""Parses a table's columns in Spark's SQL: ``id BIGINT NOT NULL, name STRING, tags ARRAY<STRING>``.
 
-Spark would parse them, too, but only once a JVM runs; a wrong schema should be refused at once. Names may stand in
-backquotes. A column that is ``NOT NULL`` must have a value in every record; in the table it is nullable as all are.
+Spark could parse them, too, but only after a JVM has started; a wrong schema is refused at once. Names may be in
+backquotes. A ``NOT NULL`` column must have a value in every record; in the table it is nullable like the others.
 
 Source: the ``colTypeList`` of Spark's SQL grammar.
 """
@@ -25,10 +25,10 @@ from trio_broker.spark.pipelines.column_types import (
 )
 
 MAX_DECIMAL_DIGITS: Final = 38
-"""What Spark, Iceberg and Delta have."""
+"""The limit of Spark, Iceberg and Delta."""
 
 MAX_DEPTH: Final = 50
-"""Of types within types: the parser goes by recursion."""
+"""Of types within types: the parser is recursive."""
 
 
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_]\w*)|(\d+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([(),<>:]))")

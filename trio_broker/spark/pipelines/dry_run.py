@@ -1,7 +1,7 @@
-"""What the next run of a job would read, found out without Spark and without changing anything.
+"""What the next run of a job would read, found without Spark and without changing anything.
 
-How many bytes of log that is can only be guessed over the wire: one answer of each partition is looked at, and the rest
-taken to be like it.
+Its size in bytes of log can only be estimated over the wire: one answer of each partition is measured, and the rest is
+assumed to be like it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import read_last_commit
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.positions import behind, check_topics, find_target, next_batch
+from trio_broker.spark.pipelines.positions import check_topics, find_target, next_batch, ranges_left
 from trio_broker.spark.pipelines.trigger import Trigger
 from trio_broker.spark.planning.offset_planning import initial_offsets
 from trio_broker.spark.ranges import OffsetRange
 
 MAX_SAMPLES: Final = 16
-"""Partitions that are looked at, the largest ones; each costs an answer of some MiB."""
+"""Partitions that are measured, the largest ones; each costs an answer of some MiB."""
 
 
 @attrs.frozen
 class ReadPlan:
-    """What would be read: ranges, sorted, in so many batches, and about how many bytes of log that is, if known."""
+    """What would be read: ranges, sorted, the number of batches, and an estimate of the log's bytes, if known."""
 
     ranges: tuple[OffsetRange, ...]
     batches: int
@@ -34,12 +34,12 @@ class ReadPlan:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets that is; there may be fewer records."""
+        """How many offsets the ranges have; there may be fewer records."""
         return sum(each.offset_count for each in self.ranges)
 
 
 def plan_job(source: JobSource, checkpoint: Path, trigger: Trigger) -> ReadPlan:
-    """Return what a job with that checkpoint would read now.
+    """Return what a job with the checkpoint would read now.
 
     Raises:
         SparkJobError: as the job itself.
@@ -60,13 +60,13 @@ def plan_job(source: JobSource, checkpoint: Path, trigger: Trigger) -> ReadPlan:
 def _count_batches(ranges: Sequence[OffsetRange], batch_records: int) -> int:
     count, left = 0, list(ranges)
     while left:
-        left = behind(left, next_batch(left, batch_records))
+        left = ranges_left(left, next_batch(left, batch_records))
         count += 1
     return count
 
 
 def estimate_bytes(source: JobSource, ranges: Sequence[OffsetRange]) -> int | None:
-    """Return about how many bytes of log ``ranges`` are; None when nothing could be looked at."""
+    """Return an estimate of the bytes of log in ``ranges``; None when nothing could be measured."""
     samples = sorted(ranges, key=lambda each: -each.offset_count)[:MAX_SAMPLES]
     sampled_offsets = sampled_bytes = 0
     for task in source.tasks(

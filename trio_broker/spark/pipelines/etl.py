@@ -1,11 +1,11 @@
-"""ETL: topics of JSON to a table with typed columns, and beside it a table of dead letters.
+"""ETL: topics of JSON to a table with typed columns, and a second table of dead letters.
 
-A record that does not fit the columns goes to the dead letters, as it was, with the reason; no record is lost, and none
-stops the job. Both tables are filled by one commit (``micro_batches``), so that each record is in exactly one of them,
-once, whenever the job is killed.
+A record that does not fit the columns goes to the dead letters, unchanged, with the reason; no record is lost, and none
+stops the job. Both tables are written by one commit (``micro_batches``), so that each record is in exactly one of them,
+once, also when the job is killed.
 
-Texts are read inside the tasks (``typed_json``); Spark's ``from_json`` would take rows through the JVM, and cannot tell
-which field was wrong.
+The JSON is parsed inside the tasks (``typed_json``); Spark's ``from_json`` would take rows through the JVM, and does
+not report which field was wrong.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ KIND: Final = "etl"
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
-"""What the two tables are called in commits and reports."""
+"""The names of the two tables in commits and reports."""
 
 READ_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
-"""Of a record: what a dead letter has of it."""
+"""The columns of a record that a dead letter keeps."""
 
 ORIGIN_COLUMNS: Final = {
     "kafka_topic": "topic",
@@ -50,14 +50,14 @@ ORIGIN_COLUMNS: Final = {
     "kafka_offset": "offset",
     "kafka_timestamp": "timestamp",
 }
-"""What a row has of its record, if that is asked for."""
+"""The columns of a record that its row has with ``with_origin``, by their names in the table."""
 
 ERROR: Final = "error"
 
 
 @attrs.frozen
 class EtlSettings:
-    """An ETL but for what it reads. With ``with_origin`` each row has its record's place and time as well."""
+    """The settings of an ETL, except for the source. ``with_origin`` adds a record's place and time to its row."""
 
     columns: StructType
     target: Target
@@ -69,15 +69,15 @@ class EtlSettings:
 
     @property
     def checkpoint_directory(self) -> Path:
-        """Where the job notes what it did.
+        """The directory of the job's commit log.
 
         Raises:
-            OptionError: it must be said, and is not.
+            OptionError: as ``checkpoint_of``.
         """
         return checkpoint_of(self.target, self.checkpoint, KIND)
 
     def row_shape(self) -> TableShape:
-        """Return what a row is."""
+        """Return the shape of the table of rows."""
         schema = self.columns.arrow_schema()
         if self.with_origin:
             records = arrow_schema(ORIGIN_COLUMNS.values())
@@ -87,7 +87,7 @@ class EtlSettings:
 
 
 def dead_letter_shape() -> TableShape:
-    """Return what a dead letter is."""
+    """Return the shape of the table of dead letters."""
     import pyarrow as pa
 
     schema = arrow_schema(READ_COLUMNS).append(pa.field(ERROR, pa.string()))
@@ -95,8 +95,8 @@ def dead_letter_shape() -> TableShape:
 
 
 @attrs.frozen
-class WriteTyped:
-    """What a task of an ETL does: it writes each record of a range to one of two tables."""
+class WriteTypedRows:
+    """The function of an ETL's tasks: writes each record of a range to one of the two tables."""
 
     rows: TableFiles
     dead_letters: TableFiles
@@ -109,7 +109,7 @@ class WriteTyped:
             TableWriter(self.rows, self.settings, number) as rows,
             TableWriter(self.dead_letters, self.settings, number) as dead_letters,
         ):
-            for typed, dead in self._sorted_out(task):
+            for typed, dead in self._separate(task):
                 rows.write(typed)
                 dead_letters.write(dead)
             return [
@@ -117,7 +117,7 @@ class WriteTyped:
                 *(file_result(DEAD_LETTERS, file) for file in dead_letters.finish()),
             ]
 
-    def _sorted_out(self, task: ReadTask) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
+    def _separate(self, task: ReadTask) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yield the rows and the dead letters of each batch."""
         import pyarrow as pa
 
@@ -145,10 +145,10 @@ def etl_settings(
     trigger: Trigger | None = None,
     checkpoint: Path | None = None,
 ) -> EtlSettings:
-    """Return the settings of an ETL, checked.
+    """Return the checked settings of an ETL.
 
     Raises:
-        OptionError: the schema cannot be read or has columns that come with the origin, or both tables are the same.
+        OptionError: the schema cannot be parsed or has a column of the origin, or both tables are the same.
     """
     try:
         columns = parse_ddl(schema)
@@ -176,10 +176,10 @@ def etl(
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> JobReport:
-    """Read what is new in topics of JSON into a table with the columns of ``schema``, and return what was done.
+    """Copy the new records of topics of JSON to a table with the columns of ``schema``, and return what was done.
 
     Raises:
-        SparkJobError: it cannot go on; what was committed stays, and another call goes on from there.
+        SparkJobError: it cannot go on; committed batches stay, and another call goes on from there.
     """
     settings = etl_settings(
         schema,
@@ -197,7 +197,7 @@ def etl(
 def run_etl(
     source: JobSource, settings: EtlSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
 ) -> JobReport:
-    """As ``etl``, with what runs the tasks; it is not asked for where nothing is to be read.
+    """As ``etl``; ``runner`` is called only if there is something to read.
 
     Raises:
         SparkJobError: as ``etl``.
@@ -216,7 +216,7 @@ def run_etl(
             DEAD_LETTERS: settings.dead_letters.table(dead_letter_shape()),
         },
         columns=READ_COLUMNS,
-        function=lambda needs: WriteTyped(
+        function=lambda needs: WriteTypedRows(
             needs[ROWS], needs[DEAD_LETTERS], settings.columns, settings.with_origin, settings.files
         ),
     )

@@ -1,8 +1,8 @@
-"""Export: topics to a table, all columns as they are; a directory of Parquet files, Iceberg or Delta.
+"""Export: topics to a table, all columns unchanged; a directory of Parquet files, Iceberg or Delta.
 
-Files are written inside the tasks, so that rows never become the JVM's; measured against ``df.write.parquet`` from the
-same source that takes a quarter to two thirds of the time. A table is partitioned by topic and day, and holds each
-record exactly once (``micro_batches``). Running an export again goes on where it ended.
+Files are written inside the tasks, so that no row crosses into the JVM; that takes a quarter to two thirds of the time
+of ``df.write.parquet`` from the same source. A table is partitioned by topic and day, and holds each record exactly
+once (``micro_batches``). Running an export again goes on where the last run ended.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 KIND: Final = "export"
 
 ROWS: Final = "rows"
-"""What the one table of an export is called in commits and reports."""
+"""The name of an export's only table in commits and reports."""
 
 OPAQUE: Final = frozenset({"key", "value", "headers"})
-"""Columns that hold what is meant for others."""
+"""Columns that are not interpreted: files keep no smallest and largest value of them."""
 
 
 @attrs.frozen
 class WriteRows:
-    """What a task of an export does: it writes the rows of a range as they come."""
+    """The function of an export's tasks: writes the rows of a range to files."""
 
     files: TableFiles
     settings: FileSettings
@@ -56,9 +56,10 @@ class WriteRows:
 
 @attrs.frozen
 class ExportSettings:
-    """An export but for what it reads: the table, how its files are, how much at a time, and where it notes that.
+    """The settings of an export, except for the source.
 
-    Without ``checkpoint`` that is a directory in the table's own; an Iceberg table has none that is known beforehand.
+    Without ``checkpoint`` the commit log is in the table's directory; the directory of an Iceberg table is known to its
+    catalog only, so an export to Iceberg needs ``checkpoint``.
     """
 
     target: Target
@@ -68,19 +69,19 @@ class ExportSettings:
 
     @property
     def checkpoint_directory(self) -> Path:
-        """Where the job notes what it did.
+        """The directory of the job's commit log.
 
         Raises:
-            OptionError: it must be said, and is not.
+            OptionError: as ``checkpoint_of``.
         """
         return checkpoint_of(self.target, self.checkpoint, KIND)
 
 
 def checkpoint_of(target: Target, checkpoint: Path | None, kind: str) -> Path:
-    """Return where a job that writes ``target`` notes what it did.
+    """Return the directory of the commit log of a job that writes ``target``.
 
     Raises:
-        OptionError: the table is not a directory, and nothing else is said.
+        OptionError: the table is not a directory, and ``checkpoint`` is None.
     """
     if checkpoint is not None:
         return checkpoint
@@ -99,10 +100,10 @@ def export(
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> JobReport:
-    """Copy what is new in topics to a table, and return what was done. ``options`` are those of the data source.
+    """Copy the new records of topics to a table, and return what was done. ``options`` are those of the data source.
 
     Raises:
-        SparkJobError: it cannot go on; what was committed stays, and another call goes on from there.
+        SparkJobError: it cannot go on; committed batches stay, and another call goes on from there.
     """
     settings = ExportSettings(
         to if isinstance(to, Target) else parse_target(to),
@@ -115,10 +116,10 @@ def export(
 
 
 def read_job_options(options: Mapping[str, str], trigger: Trigger) -> ReadOptions:
-    """Read options of the data source for a job that fills tables.
+    """Parse the data source's options of a job that writes tables.
 
     Raises:
-        OptionError: one is wrong, or makes no sense for such a job.
+        OptionError: one is wrong, or not possible for such a job.
     """
     given = read_options(options, Mode.BATCH)
     for name in options:
@@ -132,7 +133,7 @@ def read_job_options(options: Mapping[str, str], trigger: Trigger) -> ReadOption
 def run_export(
     source: JobSource, settings: ExportSettings, runner: Callable[[], TaskRunner], *, progress: Progress | None = None
 ) -> JobReport:
-    """As ``export``, with what runs the tasks; it is not asked for where nothing is to be read.
+    """As ``export``; ``runner`` is called only if there is something to read.
 
     Raises:
         SparkJobError: as ``export``.
@@ -143,7 +144,7 @@ def run_export(
         settings={"table": str(settings.target)},
         checkpoint=settings.checkpoint_directory,
         tables={ROWS: table},
-        # Not all tables have the topic in their files; but it is the same in all rows of a task, and costs little.
+        # Some tables do not store the topic in their files; reading it costs little, as it is the same in all rows.
         columns=COLUMNS,
         function=lambda needs: WriteRows(needs[ROWS], settings.files),
     )

@@ -1,9 +1,9 @@
-"""Walks over the batches of a slice of a log and folds their headers, with or without their checksums.
+"""Reads the batches of a slice of a log and folds their headers into statistics, checking their checksums if asked to.
 
-The records stay compressed, so this runs as fast as bytes come. It is meant for logs that may be damaged, and does not
-end where they are: a batch with a wrong checksum is noted and stepped over. Where bytes can be no batch at all nobody
-can say where the next one begins. Then reading starts again at later offsets, since whoever serves the log finds them
-by its index, or in the next segment. What lies between is noted as unreadable.
+Records stay compressed, so that a scan is as fast as the bytes can be read. It is made for logs that may be damaged,
+and goes on behind damage: a batch with a wrong checksum is recorded and skipped. Bytes that are no batch do not say
+where the next batch begins. Reading then starts again at later offsets, which the broker or the reader of the files
+finds by the index, or in the next segment. The offsets between are recorded as unreadable.
 
 A batch belongs to the slice that its base offset lies in, so that slices of one log share nothing; the first slice of a
 partition (``includes_cut_batch``) also takes the batch that the slice's start cuts.
@@ -32,12 +32,12 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.spark.tasks import ReadTask
 
 FOLDED_BATCHES: Final = 65_536
-"""So many headers are folded at once: 4 MiB of numbers. Fewer would make small chunks slow."""
+"""Headers that are folded at once: 4 MiB of numbers. Chunks of few batches would be slow to fold one by one."""
 
 
 @attrs.frozen
 class ChunkBatches:
-    """Those batches of a chunk that belong to a slice: ``chosen`` rows of its table."""
+    """The batches of a chunk that belong to a slice: the ``chosen`` rows of its table."""
 
     chunk: Chunk
     chosen: slice
@@ -53,7 +53,7 @@ class ChunkBatches:
         return int(self.table.base_offsets[self.chosen.start])
 
     def wrong_checksums(self) -> Iterator[int]:
-        """Return the rows of the batches whose bytes do not have the checksum that their header says."""
+        """Yield the rows of the batches whose bytes do not match the checksum in their header."""
         return self.table.wrong_crcs(self.chunk.data, self.chosen)
 
 
@@ -62,11 +62,11 @@ def batches_of(
 ) -> Generator[ChunkBatches, None, None]:
     """Yield the batches that belong to the slice of ``task``, chunk by chunk.
 
-    With ``first_base_offset`` those from there on, if they come, though the slice begin later.
+    With ``first_base_offset`` the batches from that offset on belong to it too, where the transport has them.
 
     Raises:
-        CorruptData: bytes can be no batch; all batches before them have been yielded.
-        SparkJobError: as the transport.
+        CorruptData: bytes are no batch; all batches before them have been yielded.
+        SparkJobError: as ``task.transport.chunks``.
     """
     offsets = task.offsets
     lowest = offsets.start_offset if first_base_offset is None else first_base_offset
@@ -89,10 +89,10 @@ def batches_of(
 
 
 def scan_headers(task: ReadTask, *, includes_cut_batch: bool, verify_crc: bool) -> PartitionStatistics:
-    """Return the statistics of the batches in the slice of ``task``; damage is told in them.
+    """Return the statistics of the batches in the slice of ``task``; they include damage.
 
     Raises:
-        SparkJobError: the slice is not there, or nobody serves it.
+        SparkJobError: the slice does not exist, or cannot be read.
     """
     fold = _Fold(task.offsets, verify_crc)
     batches = batches_of(task, includes_cut_batch=includes_cut_batch)
@@ -102,28 +102,28 @@ def scan_headers(task: ReadTask, *, includes_cut_batch: bool, verify_crc: bool) 
                 fold.add(some)
             return fold.result()
         except CorruptData as failure:
-            resumed = _behind_damage(task, fold.next_offset)
+            resumed = _find_resumption(task, fold.next_offset)
             if resumed is None:
-                fold.note_damage(task.offsets.end_offset, failure)
+                fold.add_damage(task.offsets.end_offset, failure)
                 return fold.result()
-            fold.note_damage(resumed.base_offset, failure)
-            rest = _from(task, resumed.start_offset)
+            fold.add_damage(resumed.base_offset, failure)
+            rest = _starting_at(task, resumed.start_offset)
             batches = batches_of(rest, includes_cut_batch=False, first_base_offset=fold.next_offset)
 
 
 @attrs.frozen
 class _Resumed:
-    """The first batch behind damage is at ``base_offset``, and comes to those who ask for ``start_offset``."""
+    """The first batch behind damage is at ``base_offset``, and is returned to a read from ``start_offset`` on."""
 
     start_offset: int
     base_offset: int
 
 
-def _behind_damage(task: ReadTask, next_offset: int) -> _Resumed | None:
-    """Return where batches come again behind ``next_offset``, None where none do before the end.
+def _find_resumption(task: ReadTask, next_offset: int) -> _Resumed | None:
+    """Return where reading succeeds again behind ``next_offset``, None if it does not before the end.
 
-    Asked for offsets one, two, four … further until something comes, then for those between that and the last that
-    failed: what lies there is to be found as well.
+    Offsets one, two, four … further are tried until a read succeeds, then a binary search between that offset and the
+    last one that failed finds the first offset that can be read.
     """
     failed, last, step = max(next_offset, task.offsets.start_offset), task.offsets.end_offset - 1, 1
     found: _Resumed | None = None
@@ -145,12 +145,14 @@ def _behind_damage(task: ReadTask, next_offset: int) -> _Resumed | None:
 
 
 def _first_batch_from(task: ReadTask, start: int, lowest: int) -> _Resumed | None:
-    """Return the first batch of ``lowest`` or later that comes to those who ask for ``start``, None for damage.
+    """Return the first batch at ``lowest`` or later that a read from ``start`` on returns, None for damage.
 
-    Where nothing is left of the slice, that is the batch behind it.
+    Where the slice has none left, that is the offset behind the slice.
     """
     try:
-        with closing(batches_of(_from(task, start), includes_cut_batch=False, first_base_offset=lowest)) as batches:
+        with closing(
+            batches_of(_starting_at(task, start), includes_cut_batch=False, first_base_offset=lowest)
+        ) as batches:
             for some in batches:
                 return _Resumed(start, some.first_base_offset)
     except CorruptData:
@@ -158,14 +160,14 @@ def _first_batch_from(task: ReadTask, start: int, lowest: int) -> _Resumed | Non
     return _Resumed(start, task.offsets.end_offset)
 
 
-def _from(task: ReadTask, start: int) -> ReadTask:
-    """Return the task that begins at ``start``, which lies in this one."""
+def _starting_at(task: ReadTask, start: int) -> ReadTask:
+    """Return the task with its slice beginning at ``start``."""
     return attrs.evolve(task, offsets=attrs.evolve(task.offsets, start_offset=start))
 
 
 @attrs.define
 class _Fold:
-    """The statistics so far, and headers that wait to be folded into them."""
+    """The statistics so far, and the headers that wait to be folded into them."""
 
     offsets: OffsetRange
     verify_crc: bool
@@ -180,7 +182,7 @@ class _Fold:
         self._folded = PartitionStatistics(self.offsets.partition)
 
     def add(self, batches: ChunkBatches) -> None:
-        """Take batches, which come behind all that were added before."""
+        """Add batches, which lie behind all that were added before."""
         table = batches.table
         if self.verify_crc:
             self._bad += (
@@ -198,15 +200,16 @@ class _Fold:
         if self._waiting_count >= FOLDED_BATCHES:
             self._fold_waiting()
 
-    def note_damage(self, end_offset: int, failure: CorruptData) -> None:
-        """Note that nothing can be read from the last batch on up to ``end_offset``."""
+    def add_damage(self, end_offset: int, failure: CorruptData) -> None:
+        """Record that nothing can be read from the last batch on up to ``end_offset``."""
+        # The order counts: statistics of what lies before the damage come before it.
         self._fold_waiting()
         damage = Damage(self.next_offset, end_offset, str(failure))
-        noted = PartitionStatistics(self.offsets.partition, damage_count=1, damages=(damage,))
-        self._folded = self._folded.then(noted)
+        statistics = PartitionStatistics(self.offsets.partition, damage_count=1, damages=(damage,))
+        self._folded = self._folded.then(statistics)
 
     def result(self) -> PartitionStatistics:
-        """Return the statistics of all that was added."""
+        """Return the statistics of everything added."""
         self._fold_waiting()
         return self._folded
 

@@ -1,4 +1,4 @@
-"""What a job reads: its options, whom it asks for offsets, and tasks for ranges of them."""
+"""What a job reads: its options, the source of its offsets, and tasks for ranges of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from trio_broker.spark.tasks import ReadTask
 
 @attrs.frozen
 class JobSource:
-    """To be used as a context manager, which closes the source."""
+    """A context manager, which closes the offset source."""
 
     options: ReadOptions
     offset_source: OffsetSource
 
     @classmethod
     def of(cls, options: ReadOptions) -> Self:
-        """Return what ``options`` describe. Nobody is asked anything yet."""
+        """Return the source that ``options`` describe. No request is sent yet."""
         return cls(options, open_offset_source(options))
 
     def __enter__(self) -> Self:
@@ -38,10 +38,11 @@ class JobSource:
     def tasks(
         self, ranges: Sequence[OffsetRange], columns: tuple[str, ...], parallelism: int, topic_ids: Mapping[str, str]
     ) -> list[ReadTask]:
-        """Return tasks that read ``columns`` of ``ranges``, at least as many as run at once if that is sensible.
+        """Return tasks that read ``columns`` of ``ranges``, ``parallelism`` or more unless the options set their
+        number.
 
         Raises:
-            SparkJobError: nobody answers, or a topic has another id by now.
+            SparkJobError: no broker answers, or a topic has another id now.
         """
         options = attrs.evolve(self.options, min_partitions=self.options.min_partitions or parallelism)
         return plan_tasks(options, self.offset_source, ranges, columns=columns, topic_ids=topic_ids)

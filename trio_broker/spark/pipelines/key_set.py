@@ -1,11 +1,11 @@
-"""How many distinct keys a partition has, counted by parts that are joined later.
+"""The number of distinct keys of a partition, counted in parts that are joined later.
 
-Of each key a hash of 64 bits is kept, so a set of keys is a sorted array, and joining two merges their arrays. Among
-a million keys two share a hash in one partition out of 37 million: the count is taken for exact.
+A set keeps a hash of 64 bits of each key, in a sorted array; joining two sets merges their arrays. Two of a million
+keys share a hash in one partition out of 37 million, so the count is regarded as exact.
 
-Beyond ``KEPT_HASHES`` only the smallest hashes are kept. As they are spread evenly, the largest of them tells how many
-there are in all: an estimate whose standard error is one in the square root of their number, a tenth of a percent. That
-joins as well, whatever the order (a KMV sketch).
+Beyond ``KEPT_HASHES`` only the smallest hashes are kept (a KMV sketch). Hashes are spread evenly, so the largest one
+kept gives an estimate of the number of all keys, with a standard error of one in the square root of the number kept: a
+tenth of a percent. Such sets join as well, in any order.
 
 Source: Bar-Yossef et al., "Counting distinct elements in a data stream" (2002); the mixing steps are splitmix64's.
 """
@@ -28,14 +28,14 @@ KEPT_HASHES: Final = 1 << 20
 """8 MiB for each slice of a partition: what a driver can take from hundreds of tasks."""
 
 HASHES: Final = 2.0**64
-"""How many there are."""
+"""The number of possible hashes."""
 
 WORD_BYTES: Final = 8
 
 
 @attrs.frozen
 class KeySet:
-    """Hashes of distinct keys, sorted; ``is_cut`` says that larger ones were left out."""
+    """Hashes of distinct keys, sorted; with ``is_cut`` larger ones were dropped."""
 
     hashes: UInt64Array = attrs.field(
         factory=lambda: np.empty(0, np.uint64), eq=attrs.cmp_using(eq=np.array_equal), repr=False
@@ -58,7 +58,11 @@ class KeySet:
 
 @attrs.define
 class KeyCollector:
-    """A set that grows by arrays of keys. Merging is put off until there is as much to add as there is already."""
+    """Collects the keys of many arrays.
+
+    Arrays are merged only when as many hashes wait as the set has, or a sixteenth of its maximum: merging each array on
+    its own would copy the whole set each time.
+    """
 
     kept: int = KEPT_HASHES
     _keys: KeySet = attrs.field(factory=KeySet)
@@ -74,7 +78,7 @@ class KeyCollector:
             self._merge()
 
     def result(self) -> KeySet:
-        """Return all that was added."""
+        """Return the set of all keys added."""
         self._merge()
         return self._keys
 
@@ -85,7 +89,8 @@ class KeyCollector:
 
 
 def hashes_of(keys: pa.BinaryArray) -> UInt64Array:
-    """Return the hashes of the keys that are not null, in no special order: the same key gives the same everywhere."""
+    """Return the hashes of the keys that are not null, in no particular order; they do not depend on the process."""
+    # Keys of one length are hashed together, as columns of words: numpy has no loop over keys of different lengths.
     offsets, data = _buffers(keys.drop_null())
     starts, lengths = offsets[:-1], np.diff(offsets)
     every_length = np.unique(lengths).tolist()
@@ -94,7 +99,7 @@ def hashes_of(keys: pa.BinaryArray) -> UInt64Array:
 
 
 def _buffers(keys: pa.BinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return where each key begins, and the last ends, in the bytes of all."""
+    """Return the starts of the keys, followed by the last one's end, and the bytes of all."""
     _, offsets, data = keys.buffers()
     if not len(keys):
         return np.zeros(1, np.int64), np.empty(0, np.uint8)
@@ -105,12 +110,12 @@ def _buffers(keys: pa.BinaryArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
 def _hashes_of_length(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int) -> UInt64Array:
     hashes = np.full(len(starts), length, np.uint64)
     for words in _words(data, starts, length):
-        hashes = _mixed(hashes ^ words)
-    return _mixed(hashes)
+        hashes = _mix(hashes ^ words)
+    return _mix(hashes)
 
 
 def _words(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int) -> Iterator[UInt64Array]:
-    """Yield the first eight bytes of all keys, then the next; what the last word lacks are zeros."""
+    """Yield the first eight bytes of all keys, then the next eight; the last word is filled with zeros."""
     for begin in range(0, length, WORD_BYTES):
         width = min(WORD_BYTES, length - begin)
         word = np.zeros((len(starts), WORD_BYTES), np.uint8)
@@ -118,8 +123,8 @@ def _words(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: i
         yield word.view(np.uint64)[:, 0]
 
 
-def _mixed(values: UInt64Array) -> UInt64Array:
-    """Return each value with its bits spread over all others, no two values to the same."""
+def _mix(values: UInt64Array) -> UInt64Array:
+    """Return the values with their bits mixed; different values stay different."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,7 +1,7 @@
-"""What compaction could drop from a partition: the records whose key comes again later, and those without a key.
+"""The records that compaction could drop from a partition: those whose key comes again later, or that have no key.
 
-How many that are does not depend on the order: all records but one for each key. The last record of each key is kept
-by compaction, a tombstone for a while, so those are not counted as dead here.
+Their number does not depend on the order: it is that of all records but one for each key. Compaction keeps the last
+record of each key, a tombstone for a time, so that tombstones are not counted as dead here.
 
 Source: Kafka's LogCleaner; storage.cleaner.
 """
@@ -23,7 +23,8 @@ from trio_broker.topic_partition import TopicPartition
 
 @attrs.frozen
 class KeyStatistics:
-    """Keys of a slice of a partition. ``problem`` says why some records could not be decoded; they are not counted."""
+    """The keys of a slice of a partition. ``problem`` is why some records could not be decoded; these are not
+    counted."""
 
     partition: TopicPartition
     record_count: int = 0
@@ -32,7 +33,7 @@ class KeyStatistics:
     problem: str | None = None
 
     def then(self, other: KeyStatistics, *, kept: int = KEPT_HASHES) -> KeyStatistics:
-        """Return the statistics of two slices."""
+        """Return the statistics of this slice and another one of the partition."""
         assert self.partition == other.partition, f"{self.partition}, {other.partition}"
         return KeyStatistics(
             partition=self.partition,
@@ -44,22 +45,22 @@ class KeyStatistics:
 
     @property
     def dead_records(self) -> int:
-        """How many records compaction could drop; never below zero where the number of keys is an estimate."""
+        """How many records compaction could drop; an estimate of the keys may exceed the records, hence the maximum."""
         return max(0, self.record_count - self.keys.count)
 
 
-def count_keys(task: ReadTask, swept: PartitionStatistics) -> KeyStatistics:
-    """Return the keys in the slice of ``task``, which decodes the column ``key`` alone.
+def count_keys(task: ReadTask, scanned: PartitionStatistics) -> KeyStatistics:
+    """Return the keys in the slice of ``task``, which decodes the column ``key`` only.
 
-    The bad batches and unreadable stretches that a sweep found in this slice are stepped over.
+    The bad batches and unreadable stretches that ``scanned``, the statistics of the slice, lists are left out.
 
     Raises:
-        SparkJobError: the slice is not there, or nobody serves it.
+        SparkJobError: the slice does not exist, or cannot be read.
     """
     collector = KeyCollector()
     record_count = null_keys = 0
     problem: str | None = None
-    waiting = sound_ranges(task.offsets, swept)[::-1]
+    waiting = sound_ranges(task.offsets, scanned)[::-1]
     while waiting:
         part = attrs.evolve(task, offsets=waiting.pop())
         try:
@@ -69,7 +70,7 @@ def count_keys(task: ReadTask, swept: PartitionStatistics) -> KeyStatistics:
                 null_keys += keys.null_count
                 collector.add(keys)
         except CorruptData as error:
-            rest = behind_cut_head(part, error)
+            rest = rest_behind_cut_batch(part, error)
             if rest is None:
                 problem = problem or str(error)
             else:
@@ -77,13 +78,13 @@ def count_keys(task: ReadTask, swept: PartitionStatistics) -> KeyStatistics:
     return KeyStatistics(task.offsets.partition, record_count, null_keys, collector.result(), problem)
 
 
-def behind_cut_head(task: ReadTask, error: CorruptData) -> OffsetRange | None:
-    """Return what is left of a slice behind the batch that its start cuts, if ``error`` is about that one.
+def rest_behind_cut_batch(task: ReadTask, error: CorruptData) -> OffsetRange | None:
+    """Return the rest of a slice behind the batch that its start cuts, if ``error`` is about that batch.
 
-    Such a batch belongs to the slice before, which tells of it.
+    Such a batch belongs to the slice before, which reports it.
 
     Raises:
-        SparkJobError: the slice is not there, or nobody serves it.
+        SparkJobError: the slice does not exist, or cannot be read.
     """
     offsets = task.offsets
     if error.offset >= offsets.start_offset:
@@ -99,11 +100,11 @@ def behind_cut_head(task: ReadTask, error: CorruptData) -> OffsetRange | None:
     return OffsetRange(offsets.partition, min(after, offsets.end_offset), offsets.end_offset)
 
 
-def sound_ranges(offsets: OffsetRange, swept: PartitionStatistics) -> list[OffsetRange]:
+def sound_ranges(offsets: OffsetRange, scanned: PartitionStatistics) -> list[OffsetRange]:
     """Return ``offsets`` without the batches and stretches that are known to be damaged."""
     damaged = sorted(
-        [(bad.base_offset, bad.last_offset + 1) for bad in swept.bad_batches]
-        + [(damage.start_offset, damage.end_offset) for damage in swept.damages]
+        [(bad.base_offset, bad.last_offset + 1) for bad in scanned.bad_batches]
+        + [(damage.start_offset, damage.end_offset) for damage in scanned.damages]
     )
     sound, start = [], offsets.start_offset
     for damage_start, damage_end in [*damaged, (offsets.end_offset, offsets.end_offset)]:

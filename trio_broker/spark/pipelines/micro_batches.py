@@ -1,15 +1,15 @@
-"""Fills tables from topics, micro-batch by micro-batch, each record exactly once, whenever the job is killed.
+"""Jobs that copy topics to tables in micro-batches, each record exactly once, also when the job is killed.
 
     plan a batch → tasks write files → commit log: "batch 7 is these files, read up to here" → tables add them → "done"
-                                      ^ from here on the batch counts
+                                      ^ from here on the batch is committed
 
-Killed before the commit log has the batch, no commit names the files: the next run removes them and reads the same
-records again. Killed after that, the next run gives the tables the files that the commit log names; a table does
-nothing for a batch that it has. With several tables the same holds for each, so that all of them end with the same
-batches.
+A job that is killed before the commit log has the batch leaves files that no commit names: the next run removes them
+and reads the same records again. After a later kill the next run gives the tables the files that the commit log names;
+a table ignores a batch that it already has. With several tables the same holds for each, so that all of them end with
+the same batches.
 
-Only the results of the tasks that succeeded in Spark's eyes name files. Another attempt of the same task may have
-written the same rows; its files have other names and are removed with the rest.
+Only tasks that Spark counts as successful name files. Another attempt of the same task may have written the same rows;
+its files have other names and are removed with the files that no commit names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import attrs
 
 from trio_broker.spark.pipelines.commit_log import Commit, CommitLog
 from trio_broker.spark.pipelines.job_source import JobSource
-from trio_broker.spark.pipelines.positions import Offsets, behind, check_topics, find_target, next_batch
+from trio_broker.spark.pipelines.positions import Offsets, check_topics, find_target, next_batch, ranges_left
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.task_runner import Result, TaskFunction, TaskRunner, TasksDone
 from trio_broker.spark.pipelines.trigger import Trigger
@@ -37,12 +37,12 @@ from trio_broker.spark.tables.table import DataFile, Table, TableFiles
 log = logging.getLogger(__name__)
 
 TABLE: Final = "table"
-"""In a task's result: the name of the table that a file is for."""
+"""The key, in a task's result, of the table that a file belongs to."""
 
 
 @attrs.frozen
 class JobReport:
-    """What one run did. ``offsets`` counts what was read, ``rows`` and ``files`` what each table got."""
+    """What one run did: the offsets read in all, and the rows and files written to each table."""
 
     job_id: str
     batches: int
@@ -55,10 +55,11 @@ class JobReport:
 
 @attrs.frozen
 class TableJob:
-    """A job that fills tables.
+    """A job that writes tables.
 
-    ``kind`` and ``settings`` are what must stay the same for a checkpoint. ``function`` makes, from what each table
-    needs, the function that a task runs; its results are those of ``file_result``. ``columns`` are what tasks read.
+    ``kind`` and ``settings`` must stay the same for a checkpoint. ``function`` takes the files of each table by the
+    table's name and returns the function of the tasks, whose results are those of ``file_result``. ``columns`` are the
+    columns that tasks read.
     """
 
     kind: str
@@ -70,7 +71,7 @@ class TableJob:
 
 
 def file_result(table: str, file: DataFile) -> Result:
-    """Return what a task tells of a file that it wrote for a table."""
+    """Return a task's result for a file that it wrote for a table."""
     return {TABLE: table, **file.document()}
 
 
@@ -82,10 +83,10 @@ def run_job(
     *,
     progress: Progress | None = None,
 ) -> JobReport:
-    """Run ``job`` from where it ended last, and return what this run did. ``runner`` is not asked for without need.
+    """Run ``job`` from where its last run ended. ``runner`` is called only if there is something to read.
 
     Raises:
-        SparkJobError: the job cannot go on; what was committed before stays.
+        SparkJobError: the job cannot go on; committed batches stay.
     """
     with CommitLog(job.checkpoint).open(job.kind, job.settings) as commits, ExitStack() as stack:
         run = JobRun(
@@ -96,7 +97,7 @@ def run_job(
         started = monotonic()
         while True:
             looked = monotonic()
-            run.read_what_is_there()
+            run.read_new_records()
             if run.trigger.interval_seconds is None:
                 run.clean()
                 return run.report(monotonic() - started)
@@ -105,7 +106,7 @@ def run_job(
 
 @attrs.define
 class JobRun:
-    """One run of a job, while it lasts."""
+    """The state of one run of a job."""
 
     job: TableJob
     source: JobSource
@@ -123,22 +124,30 @@ class JobRun:
     _runner: TaskRunner | None = None
 
     def recover(self) -> None:
-        """Open the tables, finish the last commit of an earlier run, and remove the files that it did not commit."""
+        """Open the tables, finish the last commit of an earlier run, and remove files that no commit names."""
         for table in self.job.tables.values():
             table.open(self.commits.job_id, self.run_id)
         if not self.commits.last_is_finished and self.commits.last is not None:
             log.info("batch %d was committed by an earlier run and is finished now", self.commits.last.batch)
             self._apply(self.commits.last)
+        # Only after that: the files of an unfinished commit may still be staged.
         self._first_batch = self.commits.next_batch
         self.clean()
 
     def clean(self) -> None:
-        """Remove files that no commit names; at the end once more, for tasks of an earlier run that ended meanwhile."""
+        """Remove the files that no commit names.
+
+        Called at the start, and at the end once more: Spark does not wait for the tasks of a run that failed, so one of
+        them may have written a file after this run had started.
+        """
         for table in self.job.tables.values():
             table.clean(self._first_batch)
 
     def begin(self) -> None:
-        """At the first start of a job, note where it begins, in a commit without files."""
+        """At the first start of a job, commit the offsets that it begins at, as a batch without files.
+
+        Otherwise a first run that is killed would leave nothing, and the next one would begin at another "latest".
+        """
         if self.commits.last is None:
             options, offset_source = self.source.options, self.source.offset_source
             offsets = initial_offsets(options, offset_source)
@@ -147,11 +156,11 @@ class JobRun:
             )
             self.commits.finish()
 
-    def read_what_is_there(self) -> None:
-        """Read up to where the logs end now, batch by batch.
+    def read_new_records(self) -> None:
+        """Read up to the present ends of the logs, batch by batch.
 
         Raises:
-            DataLoss: under ``failOnDataLoss``, something between is gone.
+            DataLoss: under ``failOnDataLoss``, records that were not read yet are gone.
         """
         options, offset_source = self.source.options, self.source.offset_source
         assert self.commits.last is not None
@@ -169,10 +178,10 @@ class JobRun:
         while left:
             ranges = next_batch(left, self.trigger.batch_records)
             self._run_batch(ranges, position, ids)
-            left = behind(left, ranges)
+            left = ranges_left(left, ranges)
 
     def report(self, seconds: float) -> JobReport:
-        """Return what this run did so far."""
+        """Return what this run has done so far."""
         return JobReport(
             self.commits.job_id, self.batches, self.offsets, self.rows, self.files, self.size_bytes, seconds
         )
@@ -182,21 +191,23 @@ class JobRun:
         self._runner = self._runner or self.start_runner()
         tasks = self.source.tasks(ranges, self.job.columns, self._runner.parallelism(), topic_ids)
         needs = {name: table.files(self.commits.next_batch) for name, table in self.job.tables.items()}
-        results = self._runner.run(tasks, self.job.function(needs), self._teller(count, len(tasks)))
+        results = self._runner.run(tasks, self.job.function(needs), self._on_tasks_done(count, len(tasks)))
         found = [result for of_task in results for result in of_task]
         ends = {each.partition: each.end_offset for each in ranges}
         position.update(ends)
+        # Prepare, then apply: see the module's text for what a kill between the two means.
         self._apply(self.commits.prepare(position, self._facts(found, topic_ids)))
         self._count(found, count)
 
-    def _teller(self, offsets: int, tasks: int) -> TasksDone | None:
-        """Return what is told how many tasks are done; Spark is not asked for that where nobody looks."""
+    def _on_tasks_done(self, offsets: int, tasks: int) -> TasksDone | None:
+        """Return the function that shows how many tasks are done; None, which spares questions to Spark, without a
+        display."""
         if not self.progress.is_shown:
             return None
         return lambda done: self.progress.set_running(offsets * done // tasks)
 
     def _apply(self, commit: Commit) -> None:
-        """Let the tables add the files of a commit, and note that they have."""
+        """Add the files of a commit to the tables, and mark the commit as applied."""
         for name, table in self.job.tables.items():
             table.commit(commit.batch, [DataFile(**document) for document in commit.facts["files"].get(name, ())])
         self.commits.finish()

@@ -1,8 +1,8 @@
-"""Which rows lie where in some Parquet files, as far as ``restore`` must know to write them in their order.
+"""Which rows are where in Parquet files, as far as ``restore`` needs it to write them in their order.
 
-Files are taken as they are, from any writer: what matters is the names of their columns. A topic may also be said by a
-directory, ``topic=orders/``, which is how exports and Hive lay out tables. The unit is a row group. Its footer says
-which topics, partitions and offsets are in it, as a rule; where it does not, or there are several, those three columns
+Files of any writer will do: only the names of their columns count. The topic may also be in the name of a directory,
+``topic=orders/``, the layout of exports and of Hive. The unit is a row group. The footer usually has the bounds of its
+topics, partitions and offsets; where it does not, or a row group has several topics or partitions, those three columns
 are read.
 
 Source: Hive's layout; the statistics of Parquet's column chunks.
@@ -23,7 +23,7 @@ from trio_broker.spark.errors import SparkJobError
 
 SUFFIX: Final = ".parquet"
 HIDDEN_PREFIXES: Final = ("_", ".")
-"""What begins so is no data: commit logs, files in the making."""
+"""Prefixes of names that are no data: commit logs, unfinished files."""
 
 TOPIC: Final = "topic"
 PARTITION: Final = "partition"
@@ -33,12 +33,12 @@ VALUE: Final = "value"
 
 
 class RestoreError(SparkJobError):
-    """Files that cannot be restored: they are none, or not what a topic can be made of."""
+    """Files cannot be restored: they are not Parquet, or have not the columns of records."""
 
 
 @attrs.frozen(order=True)
 class Origin:
-    """Where rows were before; a part that is not known is empty, or -1."""
+    """The topic and partition that rows were in; unknown ones are empty, or -1."""
 
     topic: str = ""
     partition: int = -1
@@ -48,10 +48,10 @@ class Origin:
 
 
 @attrs.frozen
-class Part:
+class RowGroupPart:
     """The rows of one origin in one row group, with the offsets they had; None where there are no offsets.
 
-    ``first_row`` is how many rows of its group come before it; it counts where there are no offsets.
+    ``first_row`` is the number of rows before it in its group, the position of its first row without offsets.
     """
 
     origin: Origin
@@ -64,7 +64,7 @@ class Part:
 
     @property
     def first(self) -> int:
-        """The lowest position of its rows, by which a group is cut: offsets, or else the numbers of rows."""
+        """The lowest position of its rows, by which a group is cut: an offset, or else the number of a row."""
         return self.first_row if self.first_offset is None else self.first_offset
 
     @property
@@ -74,10 +74,10 @@ class Part:
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the Parquet files in directories, however deep, and files that are named; sorted by their full paths.
+    """Return the Parquet files in and below the directories of ``paths``, and its files; sorted by their full paths.
 
     Raises:
-        RestoreError: something is not there, or there is no file.
+        RestoreError: a path does not exist, or there is no file.
     """
     found: list[Path] = []
     for path in map(Path, map(os.path.abspath, paths)):
@@ -100,8 +100,8 @@ def _files_below(directory: Path) -> Iterator[Path]:
                 yield Path(root, name)
 
 
-def parts_of(path: Path) -> list[Part]:
-    """Return what is in the row groups of a file, in their order.
+def parts_of(path: Path) -> list[RowGroupPart]:
+    """Return the parts of a file's row groups, in their order.
 
     Raises:
         RestoreError: it is no Parquet file, or has no column ``value``.
@@ -128,7 +128,7 @@ def _check_types(path: Path, schema: pa.Schema) -> None:
             raise RestoreError(f"{path}: column {name!r} is of type {schema.field(name).type}; it must be an integer")
 
 
-def _parts_of_group(file: pq.ParquetFile, path: Path, number: int) -> list[Part]:
+def _parts_of_group(file: pq.ParquetFile, path: Path, number: int) -> list[RowGroupPart]:
     bounds = _bounds(file.metadata.row_group(number))
     named = [name for name in PLACE_COLUMNS if name in file.schema_arrow.names]
     rows = file.metadata.row_group(number).num_rows
@@ -141,25 +141,25 @@ def _parts_of_group(file: pq.ParquetFile, path: Path, number: int) -> list[Part]
             bounds[TOPIC][0] if TOPIC in named else directory_topic, bounds[PARTITION][0] if PARTITION in named else -1
         )
         first, last = bounds.get(OFFSET, (None, None))
-        return [Part(origin, str(path), number, rows, first, last)]
+        return [RowGroupPart(origin, str(path), number, rows, first, last)]
     return _read_parts(file, path, number, named)
 
 
 def _bounds(group: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the lowest and highest value of the columns that say where rows were, as far as the footer has them."""
+    """Return the bounds of the columns in ``PLACE_COLUMNS``, as far as the footer has them."""
     bounds = {}
     for index in range(group.num_columns):
         column = group.column(index)
         statistics = column.statistics
         if column.path_in_schema not in PLACE_COLUMNS or statistics is None:
             continue
-        # Writers cut long bounds short, but then the two differ, and the column is read.
+        # Writers may shorten long bounds; then the two differ, and the column is read.
         if statistics.has_min_max and statistics.null_count == 0:
             bounds[column.path_in_schema] = (statistics.min, statistics.max)
     return bounds
 
 
-def _read_parts(file: pq.ParquetFile, path: Path, number: int, named: Sequence[str]) -> list[Part]:
+def _read_parts(file: pq.ParquetFile, path: Path, number: int, named: Sequence[str]) -> list[RowGroupPart]:
     table = file.read_row_group(number, columns=list(named))
     keys = [name for name in named if name != OFFSET]
     if table.num_rows and any(table.column(name).null_count for name in named):
@@ -167,7 +167,7 @@ def _read_parts(file: pq.ParquetFile, path: Path, number: int, named: Sequence[s
     wanted = [(OFFSET, "min"), (OFFSET, "max")] if OFFSET in named else []
     counted = table.group_by(keys, use_threads=False).aggregate([*wanted, ([], "count_all")])
     return [
-        Part(
+        RowGroupPart(
             Origin(row.get(TOPIC, topic_of(path)), row.get(PARTITION, -1)),
             str(path),
             number,
@@ -180,7 +180,7 @@ def _read_parts(file: pq.ParquetFile, path: Path, number: int, named: Sequence[s
 
 
 def topic_of(path: Path) -> str:
-    """Return the topic that a directory above a file names, or nothing."""
+    """Return the topic in the name of a directory above a file, or ``""``."""
     for name in reversed(path.parts[:-1]):
         key, separator, value = name.partition("=")
         if separator and key == TOPIC:
@@ -188,23 +188,23 @@ def topic_of(path: Path) -> str:
     return ""
 
 
-def in_groups(parts: Iterable[Part]) -> list[tuple[Part, ...]]:
-    """Return the parts that one task must write, in the order it must; sorted by origin.
+def group_parts(parts: Iterable[RowGroupPart]) -> list[tuple[RowGroupPart, ...]]:
+    """Return the groups of parts that one task must write, each in its order; sorted by origin.
 
-    Rows of one origin with offsets belong together. Without offsets a file is what has an order.
+    The rows of one origin with offsets are a group. Without offsets the rows of a file are one.
     """
-    groups: dict[tuple[Origin, str], list[Part]] = {}
+    groups: dict[tuple[Origin, str], list[RowGroupPart]] = {}
     for part in parts:
         groups.setdefault((part.origin, "" if part.first_offset is not None else part.path), []).append(part)
     return [tuple(_with_row_numbers(sorted(groups[key], key=_by_offset))) for key in sorted(groups)]
 
 
-def _with_row_numbers(parts: Iterable[Part]) -> Iterator[Part]:
+def _with_row_numbers(parts: Iterable[RowGroupPart]) -> Iterator[RowGroupPart]:
     first_row = 0
     for part in parts:
         yield attrs.evolve(part, first_row=first_row)
         first_row += part.rows
 
 
-def _by_offset(part: Part) -> tuple[int, int, str, int]:
+def _by_offset(part: RowGroupPart) -> tuple[int, int, str, int]:
     return (part.first_offset or 0, part.last_offset or 0, part.path, part.row_group)

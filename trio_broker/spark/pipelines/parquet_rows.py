@@ -1,8 +1,8 @@
 """The rows of a slice of a group of Parquet row groups, in their order.
 
-It goes through the row groups by their first offset and holds back only rows that those of a later row group may come
-before, so that files which overlap, as those of two days with late records do, need no sorting and little memory.
-Which rows come, and in which order, depends on nothing but the files and the slice.
+It reads the row groups by their first offset and holds back only rows that a later row group may have lower offsets
+than, so that files that overlap, as those of two days with late records do, need no sort and little memory. The rows
+and their order depend on the files and the slice only: a repeated slice must give each row the same row id.
 
 Source: Parquet's row groups; parquet_parts for what a position is.
 """
@@ -16,26 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trio_broker.spark.pipelines.parquet_parts import OFFSET, PARTITION, TOPIC, Part, RestoreError
+from trio_broker.spark.pipelines.parquet_parts import OFFSET, PARTITION, TOPIC, RestoreError, RowGroupPart
 
 WRITTEN: Final = ("key", "value", "headers", "timestamp")
-"""Columns that become a record, besides its partition."""
+"""The columns of a record, besides its partition."""
 
 MAX_HELD_BYTES: Final = 1024 * 1024 * 1024
-"""Rows that a task holds back because others may come before them: thirty row groups of an export. Files that overlap
-more than that are better sorted by somebody who can use a disk for it."""
+"""The most bytes of rows that a task holds back: thirty row groups of an export. Files that overlap more than that must
+be sorted with the help of a disk."""
 
 
 def rows_in_order(
-    group: Sequence[Part],
+    group: Sequence[RowGroupPart],
     start: int | None = None,
     end: int | None = None,
     *,
     max_held_bytes: int = MAX_HELD_BYTES,
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a group in the order of their offsets; equal offsets, and rows without, as they lie.
+    """Yield the rows of a group by offset; rows with equal offsets, or none, in the order of the files.
 
-    With ``start`` and ``end``, exclusive, only those at these positions.
+    ``start`` and ``end``, which is exclusive, restrict the positions.
 
     Raises:
         RestoreError: files overlap so much that too many rows would have to be held.
@@ -49,6 +49,7 @@ def rows_in_order(
             yield rows
             continue
         if held is not None:
+            # No later row group begins below this one, so that the rows below its first offset are complete.
             ready = int(pc.sum(pc.less(held.column(OFFSET), part.first_offset)).as_py() or 0)
             yield held.slice(0, ready)
             held = held.slice(ready)
@@ -62,8 +63,8 @@ def rows_in_order(
         yield held
 
 
-def between(part: Part, rows: pa.Table, start: int | None, end: int | None) -> pa.Table:
-    """Return those rows of a part that are at positions from ``start`` to ``end``, exclusive."""
+def between(part: RowGroupPart, rows: pa.Table, start: int | None, end: int | None) -> pa.Table:
+    """Return the rows of a part at positions from ``start`` to ``end``, exclusive."""
     lowest = part.first if start is None else max(start, part.first)
     behind = part.end if end is None else min(end, part.end)
     if (lowest, behind) == (part.first, part.end):
@@ -75,19 +76,19 @@ def between(part: Part, rows: pa.Table, start: int | None, end: int | None) -> p
 
 
 def sorted_rows(rows: pa.Table) -> pa.Table:
-    """Return rows in the order of their offsets, untouched where they are in it."""
+    """Return rows by offset; rows that are in that order are not copied."""
     offsets = rows.column(OFFSET).combine_chunks()
     if pc.all(pc.less_equal(offsets[:-1], offsets[1:])).as_py() is not False:
         return rows
-    # Arrow's sort is stable: rows with the same offset stay as they lie.
+    # Arrow's sort is stable: rows with the same offset keep their order.
     return rows.take(pc.sort_indices(rows, sort_keys=[(OFFSET, "ascending")]))
 
 
-def read_part(part: Part) -> pa.Table:
-    """Return the rows of a part, with what is written of them and their offsets.
+def read_part(part: RowGroupPart) -> pa.Table:
+    """Return the rows of a part, with the columns of a record and their offsets.
 
     Raises:
-        RestoreError: the file is not what it was when the job was planned.
+        RestoreError: the file has changed since the job was planned.
     """
     try:
         with pq.ParquetFile(part.path) as file:
@@ -106,7 +107,7 @@ def read_part(part: Part) -> pa.Table:
 
 
 def written_columns(rows: pa.Table, keeps_partitions: bool) -> pa.Table:
-    """Return the columns that the writer is to see."""
+    """Return the columns for the writer."""
     names = [name for name in WRITTEN if name in rows.schema.names]
     chosen = rows.select(names)
     if keeps_partitions and PARTITION in rows.schema.names:

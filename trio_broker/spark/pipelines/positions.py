@@ -1,10 +1,10 @@
-"""Up to where a job has read, and what it reads next: the micro-batches of a job that goes on where it ended.
+"""The position of a job, and what it reads next: the micro-batches of a job that goes on where it ended.
 
-A job begins where its options say and notes that as its first commit. From then on only its own commits decide: options
-about the beginning are for a first start. Partitions that come up later are read from their first record, and what was
-there to be read and is gone is a loss, by the rules of the data source's streams.
+A job begins at the offsets of its options and commits them as its first batch. From then on only its own commits count:
+options about the beginning apply to a first start. Partitions that are created later are read from their first record,
+and records that were not read before they were deleted are a loss, by the rules of the data source's streams.
 
-Pure but for the questions to the ``OffsetSource``.
+The functions are pure except for their calls of the ``OffsetSource``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Offsets = dict[TopicPartition, int]
 
 @attrs.frozen
 class ReadTarget:
-    """How far to read for now: the ranges that are left, sorted, and where in every partition there is they end."""
+    """What to read now: the ranges that are left, sorted, and the end of every selected partition."""
 
     ranges: tuple[OffsetRange, ...]
     ends: Mapping[TopicPartition, int]
 
     @property
     def offset_count(self) -> int:
-        """How many offsets there are to read; there may be fewer records."""
+        """How many offsets the ranges have; there may be fewer records."""
         return sum(each.offset_count for each in self.ranges)
 
 
 def find_target(options: ReadOptions, source: OffsetSource, position: Mapping[TopicPartition, int]) -> ReadTarget:
-    """Return what is left to be read behind ``position``, up to where the options say, as of now.
+    """Return the ranges from ``position`` up to the ends that the options name, as of now.
 
     Raises:
         DataLoss: under ``failOnDataLoss``, records behind ``position`` are gone.
@@ -61,14 +61,14 @@ def _asked_ends(
     earliest: Mapping[TopicPartition, int],
     position: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Return the ends that the options name. One that was passed already, by an earlier run, means nothing is left."""
+    """Return the ends that the options name, or the position where an earlier run has read beyond them."""
     ranges = plan_batch(attrs.evolve(options, starting=Earliest()), source)
     ends = {each.partition: each.end_offset for each in ranges}
     return {each: max(ends.get(each, first), position.get(each, 0)) for each, first in earliest.items()}
 
 
 def is_selected(selection: Selection, partition: TopicPartition) -> bool:
-    """Whether a job with that selection would read the partition if it were there."""
+    """Whether ``selection`` includes the partition; it need not exist."""
     match selection:
         case Assign(partitions=partitions):
             return partition in partitions
@@ -85,34 +85,34 @@ def check_topics(
     *,
     fail_on_data_loss: bool,
 ) -> Offsets:
-    """Return the position without the topics that were deleted and made anew, which are read from their beginning.
+    """Return ``position`` with the partitions of topics that were deleted and created again set to 0.
 
     Raises:
-        DataLoss: under ``fail_on_data_loss``, there is one.
+        DataLoss: under ``fail_on_data_loss``, there is such a topic.
     """
-    anew = {topic for topic, known in known_ids.items() if known and ids.get(topic) and ids[topic] != known}
+    recreated = {topic for topic, known in known_ids.items() if known and ids.get(topic) and ids[topic] != known}
     losses = [
-        DataLoss(partition, offset, f"the topic was deleted and made anew: its id was {known_ids[partition.topic]}")
+        DataLoss(partition, offset, f"the topic was deleted and created again: its id was {known_ids[partition.topic]}")
         for partition, offset in position.items()
-        if partition.topic in anew
+        if partition.topic in recreated
     ]
     raise_or_log_losses(losses, fail_on_data_loss)
-    return {each: 0 if each.topic in anew else offset for each, offset in position.items()}
+    return {each: 0 if each.topic in recreated else offset for each, offset in position.items()}
 
 
 def next_batch(ranges: Iterable[OffsetRange], max_offsets: int) -> list[OffsetRange]:
     """Return the first part of ``ranges``: all of them, cut into equal batches of about ``max_offsets`` at most.
 
-    Each partition gives its share, rounded up, so that a small one does not wait behind a large one, and no handful of
-    records is left for a batch of its own. A batch may be larger by one offset for each partition.
+    Each partition contributes its share, rounded up, so that a small one does not wait for a large one, and no small
+    rest is left for a last batch. A batch may be larger by one offset for each partition.
     """
     ranges = list(ranges)
     batches = max(1, -(-sum(each.offset_count for each in ranges) // max_offsets))
     return [attrs.evolve(each, end_offset=each.start_offset - (-each.offset_count // batches)) for each in ranges]
 
 
-def behind(ranges: Iterable[OffsetRange], read: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Return what is left of ``ranges`` after ``read``, their beginnings, was read."""
+def ranges_left(ranges: Iterable[OffsetRange], read: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """Return ``ranges`` without ``read``, which are their beginnings."""
     ends = {each.partition: each.end_offset for each in read}
     left = [attrs.evolve(each, start_offset=ends.get(each.partition, each.start_offset)) for each in ranges]
     return [each for each in left if each.offset_count]

@@ -1,6 +1,6 @@
-"""How far a job is, on one line of a terminal that is written over and over.
+"""The progress of a job, on one line of a terminal that is rewritten in place.
 
-Nothing is shown where standard error is no terminal: in a script or a service the last line, the summary, is enough.
+Nothing is shown where standard error is no terminal: scripts and services get the summary only.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final, Self, TextIO
 import attrs
 
 BAR_WIDTH: Final = 24
-"""Letters of the bar itself; with the numbers behind it the line fits into 80 columns."""
+"""Characters of the bar; with the numbers behind it the line fits into 80 columns."""
 
 MIN_SECONDS_BETWEEN_LINES: Final = 0.1
-"""No eye follows more, and a slow terminal would slow the job down."""
+"""More would not be seen, and a slow terminal would slow the job down."""
 
 CLEAR_LINE: Final = "\r\x1b[K"
 
 
 @attrs.define
 class Progress:
-    """Shows ``done`` of ``total`` things called ``unit``; without a total, only how many and how fast.
+    """Shows ``done`` of ``total`` units; without a total, only their number and rate.
 
-    ``set_running`` says how much of what is being done at the moment may be counted already; it is a guess, and never
-    more than what ``advance`` adds later. To be used as a context manager, which clears the line at its end.
+    ``set_running`` has the part of the work in progress that may be counted already: a guess, never more than
+    ``advance`` adds later. A context manager, which clears the line at its end.
     """
 
     label: str
@@ -54,27 +54,27 @@ class Progress:
 
     @property
     def is_shown(self) -> bool:
-        """Whether anybody is there to look."""
+        """Whether there is a terminal to write to."""
         return self.stream.isatty()
 
     def advance(self, count: int) -> None:
-        """Tell that ``count`` more are done for good."""
+        """Add ``count`` finished units."""
         self.done += count
         self._running = 0
         self._show(force=True)
 
     def grow(self, count: int) -> None:
-        """Tell that ``count`` more are to be done than was known."""
+        """Add ``count`` to the total."""
         self.total = (self.total or 0) + count
         self._show()
 
     def set_running(self, count: int) -> None:
-        """Tell how many of those being done are done, though not for good."""
+        """Set how many units of the work in progress are done."""
         self._running = count
         self._show()
 
     def line(self) -> str:
-        """Return what is shown now."""
+        """Return the line as it is shown now."""
         done = self.done + self._running
         seconds = max(self.clock() - self._began, 1e-9)
         rate = f"{short_count(done / seconds)} {self.unit}/s"
@@ -96,7 +96,7 @@ class Progress:
 
 
 def short_count(number: float) -> str:
-    """Return a number as people say it: ``950``, ``1.2 M``."""
+    """Return a rounded number with a unit: ``950``, ``1.2 M``."""
     for size, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if number >= size:
             return f"{number / size:.1f}{name}"
@@ -104,7 +104,7 @@ def short_count(number: float) -> str:
 
 
 def short_bytes(count: float) -> str:
-    """Return a size as people say it, in powers of 1024: ``1.5 GiB``."""
+    """Return a rounded size in powers of 1024: ``1.5 GiB``."""
     for size, name in ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= size:
             return f"{count / size:.1f} {name}"
@@ -112,7 +112,7 @@ def short_bytes(count: float) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """Return a time as people say it: ``42 s``, ``3 min``, ``5.2 h``."""
+    """Return a rounded duration: ``42 s``, ``3 min``, ``5.2 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

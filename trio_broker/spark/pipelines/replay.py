@@ -1,13 +1,14 @@
 """Replay: a range of offsets or of time of some topics, written again to a topic of the same or another cluster.
 
-Keys, values, headers and timestamps are kept, and partitions unless keys are to choose anew. The range is fixed when
-the job starts. It is worked off in rounds (``rounds``): a round is noted in the commit log with its slices before it
-begins, and as finished when every in-sync replica has all of it. A job that was interrupted therefore does exactly its
-last round again, with the same slices under the same numbers.
+Keys, values, headers and timestamps are kept, and partitions unless keys choose them. The range is fixed when the job
+starts, and copied in rounds (``slice_schedule``): a round is committed with its slices before it begins, and finished
+when every in-sync replica has all of it. A job that was interrupted therefore repeats exactly its last round, with the
+same slices under the same numbers.
 
-Within a task the producer is idempotent, so no record comes twice by a retry of its own. What a repeated task or round
-writes again cannot be told by the broker, but by a consumer: each record gets a header (``producing.row_ids``) made of
-the job's id, the round, the partition it is from and its place in the slice; ``row_ids.Deduplicator`` drops the second.
+Within a task the producer is idempotent, so that its own retries write no record twice. The records that a repeated
+task or round writes again are new ones to the broker, but a consumer can recognise them: each record gets a header
+(``producer.row_ids``) made of the job's id, the round, its partition and its place in the slice, and
+``row_ids.Deduplicator`` drops the second record.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from trio_broker.topic_partition import TopicPartition
 KIND: Final = "replay"
 
 NAMESPACE: Final = uuid.UUID("8f0d1c1e-5a3b-4b0e-9c7e-3f6f0a2f6a55")
-"""Of the ids that replays have in headers, made from those in their commit logs."""
+"""The namespace of the job ids in headers, which are made of the ids in commit logs."""
 
 
 @attrs.frozen
 class ReplaySettings:
-    """What becomes of the records. Without ``topic`` they keep the names of theirs, which needs another cluster."""
+    """Where and how records are written. Without ``topic`` they keep their topics' names, on another cluster only."""
 
     target: ProducerSettings
     checkpoint: Path
@@ -54,7 +55,7 @@ class ReplaySettings:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What is read."""
+        """The columns that are read."""
         wanted = ["key", "value", "headers", "timestamp"]
         if self.topic is None:
             wanted.append("topic")
@@ -63,7 +64,7 @@ class ReplaySettings:
         return tuple(wanted)
 
     def identity(self, source_options: Mapping[str, str]) -> dict[str, Any]:
-        """Return what must not change between two runs of one job."""
+        """Return the settings that must not change between two runs of one job."""
         return {
             "source": dict(sorted(source_options.items())),
             "target": ",".join(map(str, self.target.bootstrap_servers)),
@@ -74,7 +75,7 @@ class ReplaySettings:
 
 @attrs.frozen
 class ReplayReport:
-    """What one run did; ``offsets_before`` were done by earlier runs of the same job."""
+    """What one run did; ``offsets_before`` were copied by earlier runs of the same job."""
 
     records: int
     rounds: int
@@ -90,12 +91,12 @@ class ReplayPlan:
 
     @property
     def offset_count(self) -> int:
-        """How many offsets that is; there may be fewer records."""
+        """How many offsets the ranges have; there may be fewer records."""
         return sum(each.offset_count for each in self.ranges)
 
 
 def plan_replay(source: JobSource, settings: ReplaySettings) -> ReplayPlan:
-    """Return what a new replay would read, after a look at the topics it would write. Nothing is written.
+    """Return what a new replay would read, and check the topics it would write. Nothing is written.
 
     Raises:
         SparkJobError, ClientError: as ``replay``.
@@ -115,11 +116,11 @@ def replay(
 ) -> ReplayReport:
     """Write the records again, or what an interrupted run of the same job left; return what was done.
 
-    ``runner`` is not asked for where nothing is left to do.
+    ``runner`` is called only if something is left.
 
     Raises:
         SparkJobError: it cannot go on; another call goes on from the last finished round.
-        ClientError: the cluster that is written to cannot be asked.
+        ClientError: the cluster that is written to does not answer.
     """
     check_target(source, settings)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity(source_options)) as log:
@@ -127,7 +128,7 @@ def replay(
 
 
 def check_target(source: JobSource, settings: ReplaySettings) -> None:
-    """Refuse what would append topics to themselves by accident.
+    """Refuse a job that would append topics to themselves.
 
     Raises:
         OptionError: no topic is named, and the cluster is the same.
@@ -138,7 +139,7 @@ def check_target(source: JobSource, settings: ReplaySettings) -> None:
 
 
 def needed_partitions(ranges: tuple[OffsetRange, ...], settings: ReplaySettings) -> dict[str, int]:
-    """Return how many partitions each topic must have that is written to; 0 for any number."""
+    """Return how many partitions each target topic must have; 0 for any number."""
     needed: dict[str, int] = {}
     for each in ranges:
         name = settings.topic or each.partition.topic
@@ -149,14 +150,15 @@ def needed_partitions(ranges: tuple[OffsetRange, ...], settings: ReplaySettings)
 
 @attrs.frozen
 class ReplayRange:
-    """The whole range of a job, fixed at its first start; and the topics' ids then, lest one be made anew meanwhile."""
+    """The whole range of a job, fixed at its first start, and the topics' ids then: a topic may be created again
+    later."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
 
     def document(self) -> dict[str, Any]:
-        """Return it as commits keep it."""
+        """Return it as it is stored in commits."""
         return {
             "starts": offsets_document(self.starts),
             "ends": offsets_document(self.ends),
@@ -165,7 +167,7 @@ class ReplayRange:
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> ReplayRange:
-        """Return what ``document`` has."""
+        """Parse what ``document`` returned."""
         return cls(
             read_offsets_document(document["starts"]), read_offsets_document(document["ends"]), document["topic_ids"]
         )
@@ -186,7 +188,7 @@ class _ReplayRun:
     progress: Progress
 
     def run(self) -> ReplayReport:
-        """Do what is left."""
+        """Copy what is left."""
         began = time.monotonic()
         whole = self._replay_range()
         unfinished = self._unfinished()
@@ -202,7 +204,7 @@ class _ReplayRun:
         return ReplayReport(records, rounds, time.monotonic() - began, before)
 
     def _rounds(self, whole: ReplayRange, unfinished: tuple[OffsetRange, ...], runner: TaskRunner) -> Iterator[int]:
-        """Do round after round, beginning with the one that was left unfinished; yield how many records each wrote."""
+        """Copy round after round, an unfinished one first; yield how many records each wrote."""
         most_slices = runner.parallelism()
         slice_records = slice_records_at(self.settings.limit, most_slices)
         slices = unfinished
@@ -217,12 +219,16 @@ class _ReplayRun:
             self._begin(whole, slices)
 
     def _begin(self, whole: ReplayRange, slices: tuple[OffsetRange, ...]) -> None:
-        """Note a round before it begins."""
+        """Commit a round before it begins.
+
+        The commit has the offsets behind the round: an interrupted round is known by its missing ``.done``, and its
+        slices are in the commit.
+        """
         facts = {"goal": whole.document(), "slices": [slice_document(each) for each in slices]}
         self.log.prepare({each.partition: each.end_offset for each in slices}, facts)
 
     def _copy(self, whole: ReplayRange, slices: tuple[OffsetRange, ...], runner: TaskRunner) -> int:
-        """Write the records of a round; return how many there were."""
+        """Write the records of a round; return their number."""
         assert self.log.last is not None
         offsets = sum(each.offset_count for each in slices)
         job_id = uuid.uuid5(NAMESPACE, self.log.job_id) if self.settings.with_row_ids else None
@@ -247,10 +253,10 @@ class _ReplayRun:
         return plan_tasks(options, self.source.offset_source, slices, columns=columns, topic_ids=whole.topic_ids)
 
     def _replay_range(self) -> ReplayRange:
-        """Return the goal of the job, which its first run decides and notes as a commit of its own."""
+        """Return the range of the job, which its first run decides and commits."""
         if self.log.last is not None:
             if not self.log.last.facts["slices"] and not self.log.last_is_finished:
-                # The commit of the goal itself, which asks for nothing to be done.
+                # The commit of the range itself, for which nothing has to be done.
                 self.log.finish()
             return ReplayRange.read(self.log.last.facts["goal"])
         ranges = tuple(plan_batch(self.source.options, self.source.offset_source))
@@ -265,12 +271,12 @@ class _ReplayRun:
         return whole
 
     def _offsets_done(self, whole: ReplayRange, unfinished: tuple[OffsetRange, ...]) -> int:
-        """Return how many offsets finished rounds did."""
+        """Return how many offsets finished rounds have copied."""
         noted = sum(self.log.offsets[partition] - start for partition, start in whole.starts.items())
         return noted - sum(each.offset_count for each in unfinished)
 
     def _unfinished(self) -> tuple[OffsetRange, ...]:
-        """Return the slices of a round that was begun and is not known to have ended."""
+        """Return the slices of a round that was begun and not finished."""
         if self.log.last is None or self.log.last_is_finished:
             return ()
         return tuple(
@@ -280,13 +286,13 @@ class _ReplayRun:
 
 
 def slice_document(offsets: OffsetRange) -> list[str | int]:
-    """Return a slice as commits keep it."""
+    """Return a slice as it is stored in commits."""
     return [offsets.partition.topic, offsets.partition.partition, offsets.start_offset, offsets.end_offset]
 
 
 @attrs.frozen
 class CopySlice:
-    """What a task does: it writes the records of a slice as they come, at its share of the rate.
+    """The function of a replay's tasks: writes the records of a slice at its share of the rate.
 
     ``numbers`` and ``limits`` have an item for each slice of the round: the number of its partition in row ids, and its
     share. ``job_id`` is None where records get no row ids.

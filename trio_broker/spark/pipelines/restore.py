@@ -1,14 +1,14 @@
 """Restore: Parquet files, an export's or any others with a column ``value``, written to a topic.
 
-Columns are those of ``producing.row_columns``: ``key``, ``headers`` and ``timestamp`` where there are any, and
-partitions are kept where there is a column ``partition``, unless keys are to choose. Rows that have a partition and an
-offset are written in that order, whichever files they are in (``parquet_rows``); offsets themselves are given anew.
+Columns are those of ``producer.row_columns``: ``key``, ``headers`` and ``timestamp`` where there are any, and
+partitions are kept where there is a column ``partition``, unless keys choose them. Rows that have a partition and an
+offset are written in that order, whichever files they are in (``parquet_rows``); the broker assigns new offsets.
 
 Rows whose order counts are a group: those of one partition, or those of one file where there are no offsets. As in
-``replay`` groups are worked off in rounds: a round is noted in the commit log with its slices before it begins, and as
-finished when every in-sync replica has all of it. A job that was interrupted does exactly its last round again, and
-each row gets the same row id again (``producing.row_ids``), made of the job's id, the round, the number of the group
-and the row's place in the slice. For that the files must be those of the beginning (``restore_inputs``).
+``replay`` groups are written in rounds: a round is committed with its slices before it begins, and finished when every
+in-sync replica has all of it. A job that was interrupted repeats exactly its last round, in which each row gets the
+same row id as before (``producer.row_ids``), made of the job's id, the round, the number of the group and the row's
+place in the slice. For that the files must be those of the beginning (``restore_inputs``).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import attrs
 from trio_broker.client.producer.settings import ProducerSettings
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.pipelines.commit_log import CommitLog, read_last_commit
-from trio_broker.spark.pipelines.parquet_parts import Part, find_files, in_groups, parts_of
+from trio_broker.spark.pipelines.parquet_parts import RowGroupPart, find_files, group_parts, parts_of
 from trio_broker.spark.pipelines.parquet_rows import rows_in_order, written_columns
 from trio_broker.spark.pipelines.progress import Progress
 from trio_broker.spark.pipelines.restore_inputs import Inputs, digest_of, sizes_of
-from trio_broker.spark.pipelines.restore_slices import PositionMap, RestoreSlice, next_slices, read_slice
+from trio_broker.spark.pipelines.restore_slices import GroupPositions, RestoreSlice, next_slices, read_slice
 from trio_broker.spark.pipelines.slice_schedule import slice_records_at
 from trio_broker.spark.pipelines.target_topics import NewTopics, Partitions, prepare_topics
 from trio_broker.spark.pipelines.task_runner import Result, TaskRunner
@@ -39,18 +39,18 @@ from trio_broker.topic_partition import TopicPartition
 KIND: Final = "restore"
 
 NAMESPACE: Final = uuid.UUID("3c8a3f0e-1d0b-4f7e-a7a5-6b1f0c9d2e48")
-"""Of the ids that restores have in headers, made from those in their commit logs."""
+"""The namespace of the job ids in headers, which are made of the ids in commit logs."""
 
 GROUP: Final = "group"
-"""In a commit log positions in groups stand as offsets of the partitions of a topic of this name."""
+"""A commit log stores the position in a group as an offset of this topic, in the partition of the group's number."""
 
 WRITTEN_ROWS: Final = 16_384
-"""Rows that are handed to the writer at once."""
+"""Rows that the writer takes at once."""
 
 
 @attrs.frozen
 class RestoreSettings:
-    """Where rows go. Without ``topic`` each goes to the one it is from. ``new`` says how missing topics are made."""
+    """Where rows go; without ``topic``, to their own topics. ``new`` is how missing topics are created."""
 
     target: ProducerSettings
     checkpoint: Path
@@ -61,7 +61,7 @@ class RestoreSettings:
     with_row_ids: bool = True
 
     def identity(self) -> dict[str, Any]:
-        """Return what must not change between two runs of one job, besides the files."""
+        """Return the settings that must not change between two runs of one job; nor must the files."""
         return {
             "target": ",".join(map(str, self.target.bootstrap_servers)),
             "topic": self.topic,
@@ -71,20 +71,20 @@ class RestoreSettings:
 
 @attrs.frozen
 class RestorePlan:
-    """What is written, by groups, and the topics that are made for it."""
+    """What is written, by groups, and the topics that are created for it."""
 
-    groups: tuple[tuple[Part, ...], ...]
+    groups: tuple[tuple[RowGroupPart, ...], ...]
     new_topics: tuple[str, ...]
 
     @property
     def rows(self) -> int:
-        """How many rows that is."""
+        """How many rows the groups have."""
         return sum(part.rows for group in self.groups for part in group)
 
 
 @attrs.frozen
 class RestoreReport:
-    """What one run did; ``files`` is how many the whole job has."""
+    """What one run did; ``files`` is the number of files of the whole job."""
 
     records: int
     rounds: int
@@ -94,28 +94,30 @@ class RestoreReport:
 
 
 def plan_restore(paths: Sequence[Path], settings: RestoreSettings, *, dry_run: bool = True) -> RestorePlan:
-    """Return what a new job would write, after a look at all files and at the topics. A dry run makes no topic.
+    """Return what a new job would write, and check all files and the topics. A dry run creates no topic.
 
     Raises:
         RestoreError: the files cannot be restored.
         TargetError: a topic is missing, or has too few partitions.
-        OptionError: nothing says which topic rows go to.
-        ClientError: the cluster cannot be asked, or refuses.
+        OptionError: neither the settings nor the files name a topic.
+        ClientError: the cluster does not answer, or refuses.
     """
     return plan_groups(groups_in(find_files(paths)), settings, dry_run=dry_run)
 
 
-def groups_in(files: Sequence[Path]) -> tuple[tuple[Part, ...], ...]:
-    """Return what is in ``files``, by groups.
+def groups_in(files: Sequence[Path]) -> tuple[tuple[RowGroupPart, ...], ...]:
+    """Return the parts of ``files`` by groups.
 
     Raises:
         RestoreError: one of them cannot be restored.
     """
-    return tuple(in_groups(part for path in files for part in parts_of(path)))
+    return tuple(group_parts(part for path in files for part in parts_of(path)))
 
 
-def plan_groups(groups: tuple[tuple[Part, ...], ...], settings: RestoreSettings, *, dry_run: bool) -> RestorePlan:
-    """See to the topics that the rows of ``groups`` go to. Errors are those of ``plan_restore``."""
+def plan_groups(
+    groups: tuple[tuple[RowGroupPart, ...], ...], settings: RestoreSettings, *, dry_run: bool
+) -> RestorePlan:
+    """Check or create the topics that the rows of ``groups`` go to. Errors are those of ``plan_restore``."""
     needed: dict[str, int] = {}
     for group in groups:
         origin = group[0].origin
@@ -136,16 +138,17 @@ def restore(
 ) -> RestoreReport:
     """Write all rows of the files in ``paths``, files or directories, or what an interrupted run of the same job left.
 
-    ``runner`` is not asked for where nothing is left to do.
+    ``runner`` is called only if something is left.
 
     Raises:
-        SparkJobError, ClientError: as ``plan_restore``, the files are others than at the beginning, or a row could not
+        SparkJobError, ClientError: as ``plan_restore``, the files have changed since the beginning, or a row could not
             be written. Another call goes on from the last finished round.
     """
     files = find_files(paths)
     groups = None
     if read_last_commit(settings.checkpoint) is None:
-        # What is wrong from the start is told before the checkpoint is that of a job.
+        # A first run checks everything before it takes the directory: after an error the directory can still be used
+        # for a job with other settings.
         groups = groups_in(files)
         plan_groups(groups, settings, dry_run=True)
     with CommitLog(settings.checkpoint).open(KIND, settings.identity()) as log:
@@ -154,33 +157,33 @@ def restore(
 
 @attrs.define
 class _RestoreRun:
-    """One run of a job. ``groups`` are those in ``files`` where somebody has looked already."""
+    """One run of a job. ``groups`` are those in ``files``, None if they have not been read yet."""
 
     files: Sequence[Path]
-    groups: tuple[tuple[Part, ...], ...] | None
+    groups: tuple[tuple[RowGroupPart, ...], ...] | None
     settings: RestoreSettings
     log: CommitLog
     runner: Callable[[], TaskRunner]
     progress: Progress
 
     def run(self) -> RestoreReport:
-        """Do what is left."""
+        """Write what is left."""
         began = time.monotonic()
         plan = self._plan()
-        maps = [PositionMap(number, parts) for number, parts in enumerate(plan.groups)]
-        unfinished = self._unfinished(maps)
+        groups = [GroupPositions(number, parts) for number, parts in enumerate(plan.groups)]
+        unfinished = self._unfinished(groups)
         self.progress.grow(plan.rows)
-        left = self._rows_left(maps, unfinished)
+        left = self._rows_left(groups, unfinished)
         self.progress.advance(plan.rows - left)
         records = rounds = 0
         if left:
-            for written in self._rounds(maps, unfinished, self.runner()):
+            for written in self._rounds(groups, unfinished, self.runner()):
                 records += written
                 rounds += 1
         return RestoreReport(records, rounds, len(self.files), plan.new_topics, time.monotonic() - began)
 
     def _plan(self) -> RestorePlan:
-        """Return what the whole job writes. Its first run makes topics, and notes which files there are."""
+        """Return what the whole job writes. Its first run creates topics, and stores which files there are."""
         sizes = sizes_of(self.files)
         if self.log.last is not None:
             known = Inputs.read(self.log.directory)
@@ -190,35 +193,36 @@ class _RestoreRun:
             return RestorePlan(groups, ())
         groups = self.groups if self.groups is not None else groups_in(self.files)
         plan = plan_groups(groups, self.settings, dry_run=False)
+        # The inputs before the first commit: a later run takes a job with a commit to have them.
         Inputs(sizes, digest_of(groups)).write(self.log.directory)
         starts = {TopicPartition(GROUP, number): group[0].first for number, group in enumerate(groups)}
         self.log.prepare(starts, {"slices": []})
         self.log.finish()
         return plan
 
-    def _unfinished(self, maps: Sequence[PositionMap]) -> tuple[RestoreSlice, ...]:
-        """Return the slices of a round that was begun and is not known to have ended."""
+    def _unfinished(self, groups: Sequence[GroupPositions]) -> tuple[RestoreSlice, ...]:
+        """Return the slices of a round that was begun and not finished."""
         assert self.log.last is not None
         slices = () if self.log.last_is_finished else self.log.last.facts["slices"]
         if not slices and not self.log.last_is_finished:
-            # The commit of the beginning, which asks for nothing to be done.
+            # The first commit, which has the starts, and for which nothing has to be done.
             self.log.finish()
-        return tuple(read_slice(maps, document) for document in slices)
+        return tuple(read_slice(groups, document) for document in slices)
 
-    def _rows_left(self, maps: Sequence[PositionMap], unfinished: tuple[RestoreSlice, ...]) -> int:
-        """Return about how many rows finished rounds have left; 0 only if they left nothing."""
+    def _rows_left(self, groups: Sequence[GroupPositions], unfinished: tuple[RestoreSlice, ...]) -> int:
+        """Return an estimate of the rows that finished rounds have left; 0 only if there are none."""
         position = self._positions()
-        ahead = sum(each.expected_rows(position[each.group], each.end) for each in maps)
-        is_done = not unfinished and all(position[each.group] >= each.end for each in maps)
+        ahead = sum(each.expected_rows(position[each.group], each.end) for each in groups)
+        is_done = not unfinished and all(position[each.group] >= each.end for each in groups)
         return 0 if is_done else max(1, round(ahead) + sum(each.expected_rows for each in unfinished))
 
     def _positions(self) -> Mapping[int, int]:
         return {each.partition: position for each, position in self.log.offsets.items()}
 
     def _rounds(
-        self, maps: Sequence[PositionMap], unfinished: tuple[RestoreSlice, ...], runner: TaskRunner
+        self, groups: Sequence[GroupPositions], unfinished: tuple[RestoreSlice, ...], runner: TaskRunner
     ) -> Iterator[int]:
-        """Do round after round, beginning with the one that was left unfinished; yield how many rows each wrote."""
+        """Write round after round, an unfinished one first; yield how many rows each wrote."""
         most_slices = runner.parallelism()
         slice_rows = slice_records_at(self.settings.limit, most_slices)
         slices = unfinished
@@ -228,14 +232,14 @@ class _RestoreRun:
                 self.log.finish()
                 self.progress.advance(records)
                 yield records
-            slices = next_slices(maps, self._positions(), most_slices=most_slices, slice_rows=slice_rows)
+            slices = next_slices(groups, self._positions(), most_slices=most_slices, slice_rows=slice_rows)
             if not slices:
                 return
             positions = {TopicPartition(GROUP, each.group): each.end for each in slices}
             self.log.prepare(positions, {"slices": [each.document for each in slices]})
 
     def _write(self, slices: tuple[RestoreSlice, ...], runner: TaskRunner) -> int:
-        """Write the rows of a round; return how many there were."""
+        """Write the rows of a round; return their number."""
         assert self.log.last is not None
         rows = sum(each.expected_rows for each in slices)
         function = WriteSlice(
@@ -248,14 +252,14 @@ class _RestoreRun:
         def on_done(tasks: int) -> None:
             self.progress.set_running(rows * tasks // len(slices))
 
-        # The runner hands its tasks to the function and looks at nothing in them.
+        # A runner passes its tasks to the function and reads nothing of them, so that they need not be ReadTasks.
         results = runner.run(cast(Sequence[ReadTask], slices), cast(Any, function), on_done)
         return sum(int(result["records"]) for [result] in results)
 
 
 @attrs.frozen
 class WriteSlice:
-    """What a task does: it writes the rows of a slice, in their order, at its share of the rate.
+    """The function of a restore's tasks: writes the rows of a slice, in their order, at its share of the rate.
 
     ``limits`` has an item for each slice of the round. ``job_id`` is None where records get no row ids.
     """

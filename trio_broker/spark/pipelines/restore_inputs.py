@@ -1,8 +1,8 @@
-"""The files that a restore reads, as they were when it began: what is resumed must read the same ones.
+"""The files that a restore reads, as they were when it began: a resumed job must read the same ones.
 
     <checkpoint>/inputs.json        {"version": 1, "files": {"/backup/orders/a.parquet": 4711}, "digest": "…"}
 
-Files are told apart by their full names and sizes. The digest is of what their footers say: which rows are where.
+Files are identified by their full names and sizes. The digest covers their footers: which rows are where.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Self
 
 import attrs
 
-from trio_broker.spark.pipelines.parquet_parts import Part, RestoreError
+from trio_broker.spark.pipelines.parquet_parts import RestoreError, RowGroupPart
 from trio_broker.storage.checkpoints import write_atomically
 
 INPUTS_FILE: Final = "inputs.json"
@@ -25,14 +25,14 @@ VERSION: Final = 1
 
 @attrs.frozen
 class Inputs:
-    """Names and sizes (bytes) of files, and the digest of what is where in them."""
+    """Names and sizes (bytes) of files, and the digest of the parts in them."""
 
     sizes: Mapping[str, int]
     digest: str
 
     @classmethod
     def read(cls, checkpoint: Path) -> Self:
-        """Return what a job noted when it began.
+        """Return the inputs that a job stored when it began.
 
         Raises:
             RestoreError: it cannot be read.
@@ -47,7 +47,7 @@ class Inputs:
             raise RestoreError(f"{path}: damaged: {error!r}") from error
 
     def write(self, checkpoint: Path) -> None:
-        """Note them.
+        """Store the inputs.
 
         Raises:
             RestoreError: they cannot be written.
@@ -60,7 +60,7 @@ class Inputs:
             raise RestoreError(f"{path}: {error.strerror}") from error
 
     def require_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise ``RestoreError`` where ``sizes``, those of the files by now, are others."""
+        """Raise ``RestoreError`` unless ``sizes``, those of the files now, are the same."""
         for name in sorted(self.sizes.keys() | sizes.keys()):
             before, now = self.sizes.get(name), sizes.get(name)
             if before is None:
@@ -71,7 +71,7 @@ class Inputs:
                 raise _changed(f"{name} has {now} bytes, not {before}")
 
     def require_digest(self, digest: str) -> None:
-        """Raise ``RestoreError`` where the files have other rows by now."""
+        """Raise ``RestoreError`` unless ``digest``, that of the files now, is the same."""
         if digest != self.digest:
             raise _changed("their row groups are others")
 
@@ -92,7 +92,7 @@ def sizes_of(files: Iterable[Path]) -> dict[str, int]:
         raise RestoreError(f"{error.filename}: {error.strerror}") from error
 
 
-def digest_of(groups: Sequence[tuple[Part, ...]]) -> str:
+def digest_of(groups: Sequence[tuple[RowGroupPart, ...]]) -> str:
     """Return a digest of all parts in their order."""
     digest = hashlib.sha256()
     for group in groups:

@@ -1,8 +1,8 @@
-"""How groups of rows are worked off in rounds: pure decisions, as ``rounds`` has them for partitions.
+"""Cuts groups of rows into the slices of rounds: pure decisions, as ``slice_schedule`` has them for partitions.
 
-A group is cut by the positions of its rows (``Part.first``), of which there may be many without a row. So it is cut by
-how many rows are taken to be in a range: those of a row group lie evenly between its first and its last one. Where a
-row group begins near the place wanted, that is where a slice ends, so that few row groups are read for two slices.
+A group is cut at positions of its rows (``RowGroupPart.first``), of which there may be many without a row. The number
+of rows in a range is therefore estimated: those of a row group are assumed to lie evenly between its first and its last
+one. A slice ends where a row group begins if one begins near the desired end, so that few row groups are read twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from trio_broker.spark.pipelines.parquet_parts import Part
+from trio_broker.spark.pipelines.parquet_parts import RowGroupPart
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class RestoreSlice:
-    """Those rows of group ``group`` that are at positions from ``start`` to ``end``, exclusive; ``parts`` have them.
+    """The rows of group ``group`` at positions from ``start`` to ``end``, exclusive; ``parts`` contain them.
 
-    ``expected_rows`` is how many that may be, at least 1.
+    ``expected_rows`` is an estimate of their number, at least 1.
     """
 
     group: int
-    parts: tuple[Part, ...]
+    parts: tuple[RowGroupPart, ...]
     start: int
     end: int
     expected_rows: int
 
     @property
     def document(self) -> list[int]:
-        """The slice as commits keep it."""
+        """The slice as it is stored in commits."""
         return [self.group, self.start, self.end]
 
 
 @attrs.frozen(slots=False, eq=False)
-class PositionMap:
-    """Where the rows of a group are."""
+class GroupPositions:
+    """The positions of a group's rows."""
 
     group: int
-    parts: tuple[Part, ...]
+    parts: tuple[RowGroupPart, ...]
 
     @property
     def start(self) -> int:
@@ -63,7 +63,7 @@ class PositionMap:
         return np.array([(part.first, part.end, part.rows) for part in self.parts], np.float64).T
 
     def expected_rows(self, start: int, end: int) -> float:
-        """Return about how many rows are at positions from ``start`` to ``end``, exclusive."""
+        """Return an estimate of the rows at positions from ``start`` to ``end``, exclusive."""
         import numpy as np
 
         firsts, ends, rows = self._columns
@@ -76,9 +76,10 @@ class PositionMap:
         return RestoreSlice(self.group, parts, start, end, max(1, round(self.expected_rows(start, end))))
 
     def slice_end(self, start: int, rows: int) -> int:
-        """Return where a slice of about so many rows ends that begins at ``start``."""
+        """Return the end of a slice that begins at ``start`` and has about ``rows`` rows."""
         if self.expected_rows(start, self.end) <= rows:
             return self.end
+        # The estimate grows with the end, so that a binary search finds the least end with enough rows.
         low, high = start + 1, self.end
         while low < high:
             middle = (low + high) // 2
@@ -86,6 +87,7 @@ class PositionMap:
                 high = middle
             else:
                 low = middle + 1
+        # The last row group that begins within the slice is a better end if at least half of the rows lie before it.
         boundary = max((part.first for part in self.parts if start < part.first <= low), default=None)
         if boundary is not None and 2 * self.expected_rows(start, boundary) >= rows:
             return boundary
@@ -93,10 +95,10 @@ class PositionMap:
 
 
 def next_slices(
-    maps: Sequence[PositionMap], positions: Mapping[int, int], *, most_slices: int, slice_rows: int
+    groups: Sequence[GroupPositions], positions: Mapping[int, int], *, most_slices: int, slice_rows: int
 ) -> tuple[RestoreSlice, ...]:
-    """Return the slices of the next round, one of each of the groups that have most left; none when all is done."""
-    unfinished = [each for each in maps if positions[each.group] < each.end]
+    """Return the slices of the next round, one for each of the groups with most rows left; none when all is done."""
+    unfinished = [each for each in groups if positions[each.group] < each.end]
     unfinished.sort(key=lambda each: -each.expected_rows(positions[each.group], each.end))
     chosen = sorted(unfinished[:most_slices], key=lambda each: each.group)
     starts = [positions[each.group] for each in chosen]
@@ -105,7 +107,7 @@ def next_slices(
     )
 
 
-def read_slice(maps: Sequence[PositionMap], document: Sequence[Any]) -> RestoreSlice:
-    """Return the slice that ``RestoreSlice.document`` wrote."""
+def read_slice(groups: Sequence[GroupPositions], document: Sequence[Any]) -> RestoreSlice:
+    """Parse what ``RestoreSlice.document`` returned."""
     group, start, end = map(int, document)
-    return maps[group].slice(start, end)
+    return groups[group].slice(start, end)

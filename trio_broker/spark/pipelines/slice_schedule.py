@@ -1,8 +1,8 @@
-"""How ranges of partitions are worked off in rounds: pure decisions.
+"""Cuts ranges of partitions into the slices of rounds: pure decisions.
 
 Records of a partition must be written in their order, so two slices of one partition never run at once. A round has one
-slice of each of several partitions, as many as run at once; the next begins when all are done. Those that have most
-left come first, so that no partition is left over at the end.
+slice of each of several partitions, as many as run at once; the next begins when all are done. The partitions with most
+left come first, so that no large one is left alone at the end.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from trio_broker.spark.ranges import OffsetRange
 from trio_broker.topic_partition import TopicPartition
 
 DEFAULT_SLICE_RECORDS: Final = 1_000_000
-"""Offsets of one slice: some seconds of work, which is what is written twice after a crash."""
+"""Offsets of one slice: some seconds of work, which a crash may cause to be written twice."""
 
 SECONDS_PER_ROUND: Final = 30.0
-"""A slower job makes smaller slices, so that its rounds take about so long."""
+"""The duration of a round; a job with a low rate has smaller slices for it."""
 
 SMALL_RECORD_BYTES: Final = 100
-"""What a record is taken to have where bytes are limited; rounds of larger ones take longer."""
+"""The assumed size of a record where bytes are limited; rounds of larger records take longer."""
 
 Offsets = Mapping[TopicPartition, int]
 
@@ -38,7 +38,7 @@ def next_slices(position: Offsets, ends: Offsets, *, most_slices: int, slice_rec
 
 
 def slice_records_at(limit: RateLimit, most_slices: int) -> int:
-    """Return how large slices are to be where records may pass at a limited rate."""
+    """Return the number of records of a slice for a rate limit."""
     rates = [DEFAULT_SLICE_RECORDS / SECONDS_PER_ROUND]
     if limit.records is not None:
         rates.append(limit.records / most_slices)

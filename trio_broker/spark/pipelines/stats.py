@@ -1,11 +1,11 @@
-"""The pipeline ``stats``: how healthy the logs of some topics are, told from the headers of their batches.
+"""The pipeline ``stats``: the health of topics' logs, from the headers of their batches.
 
-Codecs and sizes of batches, records in a batch, offsets without records, timestamps out of order, and with
-``verify_crc`` every batch's checksum; with ``keys`` also how many records compaction could drop, for which keys are
-decoded. Without keys nothing is inflated, and a log is looked at as fast as it can be read.
+It counts codecs and sizes of batches, records in a batch, offsets without records and timestamps out of order; with
+``verify_crc`` batches with a wrong checksum; with ``keys`` also the records that compaction could drop, for which keys
+are decoded. Without ``keys`` nothing is decompressed, and a log is scanned as fast as it can be read.
 
 Partitions are cut into slices; each slice is one task (``header_scan``). The driver joins the statistics of the slices
-(``batch_statistics``); ``stats_report`` makes a document of them.
+(``batch_statistics``), and ``stats_report`` makes the report of them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from trio_broker.spark.tasks import ReadTask
 from trio_broker.topic_partition import TopicPartition
 
 COLUMNS: Final = ("key",)
-"""What is decoded where keys are counted."""
+"""The columns that are decoded where keys are counted."""
 
 SLICES_PER_CORE: Final = 4
-"""So that a core which is done early finds something else to do, though slices of a log differ in bytes."""
+"""More than one, because slices of equally many offsets differ in bytes: a core that is done early takes another."""
 
 MOST_SLICE_OFFSETS: Final = 50_000_000
-"""Of one slice: some minutes at most, and a few MiB of results; what a task that fails has to do again."""
+"""Offsets of a slice: some minutes at most, which a failed task repeats, and a few MiB of results."""
 
 DEFAULTS: Final[Mapping[str, str]] = {"kafka.isolation.level": "read_uncommitted"}
-"""Batches are looked at wherever they lie, those of open transactions as well."""
+"""All batches are scanned, those of open transactions as well."""
 
 FASTEST: Final = 1
-"""The level of zlib for results: most of them are timestamps that grow slowly, which any level packs well."""
+"""The level of zlib for results: mostly timestamps that grow slowly, which any level compresses well."""
 
 
 @attrs.frozen
 class StatsSettings:
-    """What to look at besides headers."""
+    """What is read besides headers: the bytes of batches for their checksums, and keys."""
 
     verify_crc: bool = True
     keys: bool = False
@@ -55,7 +55,7 @@ class StatsSettings:
 
 @attrs.frozen
 class PartitionHealth:
-    """What was found in one partition; ``offsets`` is what was looked at, ``keys`` is None unless they were counted."""
+    """What was found in one partition; ``offsets`` is the range scanned, ``keys`` is None unless they were counted."""
 
     offsets: OffsetRange
     batches: PartitionStatistics
@@ -68,12 +68,12 @@ def stats(
     settings: StatsSettings,
     on_plan: Callable[[int], Callable[[int], None]] | None = None,
 ) -> list[PartitionHealth]:
-    """Look at the batches that ``source_options`` (of the data source) ask for; return partitions sorted.
+    """Scan the batches that ``source_options`` (of the data source) select; return partitions sorted.
 
-    ``on_plan`` is told how many tasks there are, and returns whom to tell how many of them are done.
+    ``on_plan`` is called with the number of tasks, and returns a function that is called with the number of those done.
 
     Raises:
-        SparkJobError: an option is wrong, or the logs cannot be read. What is damaged in them is no error.
+        SparkJobError: an option is wrong, or the logs cannot be read. Damage in a log is a finding, not an error.
     """
     tasks = plan(source_options, runner.parallelism())
     on_done = on_plan(len(tasks)) if on_plan is not None else None
@@ -82,17 +82,17 @@ def stats(
 
 
 def plan(source_options: Mapping[str, str], parallelism: int) -> list[ReadTask]:
-    """Return the slices to look at, in the order of their offsets.
+    """Return the slices to scan, in the order of their offsets.
 
     Raises:
-        SparkJobError: an option is wrong, or nobody answers.
+        SparkJobError: an option is wrong, or no broker answers.
     """
     options = read_options(with_defaults(source_options, DEFAULTS), Mode.BATCH)
     return plan_batch_tasks(with_slices(options, parallelism), COLUMNS)
 
 
 def with_slices(options: ReadOptions, parallelism: int) -> ReadOptions:
-    """Return options that cut the logs finely enough for so many cores, unless it was said how to cut them."""
+    """Return options that cut the logs into enough slices for ``parallelism`` cores, unless they set a number."""
     return attrs.evolve(
         options,
         min_partitions=options.min_partitions or SLICES_PER_CORE * parallelism,
@@ -101,7 +101,7 @@ def with_slices(options: ReadOptions, parallelism: int) -> ReadOptions:
 
 
 def first_slices(tasks: Sequence[ReadTask]) -> frozenset[int]:
-    """Return the numbers of the tasks that have the first slice of a partition."""
+    """Return the numbers of the tasks with the first slice of a partition."""
     firsts: dict[TopicPartition, int] = {}
     for number, task in enumerate(tasks):
         firsts.setdefault(task.offsets.partition, number)
@@ -110,7 +110,7 @@ def first_slices(tasks: Sequence[ReadTask]) -> frozenset[int]:
 
 @attrs.frozen
 class StatsScope:
-    """What a task does: look at one slice. Its result is packed, since it has a number for nearly every batch."""
+    """The function of the tasks: scans a slice. Its result is compressed, as it has a number for nearly every batch."""
 
     settings: StatsSettings
     first_slices: frozenset[int]
@@ -124,7 +124,7 @@ class StatsScope:
 
 
 def join(tasks: Sequence[ReadTask], results: Sequence[Sequence[Result]]) -> list[PartitionHealth]:
-    """Join what the tasks found, in the order of ``tasks``."""
+    """Join the results of ``tasks``, which are in the order of their offsets."""
     ranges: dict[TopicPartition, OffsetRange] = {}
     keys: dict[TopicPartition, KeyStatistics] = {}
     slices: list[PartitionStatistics] = []

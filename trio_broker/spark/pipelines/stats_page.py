@@ -1,6 +1,6 @@
 """The report of ``stats`` as one HTML page without scripts or other files: ``stats_page.html`` over the JSON document.
 
-What the page shows and in which order stands in the template; here are the filters that write its values.
+The template decides what the page shows, and in which order; here are the filters that format its values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def number(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Return a share."""
+    """Return a share as a percentage."""
     return UNKNOWN if value is None else f"{value:.1%}"
 
 

@@ -1,6 +1,6 @@
-"""What ``stats`` found, as a document: the same names in JSON, in tables and on the HTML page.
+"""The report of ``stats`` as a document: the same names in JSON, in tables and on the HTML page.
 
-Times are ISO 8601 in UTC, durations milliseconds, sizes bytes as in the log. A number that is not known is null.
+Times are ISO 8601 in UTC, durations milliseconds, sizes bytes as in the log. Numbers that are not known are null.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUMMED: Final = (*REPORTED, "bytes", "late_batches")
 
 
 def report_document(found: Sequence[PartitionHealth], settings: StatsSettings, now_ms: int) -> Document:
-    """Return all there is to tell; ``now_ms`` is when it was found."""
+    """Return the whole report; ``now_ms`` is its time."""
     partitions = [partition_document(each, settings) for each in found]
     return {
         "generated": time_text(now_ms),
@@ -41,7 +41,7 @@ def report_document(found: Sequence[PartitionHealth], settings: StatsSettings, n
 
 
 def partition_document(health: PartitionHealth, settings: StatsSettings) -> Document:
-    """Return what there is to tell of one partition."""
+    """Return the part of the report about one partition."""
     batches = health.batches
     order, timed = batches.order, batches.order.batch_count > 0
     return {
@@ -65,12 +65,12 @@ def partition_document(health: PartitionHealth, settings: StatsSettings) -> Docu
 
 
 def _place(offset: int, **facts: int) -> Document | None:
-    """Return what was found at an offset, and None where nothing was."""
+    """Return ``facts`` with their offset; None where there is no offset."""
     return None if offset < 0 else {"offset": offset, **facts}
 
 
 def key_document(keys: KeyStatistics) -> Document:
-    """Return what there is to tell of keys."""
+    """Return the part of the report about a partition's keys."""
     return {
         "records": keys.record_count,
         "distinct_keys": keys.keys.count,
@@ -112,7 +112,7 @@ def _sum(numbers: Sequence[int | None]) -> int | None:
 
 
 def codec_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
-    """Return batches, records and bytes of each codec that there is."""
+    """Return batches, records and bytes of each codec in use."""
     batches = _added([each.size_bins for each in found], CODECS, None).sum(axis=1)
     records = _added([each.codec_records for each in found], CODECS)
     sizes = _added([each.codec_bytes for each in found], CODECS)
@@ -124,7 +124,7 @@ def codec_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
 
 
 def size_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
-    """Return how many batches of each codec have so many bytes, from the first bin that has any to the last."""
+    """Return the histogram of batches by bytes, from the first bin in use to the last, with their codecs."""
     bins = _added([each.size_bins for each in found], CODECS, None)
     return [
         {
@@ -137,13 +137,13 @@ def size_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
 
 
 def record_documents(found: Sequence[PartitionStatistics]) -> list[Document]:
-    """Return how many batches have so many records, from the first bin that has any to the last."""
+    """Return the histogram of batches by records, from the first bin in use to the last."""
     bins = _added([each.record_bins for each in found], None)
     return [{**_bounds(index, "records"), "batches": int(bins[index])} for index in _used(bins)]
 
 
 def _added(arrays: Sequence[Int64Array], *shape: int | None) -> Int64Array:
-    """Return the sum of arrays; ``shape`` is that of nothing, where a None has no items."""
+    """Return the sum of arrays; without any, zeros of ``shape``, in which None stands for no items."""
     return np.sum(arrays, axis=0) if arrays else np.zeros([each or 0 for each in shape], np.int64)
 
 
@@ -176,7 +176,7 @@ def bad_documents(found: Sequence[PartitionHealth]) -> list[Document]:
 
 
 def damage_documents(found: Sequence[PartitionHealth]) -> list[Document]:
-    """Return the stretches of offsets that could not be read, as far as they are listed."""
+    """Return the ranges of offsets that could not be read, as far as they are listed."""
     return [
         {**_partition(each), "offset": damage.start_offset, "end_offset": damage.end_offset, "reason": damage.reason}
         for each in found
@@ -208,7 +208,7 @@ def ratio(part: int, whole: int) -> float | None:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """Return milliseconds since 1970 in ISO 8601; as they are where no calendar has that day."""
+    """Return milliseconds since 1970 in ISO 8601, or the number where Python's calendar does not have that day."""
     try:
         moment = EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -1,6 +1,6 @@
-"""The topics that a pipeline writes: whether they are there, with partitions enough, or are to be made.
+"""The topics that a pipeline writes to: checks that they exist with enough partitions, or creates them.
 
-Looked at before anything is written: a topic that lacks a partition would stop the job in its middle.
+That is done before anything is written: a topic that lacks a partition would stop the job in its middle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trio_broker.spark.errors import SparkJobError
 CLIENT_ID: Final = "trio-broker-spark"
 
 TIMEOUT_SECONDS: Final = 60.0
-"""For finding topics, or making them; what Kafka's admin client waits."""
+"""For finding or creating topics; the default of Kafka's admin client."""
 
 
 class TargetError(SparkJobError):
@@ -35,14 +35,14 @@ class Partitions(Enum):
     """Which partition a record goes to."""
 
     KEEP = "keep"
-    """The same as before."""
+    """The partition it had."""
     KEY = "key"
-    """The one that its key says, by Java's hash; records without a key are spread."""
+    """The partition of its key, by the hash of Kafka's Java client; records without a key are spread."""
 
 
 @attrs.frozen
 class NewTopics:
-    """How topics that are missing are made. None: as many partitions as are needed; the broker's own factor."""
+    """How missing topics are created. None means as many partitions as are needed, and the broker's default factor."""
 
     partitions: int | None = None
     replication_factor: int | None = None
@@ -56,14 +56,14 @@ def prepare_topics(
     new: NewTopics | None = None,
     dry_run: bool = False,
 ) -> list[str]:
-    """See to it that each of the topics has at least the partitions needed; return those that were made.
+    """Check that each topic has the partitions needed, and create missing topics; return the names of the new ones.
 
-    ``needed`` has the number of partitions for each name, 0 where any will do. Without ``new`` nothing is made. In a
-    dry run the broker only says whether they could be.
+    ``needed`` has the least number of partitions of each topic, 0 for any. Without ``new`` no topic is created. In a
+    dry run the broker only validates the creation.
 
     Raises:
         TargetError: a topic is missing, or has too few partitions.
-        ClientError: the cluster cannot be asked, or refuses.
+        ClientError: the cluster does not answer, or refuses.
     """
     identity = Identity(CLIENT_ID, __version__)
     made: list[str] = []
@@ -76,12 +76,12 @@ def prepare_topics(
             elif new is None:
                 raise TargetError(f"topic {name!r} does not exist; it can be created with the option for that")
             else:
-                make(client, name, needed[name], new, dry_run=dry_run)
+                create(client, name, needed[name], new, dry_run=dry_run)
                 made.append(name)
     return made
 
 
-def make(client: KafkaClient, name: str, needed: int, new: NewTopics, *, dry_run: bool) -> None:
+def create(client: KafkaClient, name: str, needed: int, new: NewTopics, *, dry_run: bool) -> None:
     """Create a topic.
 
     Raises:
@@ -101,7 +101,7 @@ def make(client: KafkaClient, name: str, needed: int, new: NewTopics, *, dry_run
 
 
 def require_partitions(name: str, found: int, needed: int) -> None:
-    """Raise ``TargetError`` where there are too few partitions."""
+    """Raise ``TargetError`` unless ``found`` partitions are enough."""
     if found < needed:
         raise TargetError(
             f"topic {name!r} has {found} partitions, and records of partition {needed - 1} are to go to the same;"

@@ -1,13 +1,13 @@
-"""Runs a function once for each task of a plan, in Spark's tasks, and collects what it returns.
+"""Runs a function for each task of a plan, in Spark's tasks, and collects its results.
 
-Each task of the plan is the one element of a partition of an RDD; the function reads it and keeps the rows to itself.
-Only its results come back. So Spark places, repeats and cancels the tasks, while rows never cross into the JVM, which
-is what costs most (a microsecond of a core for three rows). A frame would do as well, by ``mapInArrow``; but PySpark
-refuses that where pandas is not installed, and nothing here is in need of pandas.
+Each task of the plan is the one element of a partition of an RDD. The function reads the rows and returns only results,
+so that Spark places, repeats and cancels the tasks while no row crosses into the JVM, which would cost most (a
+microsecond of a core for three rows). A frame and ``mapInArrow`` would do as well; but PySpark refuses that without
+pandas, which nothing here needs.
 
-A function may run several times for one task, even twice at once: a task that failed is repeated, a slow one may be run
-a second time. Exactly one of its results is handed out. What a function leaves behind elsewhere must therefore have a
-name that no other attempt uses, and count only if its result names it.
+A function may run several times for one task, even twice at once: Spark repeats a task that failed, and may run a slow
+one a second time. Exactly one of the results is returned. Files that a function writes must therefore have names that
+no other attempt uses, and count only if the returned result names them.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Result: TypeAlias = dict[str, Any]
-"""What a task tells the driver: names and values that can be pickled."""
+"""What a task returns to the driver: names and values that can be pickled."""
 
 TaskFunction: TypeAlias = Callable[[int, ReadTask], list[Result]]
-"""Called with the number of the task and the task. It is pickled itself: a function of a module, or an attrs object."""
+"""Called with the number of the task and the task. It is pickled: a function of a module, or an attrs object."""
 
 TasksDone: TypeAlias = Callable[[int], None]
-"""Told from time to time how many of the tasks are done."""
+"""Called from time to time with the number of tasks that are done."""
 
 SECONDS_BETWEEN_LOOKS: Final = 0.3
 """How often Spark is asked how many tasks are done."""
 
 
 class TaskFailed(SparkJobError):
-    """A task failed as often as Spark tries; the text is that of its last error."""
+    """A task failed as often as Spark repeats tasks; the text is that of its last error."""
 
 
 class TaskRunner(Protocol):
-    """Who runs the tasks of a plan."""
+    """Runs the tasks of a plan."""
 
     def parallelism(self) -> int:
         """Return how many tasks run at once."""
@@ -63,7 +63,7 @@ class TaskRunner(Protocol):
 
 @attrs.frozen
 class LocalTaskRunner:
-    """Runs one task after the other right here: for tests, and for measuring what Spark adds."""
+    """Runs one task after the other in this process: for tests, and for measuring what Spark adds."""
 
     def parallelism(self) -> int:
         return 1
@@ -81,7 +81,7 @@ class LocalTaskRunner:
 
 @attrs.frozen
 class SparkTaskRunner:
-    """Runs the tasks in Spark's."""
+    """Runs each task of the plan as a task of Spark."""
 
     spark: SparkSession
 
@@ -97,7 +97,7 @@ class SparkTaskRunner:
 
         elements = self.spark.sparkContext.parallelize(list(enumerate(tasks)), numSlices=len(tasks))
         try:
-            with _watched(self.spark, on_done):
+            with _reporting_progress(self.spark, on_done):
                 collected = elements.map(_task_body(function)).collect()
         except PySparkException as error:
             raise TaskFailed(reason_of(error)) from error
@@ -107,7 +107,7 @@ class SparkTaskRunner:
 def run_tasks(
     spark: SparkSession, tasks: Sequence[ReadTask], function: TaskFunction, on_done: TasksDone | None = None
 ) -> list[list[Result]]:
-    """Return what ``function(number, task)`` returned for each task, run inside Spark's tasks.
+    """Return the results of ``function(number, task)`` for each task, run in Spark's tasks.
 
     Raises:
         TaskFailed: a task failed for good.
@@ -116,7 +116,7 @@ def run_tasks(
 
 
 def _task_body(function: TaskFunction) -> Callable[[tuple[int, ReadTask]], tuple[int, list[Result]]]:
-    """Return what a Spark task does with its element."""
+    """Return the function that a Spark task applies to its element."""
 
     def body(element: tuple[int, ReadTask]) -> tuple[int, list[Result]]:
         number, task = element
@@ -126,8 +126,11 @@ def _task_body(function: TaskFunction) -> Callable[[tuple[int, ReadTask]], tuple
 
 
 @contextmanager
-def _watched(spark: SparkSession, on_done: TasksDone | None) -> Iterator[None]:
-    """Let a thread tell ``on_done`` how many tasks of the jobs started meanwhile are done; nothing without one."""
+def _reporting_progress(spark: SparkSession, on_done: TasksDone | None) -> Iterator[None]:
+    """Call ``on_done``, from a thread, with the number of finished tasks of the Spark jobs that the block starts.
+
+    The jobs are found by a job group of their own, since the session may run other jobs as well.
+    """
     if on_done is None:
         yield
         return
@@ -155,7 +158,7 @@ def _watched(spark: SparkSession, on_done: TasksDone | None) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in one line why a Spark job failed: the text of the Python error in the worker, if that is what it was."""
+    """Return in one line why a Spark job failed: the text of the worker's Python error, if there was one."""
     from pyspark.errors import PySparkException
 
     parameters = error.getMessageParameters() if isinstance(error, PySparkException) else None

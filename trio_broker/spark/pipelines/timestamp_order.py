@@ -1,12 +1,12 @@
-"""Whether timestamps grow with the offsets, told by slices of a log that are looked at apart.
+"""Whether timestamps grow with the offsets, computed from slices of a log that are scanned separately.
 
-A batch is *late* when its timestamp is below that of any batch before it, and its lag is how far. Both depend on all
-that came before, which whoever looks at a slice does not know. So a slice keeps its *ladder*: the timestamps of the
-batches that were not late within it, equal ones counted together. They only grow; where a slice before it has reached
-higher, the rungs below that are late batches after all, and everything else stays as it is. That makes the merge exact,
-however a log was cut, at the cost of a number or two for each batch that was in time.
+A batch is *late* when its timestamp is below that of any batch before it; its lag is the difference to the highest of
+them. Both depend on all earlier batches, which the scan of a slice has not seen. So a slice keeps its *ladder*: the
+timestamps of the batches that are not late within it, equal ones counted together. They only grow. Where an earlier
+slice has reached a higher timestamp, the rungs below that timestamp are late batches after all, and the others stay.
+That makes the merge exact wherever a log is cut, at the cost of one or two numbers for each batch in time.
 
-Late batches make lookups by time, retention by time and windows of stream jobs surprising.
+Late batches cause surprises in lookups by time, retention by time and windows of stream jobs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from trio_broker.spark.batch_table import Int64Array
 
 NO_OFFSET = -1
-"""Where a statement is about no batch."""
+"""The offset where there is no batch."""
 
 
 _SAME_ITEMS: Final = attrs.cmp_using(eq=np.array_equal)
@@ -31,11 +31,11 @@ def _nothing() -> Int64Array:
 
 @attrs.frozen
 class TimestampOrder:
-    """What is known of the order in a slice. Timestamps are milliseconds since 1970.
+    """The order of the timestamps in a slice. Timestamps are milliseconds since 1970.
 
-    ``batch_count`` are batches that have a timestamp, ``late_count`` the late ones among them. ``worst_lag_ms`` is the
-    greatest lag and ``worst_offset`` the base offset of the first batch that has it. ``lowest`` and ``highest`` mean
-    nothing while there are no batches.
+    ``batch_count`` is the number of batches with a timestamp, ``late_count`` of the late ones among them.
+    ``worst_lag_ms`` is the greatest lag and ``worst_offset`` the base offset of the first batch that has it. ``lowest``
+    and ``highest`` are valid only where ``batch_count`` is not 0.
     """
 
     batch_count: int = 0
@@ -49,18 +49,20 @@ class TimestampOrder:
     ladder_counts: Int64Array = attrs.field(factory=_nothing, eq=_SAME_ITEMS, repr=False)
 
     def then(self, later: TimestampOrder) -> TimestampOrder:
-        """Return what is known of this slice and the one that follows it."""
+        """Return the order in this slice and the one that follows it."""
         if not later.batch_count:
             return self
         if not self.batch_count:
             return later
+        # The rungs of the later slice below this one's highest timestamp are late; an equal rung is not.
         below = int(np.searchsorted(later.ladder, self.highest))
         ladder, counts = later.ladder[below:], later.ladder_counts[below:].copy()
         kept = len(self.ladder)
         if len(ladder) and ladder[0] == self.highest:
             counts[0] += self.ladder_counts[-1]
             kept -= 1
-        # The earlier slice wins a tie: its batch comes first.
+        # The worst lag is within one of the slices, or that of the later slice's lowest batch behind this one's
+        # highest. The earlier slice wins a tie: its batch comes first.
         worst_lag_ms, worst_offset = min(
             (lag for lag in (self._worst, later._worst, self._lag_of_lowest(later)) if lag[0]),
             key=lambda lag: (-lag[0], lag[1]),
@@ -84,12 +86,12 @@ class TimestampOrder:
         return self.worst_lag_ms, self.worst_offset
 
     def _lag_of_lowest(self, later: TimestampOrder) -> tuple[int, int]:
-        """Return how far the lowest timestamp of a later slice is behind this one, and where."""
+        """Return how far a later slice's lowest timestamp is below this one's highest, and its offset."""
         return max(0, self.highest - later.lowest), later.lowest_offset
 
 
 def order_of(timestamps: Int64Array, base_offsets: Int64Array) -> TimestampOrder:
-    """Return what there is to know of batches in the order of their offsets, none of them without a timestamp."""
+    """Return the order of batches that all have a timestamp, given in the order of their offsets."""
     if not len(timestamps):
         return TimestampOrder()
     assert timestamps.min() >= 0, f"{timestamps.min()}"  # so that no difference overflows

@@ -1,8 +1,8 @@
-"""Holds a stream of records to a rate.
+"""Limits the rate of a stream of records.
 
-A bucket fills at ``rate`` per second; taking more than is in it waits until that has come. It begins empty and holds
-little, so that over any time no more passes than the rate times it, and a quarter of a second's worth: many buckets
-that share a rate among tasks keep to it together.
+A bucket fills at ``rate`` per second; taking more than it holds waits until it has filled. It begins empty and holds
+little, so that no more passes in any time than the rate allows in that time and a quarter of a second: the buckets of
+many tasks that share a rate keep to it together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STEP_SECONDS: Final = 0.25
-"""So much of a second is let through at once. Shorter steps cost more than they smooth."""
+"""The part of a second whose records pass at once. Shorter steps cost more time than they smooth."""
 
 
 @attrs.define
@@ -35,7 +35,10 @@ class TokenBucket:
         self._filled_at = self.now()
 
     def take(self, count: float) -> None:
-        """Take so many, and return when they had come."""
+        """Take ``count`` tokens, and return when the bucket has had them.
+
+        The debt stays in the bucket while the caller sleeps, so that a sleep that lasts too long is made up for.
+        """
         now = self.now()
         capacity = self.rate * STEP_SECONDS
         self._tokens = min(capacity, self._tokens + (now - self._filled_at) * self.rate) - count
@@ -46,16 +49,16 @@ class TokenBucket:
 
 @attrs.frozen
 class RateLimit:
-    """How much may pass in a second, together; None for any amount.
+    """How much may pass in a second in all; None for any amount.
 
-    Bytes are those in Arrow, which are a few more for each record than its key, value and headers have.
+    Bytes are counted as in Arrow, which has a few more for each record than its key, value and headers.
     """
 
     records: float | None = None
     bytes: float | None = None
 
     def share(self, part: int, whole: int) -> RateLimit:
-        """Return what a task may pass that does ``part`` of what all tasks which run at once do."""
+        """Return the limit of a task that does ``part`` of the ``whole`` work of the tasks that run at once."""
         share = part / whole if whole else 1.0
 
         def of(rate: float | None) -> float | None:
@@ -64,7 +67,7 @@ class RateLimit:
         return RateLimit(of(self.records), of(self.bytes))
 
     def seconds_for(self, records: int, size_bytes: int | None) -> float | None:
-        """Return how long it takes at least to pass so much; None where that is not limited, or not known."""
+        """Return the least time that so much takes to pass; None where it is not limited, or not known."""
         times = []
         if self.records is not None:
             times.append(records / self.records)
@@ -75,7 +78,7 @@ class RateLimit:
 
 @attrs.define
 class Throttle:
-    """Lets Arrow batches through at the pace of a limit, cut into pieces small enough for that to be even."""
+    """Passes Arrow batches on at the rate of a limit, in pieces that are small enough for an even flow."""
 
     limit: RateLimit
     now: Callable[[], float] = time.monotonic

@@ -12,10 +12,10 @@ DEFAULT_BATCH_RECORDS: Final = 10_000_000
 
 @attrs.frozen
 class Trigger:
-    """How much a micro-batch reads, and whether the job waits for more.
+    """How many records a micro-batch reads, and whether the job waits for more.
 
-    With ``interval_seconds`` the job never ends by itself: having read what is there, it looks again that long after it
-    looked last. Without, it ends where the logs ended when it started.
+    With ``interval_seconds`` the job runs until it is stopped: it reads up to the ends of the logs, and looks for new
+    records that long after the last look. Without, it ends at the ends that the logs had when it started.
     """
 
     batch_records: int = DEFAULT_BATCH_RECORDS

@@ -1,7 +1,7 @@
-"""Makes rows of typed columns from JSON texts, or says why a text is none.
+"""Converts JSON texts to rows of typed columns, or reports why a text does not fit.
 
-What is not in the schema is left out; what is not in the text is null, as is what is ``null``, unless the column is
-``NOT NULL``. A name that comes twice counts where it comes last. ``column_types`` says which values fit.
+Names that are not in the schema are ignored; a column whose name is not in the text, or is ``null``, is null unless it
+is ``NOT NULL``. Of a repeated name the last value counts. ``column_types`` defines which values fit.
 
 Source: RFC 8259 for JSON.
 """
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @attrs.define
 class TypedRows:
-    """The rows of some texts. ``valid`` are the positions of their texts, ``invalid`` those of all others."""
+    """The rows of some texts. ``valid`` are the positions of their texts; ``invalid``, with ``reasons``, of the
+    others."""
 
     batch: pa.RecordBatch
     valid: list[int]
@@ -32,18 +33,18 @@ class TypedRows:
 
 
 class RowReader:
-    """Reads texts as rows with ``columns``."""
+    """Converts texts to rows with ``columns``."""
 
     def __init__(self, columns: StructType) -> None:
         self._schema = columns.arrow_schema()
         self._converters = [(each.name, each.converter()) for each in columns.fields]
-        # A decimal needs the digits of a number as they are written.
+        # A decimal needs the digits of a number as they are in the text.
         parse_float = decimal.Decimal if "DECIMAL(" in columns.ddl() else float
         # json.loads makes a new decoder for every text where parse_float is given, which takes as long as decoding.
         self._decode = json.JSONDecoder(parse_float=parse_float, parse_constant=_refuse_constant).decode
 
     def read(self, texts: Sequence[bytes | None]) -> TypedRows:
-        """Return the rows of ``texts``, and the reasons of those that are none."""
+        """Return the rows of ``texts``, and the reasons of those that do not fit."""
         import pyarrow as pa
 
         values: list[list[Any]] = [[] for _ in self._converters]
@@ -65,7 +66,7 @@ class RowReader:
         """Return the values of one row.
 
         Raises:
-            RowError: the text is none.
+            RowError: the text does not fit.
         """
         document = self._parse(text)
         if type(document) is not dict:
@@ -85,7 +86,7 @@ class RowReader:
             raise RowError("not JSON: too many values within each other") from None
         except ValueError as error:
             raise RowError(f"not JSON: {error}") from None
-        # An escape can stand for half of a character, which no file can hold.
+        # An escape can be half of a surrogate pair, which UTF-8 cannot encode. Only texts with an escape are searched.
         if "\\u" in decoded and _has_lone_surrogate(document):
             raise RowError("a string has half of a surrogate pair")
         return document

@@ -256,7 +256,9 @@ def _losses(requested: _RequestedRange, bounds: LogBounds) -> list[DataLoss]:
     earliest, latest = bounds.earliest[partition], bounds.latest[partition]
     if start > latest:
         return [
-            DataLoss(partition, start, f"the log ends at {latest}: it was truncated or made anew, or never got there")
+            DataLoss(
+                partition, start, f"the log ends at {latest}: it was truncated or created again, or never got there"
+            )
         ]
     if end > latest:
         return [DataLoss(partition, latest, f"records up to {end} were asked for, the log ends at {latest}")]

@@ -106,8 +106,8 @@ def find_row_id(headers: Sequence[tuple[str, bytes | None]] | None) -> RowId | N
 
 @attrs.define
 class Deduplicator:
-    """Tells new records from repeated ones. One object for all partitions that a consumer reads, each from its start or
-    from a stored position.
+    """Distinguishes new records from repeated ones. One object for all partitions that a consumer reads, each from its
+    start or from a stored position.
 
     ``highest`` is the whole state, to be stored with the consumer's offsets: an entry for each task number of each
     query and partition.

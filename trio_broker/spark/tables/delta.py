@@ -1,7 +1,7 @@
 """A Delta table in a directory, written by deltalake; no jar is needed.
 
-A batch is one transaction of Delta's, which bears the job's id and the batch's number as Delta's own "application
-transaction". So the table itself says whether a batch is in it.
+A batch is one Delta transaction, with the job's id and the batch's number as its "application transaction". So the
+table itself records which batches it has.
 
 Source: the Delta protocol, "Transaction Identifiers" and "Add File".
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @attrs.define
 class DeltaTable:
-    """See ``Table``."""
+    """Implements ``Table``."""
 
     directory: Path
     shape: TableShape
@@ -62,6 +62,7 @@ class DeltaTable:
             done = table.transaction_version(job_id)
             if not files or (done is not None and done >= batch):
                 return
+            # The files first: the log must name no file that is not there. Until it names them, no reader sees them.
             self._files.place(files)
             table.create_write_transaction(
                 [_add_action(file) for file in files],
@@ -86,7 +87,7 @@ class DeltaTable:
         return deltalake.DeltaTable(self._uri())
 
     def _schema(self) -> pa.Schema:
-        """Return the table's columns: those of the rows, and the day where rows lie together by it."""
+        """Return the table's columns: those of the rows, and the date where it is partitioned by it."""
         import pyarrow as pa
 
         if self.shape.partitioning is Partitioning.NONE:

@@ -1,10 +1,10 @@
 """An Iceberg table in any catalog that pyiceberg knows; no jar is needed.
 
-Tasks write files where they belong, since nobody sees a file of an Iceberg table before a snapshot names it. A batch is
-one snapshot, which bears the job's id and the batch's number among its properties, and in the same commit the number is
-noted as a property of the table, where it outlives the snapshot. So the table itself says whether a batch is in it.
+Tasks write files to their final places, since no reader sees a file of an Iceberg table before a snapshot names it. A
+batch is one snapshot, with the job's id and the batch's number among its properties; the same commit sets the number as
+a property of the table, which outlives the snapshot. So the table itself records which batches it has.
 
-Rows lie together by ``topic`` and ``day(timestamp)``; unlike in Hive's layout there is no column ``date``.
+The table is partitioned by ``topic`` and ``day(timestamp)``; unlike in Hive's layout there is no column ``date``.
 
 Source: the Iceberg specification; pyiceberg's ``Transaction.add_files``.
 """
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table as PyIcebergTable
 
 BATCH_PROPERTY: Final = "trio-broker.batch."
-"""Of the table, followed by the job's id: the newest batch that is in it."""
+"""Prefix of a table's property, followed by the job's id: the newest batch in the table."""
 
 METRICS_PROPERTY: Final = "write.metadata.metrics.column."
-"""Of a table, followed by a column: which bounds are kept of it."""
+"""Prefix of a table's property, followed by a column: which bounds of it are kept."""
 
 COMMIT_ATTEMPTS: Final = 5
-"""When others commit to the table at the same moment; each attempt starts from their snapshot."""
+"""Attempts against others that commit to the table at the same time; each starts from their snapshot."""
 
 SECONDS_BETWEEN_ATTEMPTS: Final = 0.2
 """Doubled after each attempt."""
@@ -51,13 +51,13 @@ SECONDS_BETWEEN_ATTEMPTS: Final = 0.2
 
 @attrs.frozen
 class IcebergFiles:
-    """The data files of a table, reached as its catalog says. Picklable."""
+    """The data files of a table, in its catalog's file system. Picklable."""
 
     location: str
     properties: Mapping[str, str]
 
     def uri(self, file: DataFile) -> str:
-        """Return where ``file`` lies."""
+        """Return the URI of ``file``."""
         return f"{self.location.rstrip('/')}/data/{file.path}"
 
     def create(self, file: DataFile) -> WritableFile:
@@ -83,7 +83,7 @@ class IcebergFiles:
 
 @attrs.define
 class IcebergTable:
-    """See ``Table``. ``identifier`` is the name with its namespace; ``properties`` are those of the catalog."""
+    """Implements ``Table``. ``identifier`` is the name with its namespace; ``properties`` are those of the catalog."""
 
     catalog: str
     properties: Mapping[str, str]
@@ -100,7 +100,7 @@ class IcebergTable:
             self._check(self._table)
         except TableError:
             raise
-        except Exception as error:  # a catalog may raise anything that its database or service raises
+        except Exception as error:  # a catalog may raise any error of its database or service
             raise TableError(f"{self.identifier}: {_first_line(error)}") from error
 
     def files(self, batch: int) -> TableFiles:
@@ -125,14 +125,18 @@ class IcebergTable:
                 raise TableError(f"{self.identifier}: batch {batch}: {_first_line(error)}") from error
 
     def clean(self, first_batch: int) -> None:
-        """Remove leftovers where the table lies in a directory; elsewhere Iceberg's own removal of orphans does it."""
+        """Remove the files if the table is in a directory; elsewhere Iceberg's removal of orphan files does it.
+
+        They are not staged: a file of an uncommitted batch differs from one of the table by its name only, which has
+        the job, the batch and the run.
+        """
         assert self._table is not None
         location = urlparse(self._table.location())
         if location.scheme not in ("", "file"):
             return
-        ours = re.compile(rf"{re.escape(self._job_id)}-(\d+)-([^-]+)-.*\.parquet")
+        staged_name = re.compile(rf"{re.escape(self._job_id)}-(\d+)-([^-]+)-.*\.parquet")
         for path in Path(unquote(location.path), "data").rglob(f"{self._job_id}-*.parquet"):
-            found = ours.fullmatch(path.name)
+            found = staged_name.fullmatch(path.name)
             if found and int(found[1]) >= first_batch and found[2] != self._run_id:
                 path.unlink(missing_ok=True)
 
@@ -147,8 +151,8 @@ class IcebergTable:
             transaction.add_files(
                 [store.uri(file) for file in files],
                 snapshot_properties={"trio-broker.job": self._job_id, "trio-broker.batch": str(batch)},
-                # Looking for a file in all earlier ones takes longer the larger the table is. No name comes twice, and
-                # whether the batch was added is known from the property.
+                # The search for a file among all earlier ones takes longer the larger the table is, and is not needed:
+                # no name is used twice, and the property says whether the batch was added.
                 check_duplicate_files=False,
             )
             transaction.set_properties({key: str(batch)})
@@ -175,7 +179,7 @@ class IcebergTable:
             )
 
     def _schema(self, catalog: Catalog) -> Schema:
-        """Return the columns with ids, which ``create_table`` draws anew in the same order."""
+        """Return the columns with ids; ``create_table`` assigns new ids in the same order."""
         from pyiceberg.catalog import Catalog as PyIcebergCatalog
         from pyiceberg.schema import assign_fresh_schema_ids
 
@@ -194,7 +198,7 @@ class IcebergTable:
         )
 
     def _opaque_columns(self, schema: Schema) -> list[str]:
-        """Return the properties that say of which columns, and what is in them, no bounds are kept."""
+        """Return the properties that turn off the bounds of opaque columns and of the columns within them."""
         names = (schema.find_column_name(number) for number in sorted(schema.field_ids))
         return [METRICS_PROPERTY + name for name in names if name and name.partition(".")[0] in self.shape.opaque]
 

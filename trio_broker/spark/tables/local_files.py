@@ -1,13 +1,13 @@
 """Files of a table that is a directory: staged below ``_trio_broker``, where no reader looks, and moved by renaming.
 
-    <table>/_trio_broker/staging/<job>/<run>/<name>.parquet    while its batch is not committed
-    <table>/topic=orders/date=2026-01-31/<name>.parquet        from then on
+    <table>/_trio_broker/staging/<job>/<run>/<name>.parquet    before its batch is committed
+    <table>/topic=orders/date=2026-01-31/<name>.parquet        after that
 
 Readers of Parquet directories skip what begins with an underscore, and a rename within one file system shows a file as
 a whole or not at all. The directory must be visible to driver and workers under the same path.
 
-Spark ends a job with its first failed task while other tasks may still be writing. So the driver makes the directory of
-its run and tasks do not: once a later run has removed it, a late task of the earlier run cannot create a file any more.
+Spark ends a job with its first failed task while other tasks may still be writing. So the driver creates the directory
+of its run and tasks do not: once a later run has removed it, a late task of the earlier run cannot create a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trio_broker.spark.tables.table import DataFile, TableError, WritableFile
 from trio_broker.storage.checkpoints import sync_directory
 
 HIDDEN: Final = "_trio_broker"
-"""Of a table's directory: what is ours and no data."""
+"""The directory of a pipeline's own files in a table's directory."""
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class LocalFiles:
 
     @property
     def staging(self) -> Path:
-        """The directory of the job's files that are not committed, by run."""
+        """The directory of the job's files that are not committed, with a directory for each run."""
         return Path(self.directory) / HIDDEN / "staging" / self.job_id
 
     def staged(self, file: DataFile) -> Path:
@@ -50,15 +50,15 @@ class LocalFiles:
         return Path(self.directory, *file.path.split("/"))
 
     def make_staging(self) -> None:
-        """Make the run's directory, which tasks write to.
+        """Create the run's directory, which tasks write to.
 
         Raises:
-            TableError: it cannot be made.
+            TableError: it cannot be created.
         """
         directory = self.staging / self.run_id
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            # A commit may name a file in here as soon as the file is sealed: the way to it must survive a power cut.
+            # A commit may name a file in here as soon as the file is sealed: its directories must survive a power cut.
             for each in (directory, *directory.parents):
                 if each.is_relative_to(self.directory):
                     sync_directory(each)
@@ -83,10 +83,10 @@ class LocalFiles:
         self.staged(file).unlink(missing_ok=True)
 
     def place(self, files: Iterable[DataFile]) -> None:
-        """Move ``files`` to their places in the table; those that are there already stay.
+        """Move ``files`` to their places in the table; files that an earlier call has moved stay there.
 
         Raises:
-            TableError: a file is neither here nor there, or cannot be moved.
+            TableError: a file is at neither place, or cannot be moved.
         """
         root = Path(self.directory)
         directories: set[Path] = set()
@@ -97,11 +97,11 @@ class LocalFiles:
                 os.rename(self.staged(file), placed)
             except FileNotFoundError:
                 if not placed.exists():
-                    raise TableError(f"{placed} is gone: it was committed, and somebody removed it") from None
+                    raise TableError(f"{placed} is gone: it was committed, and removed later") from None
             except OSError as error:
                 raise TableError(f"{placed}: {error.strerror}") from error
             directories.update(each for each in placed.parents if each.is_relative_to(root))
-        # Also directories that existed before: a run that was killed may have made them and not synced them.
+        # Also directories that existed before: a run that was killed may have created them and not synced them.
         for directory in directories:
             sync_directory(directory)
 

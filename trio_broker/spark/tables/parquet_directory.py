@@ -1,8 +1,8 @@
 """A table that is a directory of Parquet files, in Hive's layout where it is partitioned.
 
 ``spark.read.parquet(directory)`` and ``pyarrow.dataset.dataset(directory, partitioning="hive")`` read it. There is no
-log of what belongs to the table, so a reader may see some files of a batch before the others, but each as a whole. A
-file that was listed once is listed ever after.
+log of the files of the table, so a reader may see some files of a batch before the others, but each as a whole. A file
+that was listed once stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DELTA_LOG = "_delta_log"
 
 @attrs.define
 class ParquetDirectory:
-    """See ``Table``."""
+    """Implements ``Table``. Placing a file again changes nothing, so that a batch can be committed twice."""
 
     directory: Path
     shape: TableShape
@@ -45,10 +45,10 @@ class ParquetDirectory:
 
 
 def make_directory(directory: Path, job_id: str, run_id: str) -> LocalFiles:
-    """Make a table's directory unless it is there, and return its files.
+    """Create a table's directory if it does not exist, and return its files.
 
     Raises:
-        TableError: it cannot be made or written to.
+        TableError: it cannot be created or written to.
     """
     try:
         (directory / HIDDEN).mkdir(parents=True, exist_ok=True)
@@ -58,17 +58,17 @@ def make_directory(directory: Path, job_id: str, run_id: str) -> LocalFiles:
 
 
 def staged_files(files: LocalFiles, shape: TableShape, batch: int) -> TableFiles:
-    """Return what tasks need to write files for a batch, and make the directory that they write to.
+    """Return what tasks need to write the files of a batch, and create the directory that they write to.
 
     Raises:
-        TableError: it cannot be made.
+        TableError: it cannot be created.
     """
     files.make_staging()
     return TableFiles(files, shape, stored_columns(shape), files.job_id, files.run_id, batch)
 
 
 def stored_columns(shape: TableShape) -> tuple[str, ...]:
-    """Return the columns of a file where the names of directories say topic and date."""
+    """Return the columns of a file: all but those in the names of directories."""
     if shape.partitioning is Partitioning.NONE:
         return tuple(shape.schema.names)
     return tuple(name for name in shape.schema.names if name not in (TOPIC, DATE))

@@ -1,4 +1,4 @@
-"""What all tables have in common, seen from a pipeline.
+"""The interface of all tables to a pipeline.
 
 Source: Hive's layout for the names of directories, ``column=value``, which every reader of Parquet knows.
 """
@@ -20,15 +20,15 @@ TOPIC: Final = "topic"
 DATE: Final = "date"
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-"""The value in a directory's name for rows that have none."""
+"""The value in a directory's name for rows without a date."""
 
 
 class TableError(SparkJobError):
-    """A table cannot be written: it is no table, has other columns, or its place or catalog refuses."""
+    """A table cannot be written: it is no table, has other columns, or its directory or catalog refuses."""
 
 
 class Partitioning(Enum):
-    """Which rows lie together."""
+    """Which rows are stored together."""
 
     NONE = "none"
     TOPIC_AND_DATE = "topic and date"
@@ -37,9 +37,9 @@ class Partitioning(Enum):
 
 @attrs.frozen
 class TableShape:
-    """The rows of a table: their Arrow types, and which of them lie together.
+    """The rows of a table: their Arrow types, and which of them are stored together.
 
-    ``opaque`` are columns whose smallest and largest value nobody asks for, though they may be long; files keep none.
+    ``opaque`` are columns without a useful order, whose values may be long; files keep no bounds of them.
     With ``Partitioning.TOPIC_AND_DATE`` the schema has the columns ``topic`` and ``timestamp``.
     """
 
@@ -69,12 +69,12 @@ class DataFile:
     date: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return it as it is stored in commits."""
         return attrs.asdict(self)
 
 
 class WritableFile(Protocol):
-    """What is used of a pyarrow ``NativeFile``."""
+    """The used part of a pyarrow ``NativeFile``."""
 
     def tell(self) -> int: ...
 
@@ -82,28 +82,28 @@ class WritableFile(Protocol):
 
 
 class FileStore(Protocol):
-    """Where tasks put files. Picklable: it travels to the workers."""
+    """Creates and removes the files of tasks. Picklable: it is sent to the workers."""
 
     def create(self, file: DataFile) -> WritableFile:
         """Open a new file for writing; its sizes are not known yet."""
         ...
 
     def seal(self, file: DataFile) -> int:
-        """See to it that a file, which was closed, survives a power cut; return its size in bytes."""
+        """Make a closed file durable, also against a power cut; return its size in bytes."""
         ...
 
     def remove(self, file: DataFile) -> None:
-        """Remove a file that will not be committed, if it is there."""
+        """Remove a file that will not be committed, if it exists."""
         ...
 
 
 @attrs.frozen
 class TableFiles:
-    """All that a task needs to write files for a table. Picklable.
+    """Everything that a task needs to write files for a table. Picklable.
 
-    ``columns`` are those of a file; what the names of directories say need not be among them. File names begin with
-    ``job_id``, ``batch`` and ``run_id``, so that the files of a batch that was never committed can be found, also those
-    that a task of an earlier run writes late.
+    ``columns`` are those of a file; a value in a directory's name may be left out. File names begin with ``job_id``,
+    ``batch`` and ``run_id``, so that the files of a batch that was never committed can be found, also those that a task
+    of an earlier run writes late.
     """
 
     store: FileStore
@@ -115,22 +115,26 @@ class TableFiles:
 
 
 class Table(Protocol):
-    """A table as a pipeline's driver uses it."""
+    """A table as the driver of a pipeline uses it.
+
+    The calls of a run: ``open``, ``commit`` of an earlier run's last batch, ``clean``; then for each batch ``files``
+    and, once the commit log has the batch, ``commit``; at the end ``clean`` once more.
+    """
 
     def open(self, job_id: str, run_id: str) -> None:
-        """Make the table unless it is there, and check its columns. Files are written for this run of this job.
+        """Create the table if it does not exist, and check its columns. Files are written for this run of this job.
 
         Raises:
-            TableError: it cannot be made, or is something else.
+            TableError: it cannot be created, or has other columns.
         """
         ...
 
     def files(self, batch: int) -> TableFiles:
-        """Return what tasks need to write files for a batch."""
+        """Return what tasks need to write the files of a batch."""
         ...
 
     def commit(self, batch: int, files: Sequence[DataFile]) -> None:
-        """Add ``files``, which make up a batch, to the table; do nothing if it has them already.
+        """Add ``files``, which are the whole batch, to the table; do nothing if it has them already.
 
         Raises:
             TableError: that is not possible; it may be tried again.
@@ -140,6 +144,6 @@ class Table(Protocol):
     def clean(self, first_batch: int) -> None:
         """Remove the files that other runs of the job wrote for ``first_batch`` and later batches.
 
-        No commit names them: called before a run's first batch and after its last one, with the number of the first.
+        ``first_batch`` is the first batch of this run, so that no commit of another run names these files.
         """
         ...

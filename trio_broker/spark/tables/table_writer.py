@@ -1,10 +1,10 @@
 """Writes the rows of one task as Parquet files.
 
-Rows are gathered until they fill a row group, a file is closed when it has reached its target size, and rows of another
-day go to another file. Dictionaries are made for the topic only: keys and values repeat too little to pay for them, and
-writing without them is twice as fast.
+Rows are collected until they fill a row group, a file is closed when it has reached its target size, and rows of
+another day go to another file. Only the topic has a dictionary: keys and values repeat too little, and writing without
+dictionaries is twice as fast.
 
-Every attempt of a task draws names of its own, so that two attempts never touch the same file.
+Every attempt of a task draws random names, so that two attempts never write the same file.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 DEFAULT_TARGET_BYTES: Final = 128 * 1024 * 1024
-"""Of a file. Fewer and larger files are read faster; this is what Spark gives one task to read."""
+"""Of a file. Fewer and larger files are read faster; Spark's default for what one task reads."""
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
-"""Of rows in memory that become one row group. Readers skip whole groups, and a task holds one for every open file."""
+"""Rows in memory of one row group. Readers skip whole row groups, and a task holds one for every open file."""
 
 ROW_GROUP_ROWS: Final = 1_000_000
-"""At most; some readers plan by row groups of about this many rows."""
+"""The most rows of a row group; some readers plan for about this many."""
 
 MAX_OPEN_FILES: Final = 64
-"""Of one task. Records of a partition are of few days as a rule; where timestamps are wild, files get smaller."""
+"""Of one task. The records of a partition usually lie in few days; with timestamps in disorder files get smaller."""
 
 MAX_HELD_BYTES: Final = 256 * 1024 * 1024
-"""Rows in memory of all open files of a task; when there are more, the fullest file gets a row group early."""
+"""Rows in memory of all open files of a task; beyond it the fullest file writes its row group early."""
 
 MICROSECONDS_PER_DAY: Final = 86_400_000_000
 EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
@@ -63,7 +63,7 @@ class ParquetCodec(Enum):
 
 @attrs.frozen
 class FileSettings:
-    """How files are written; ``target_bytes`` is about how large one gets before the next begins."""
+    """How files are written; a file of about ``target_bytes`` is closed."""
 
     codec: ParquetCodec = ParquetCodec.SNAPPY
     target_bytes: int = DEFAULT_TARGET_BYTES
@@ -71,7 +71,7 @@ class FileSettings:
 
 @attrs.define
 class OpenFile:
-    """One file in the making, and the rows that wait for its next row group."""
+    """A file that is being written, and the rows that wait for its next row group."""
 
     file: DataFile
     sink: WritableFile
@@ -82,7 +82,7 @@ class OpenFile:
     rows: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; a row group is written once there are enough for one."""
+        """Add rows, and write a row group once they are enough for one."""
         self.waiting.append(batch)
         self.waiting_bytes += batch.nbytes
         self.waiting_rows += batch.num_rows
@@ -101,7 +101,7 @@ class OpenFile:
 
 @attrs.define
 class TableWriter:
-    """Writes the rows of task ``task`` for one table. To be used as a context manager: an error removes its files.
+    """Writes the rows of task ``task`` for one table. A context manager: an error removes its files.
 
     ``topic`` is that of all rows, and needed where the table is partitioned by it.
     """
@@ -122,10 +122,10 @@ class TableWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self.abandon()
+            self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows with all columns of the table's shape that its files have, and the timestamp if it has days."""
+        """Write rows, which have the columns of the files, and ``timestamp`` if the table is partitioned by day."""
         if batch.num_rows == 0:
             return
         if self.files.shape.partitioning is Partitioning.NONE:
@@ -135,15 +135,15 @@ class TableWriter:
             self._write(day, rows)
 
     def finish(self) -> list[DataFile]:
-        """Close all files, and return them."""
+        """Close and return all files."""
         for key in list(self._open):
             self._close(key)
         return self.finished
 
-    def abandon(self) -> None:
-        """Close and remove all files: nobody will name them."""
+    def abort(self) -> None:
+        """Close and remove all files; no result will name them."""
         for each in self._open.values():
-            # The footer is written as well, which costs little and leaves no half-closed writer behind.
+            # Closing writes a footer as well, which costs little; a writer that is only dropped keeps its buffers.
             each.writer.close()
             each.sink.close()
         for file in [*self.finished, *(each.file for each in self._open.values())]:
@@ -153,8 +153,10 @@ class TableWriter:
 
     def _write(self, day: str | None, batch: pa.RecordBatch) -> None:
         target = self._open.pop(day, None) or self._create(day)
-        self._open[day] = target  # the last of the dictionary is the one used last
+        # Taken out and put back, the file is the last one in the dictionary: its first one is the least recently used.
+        self._open[day] = target
         target.add(batch.select(self.files.columns))
+        # The size counts only between row groups, so that none is cut short for it.
         if target.waiting_bytes == 0 and target.sink.tell() >= self.settings.target_bytes:
             self._close(day)
         elif len(self._open) > 1:
@@ -183,12 +185,12 @@ class TableWriter:
         return OpenFile(file, sink, writer)
 
     def _columns_with_statistics(self, schema: pa.Schema) -> bool | list[str]:
-        """Return what pyarrow wants to know; a list of names would leave out what lies within lists and structs."""
+        """Return pyarrow's ``write_statistics``. A list of names would leave out columns within lists and structs."""
         opaque = self.files.shape.opaque
         return [name for name in schema.names if name not in opaque] if opaque else True
 
     def _new_file(self, day: str | None) -> DataFile:
-        """Return a file with a name that no other has."""
+        """Return a file with a name of its own."""
         files = self.files
         number = f"{self.task:05}-{self.attempt}-{self._file_count:03}"
         name = f"{files.job_id}-{files.batch:08}-{files.run_id}-{number}.parquet"
@@ -211,7 +213,7 @@ class TableWriter:
 
 
 def split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Yield the rows of each day (ISO, UTC) of ``timestamp``, in order; None for rows without one that has a name."""
+    """Yield the rows of each day (ISO, UTC) of ``timestamp``, in their order; None for rows without such a day."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -219,6 +221,7 @@ def split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordB
     bounds = pc.min_max(microseconds)
     first, last = bounds["min"].as_py(), bounds["max"].as_py()
     if microseconds.null_count == 0 and first // MICROSECONDS_PER_DAY == last // MICROSECONDS_PER_DAY:
+        # Nearly always: a batch of one day is not copied.
         yield day_name(first // MICROSECONDS_PER_DAY), batch
         return
     by_name: dict[str | None, list[int]] = {}
@@ -230,7 +233,7 @@ def split_by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordB
 
 
 def day_name(day: int) -> str | None:
-    """Return the date that is ``day`` days after 1970-01-01; None for a year that has no four digits."""
+    """Return the date ``day`` days after 1970-01-01; None for a year that has not four digits."""
     if not FIRST_DAY <= day <= LAST_DAY:
         return None
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()

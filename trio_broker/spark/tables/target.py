@@ -1,7 +1,7 @@
-"""Which table is meant, as people write it: ``parquet:DIR``, ``delta:DIR``, ``iceberg:NAMESPACE.TABLE``.
+"""The names of tables: ``parquet:DIR``, ``delta:DIR``, ``iceberg:NAMESPACE.TABLE``.
 
 An Iceberg table is found by its catalog: one that pyiceberg is configured for, by name, or a database file in a
-warehouse directory, made for whoever has no catalog yet.
+warehouse directory, which is created on first use.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from trio_broker.spark.errors import OptionError, SparkJobError
 from trio_broker.spark.tables.table import Table, TableError, TableShape
 
 DEAD_LETTERS: Final = "_dead_letters"
-"""What is put behind a table's name for the one beside it with the records that did not fit."""
+"""The suffix of the name of a table's dead letters."""
 
 CATALOG_FILE: Final = "catalog.db"
-"""Of a warehouse: the catalog's SQLite database."""
+"""The catalog's SQLite database in a warehouse directory."""
 
 LOCAL_CATALOG: Final = "trio_broker"
-"""The name of the catalog that a warehouse directory has; it stands in its database."""
+"""The name of a warehouse directory's catalog; it is stored in the database."""
 
 
 class Format(Enum):
-    """What kind of table."""
+    """The format of a table."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -36,19 +36,19 @@ class Format(Enum):
 
 
 EXTRAS: Final = {Format.DELTA: ("deltalake", "delta"), Format.ICEBERG: ("pyiceberg", "iceberg")}
-"""The package that a format needs, and the extra that brings it."""
+"""The package that a format needs, and the extra that installs it."""
 
 
 @attrs.frozen
 class IcebergCatalog:
-    """A catalog by name, with properties on top of those it is configured with; or a warehouse directory."""
+    """A catalog by name, with further properties; or a warehouse directory."""
 
     name: str = LOCAL_CATALOG
     properties: Mapping[str, str] = attrs.field(factory=dict)
     warehouse: Path | None = None
 
     def all_properties(self) -> dict[str, str]:
-        """Return what pyiceberg must know to find it."""
+        """Return the properties with which pyiceberg finds it."""
         if self.warehouse is None:
             return dict(self.properties)
         directory = self.warehouse.absolute()
@@ -60,10 +60,10 @@ class IcebergCatalog:
         return {**local, **self.properties}
 
     def make_warehouse(self) -> None:
-        """Make the warehouse directory, if that is what it is: SQLite makes files only.
+        """Create the warehouse directory, if there is one: SQLite creates files only.
 
         Raises:
-            TableError: it cannot be made.
+            TableError: it cannot be created.
         """
         try:
             if self.warehouse is not None:
@@ -74,7 +74,7 @@ class IcebergCatalog:
 
 @attrs.frozen
 class Target:
-    """A table to write. Prints as it is written."""
+    """A table to write. Its text is that of the command line."""
 
     format: Format
     name: str
@@ -85,19 +85,19 @@ class Target:
 
     @property
     def dead_letters(self) -> Target:
-        """The table beside this one for records that do not fit in."""
+        """The table for records that do not fit this one."""
         return attrs.evolve(self, name=self.name.rstrip("/") + DEAD_LETTERS)
 
     @property
     def directory(self) -> Path | None:
-        """Where the table lies, if that is said."""
+        """The directory of the table; None for Iceberg."""
         return None if self.format is Format.ICEBERG else Path(self.name)
 
     def require_package(self) -> None:
         """Make sure that the package for the table's format is installed.
 
         Raises:
-            SparkJobError: it is not; the text names the extra that brings it.
+            SparkJobError: it is not; the text names the extra that installs it.
         """
         if self.format in EXTRAS:
             package, extra = EXTRAS[self.format]

@@ -13,7 +13,7 @@ overcome (the leader moved or restarts) is retried until there was no progress f
 retention, DeleteRecords, a truncation or the deletion of the topic removed will never come: the task fails, or
 continues behind the hole without ``failOnDataLoss``.
 
-Every response names its aborted transactions anew: those whose abort marker lies in it or later. What an earlier
+Every response has its own list of aborted transactions: those whose abort marker lies in it or later. What an earlier
 response named no longer counts. Its marker has been read, or is gone because compaction or retention removed it;
 waiting for such a marker would drop what the producer committed afterwards.
 
