@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -183,7 +184,7 @@ def group_memory(options: Options) -> Outcome:
     return outcome
 
 
-def settle(socks: Sequence, group_id: str) -> None:
+def settle(socks: Sequence[socket.socket], group_id: str) -> None:
     """Bring a group of as many members as connections into a stable generation."""
     members = [Member(sock, group_id, TOPIC) for sock in socks]
     for member in members:

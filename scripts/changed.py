@@ -99,9 +99,9 @@ def users_of(path: Path, imports: Mapping[Path, set[str]]) -> set[Path]:
 
 def imports_of_tests() -> dict[Path, set[str]]:
     """What each module of the tests imports from the others."""
-    found = {}
+    found: dict[Path, set[str]] = {}
     for path in TESTS.rglob("*.py"):
-        modules = found[path.relative_to(TESTS)] = set()
+        modules = found[path.relative_to(TESTS)] = set[str]()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("tests"):
                 modules.add(node.module)

@@ -44,7 +44,7 @@ def make_broker(directory: Path, clock: Clock | None = None, **settings: str) ->
 
 
 @asynccontextmanager
-async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
+async def running(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
     """A broker that serves inside the block, and is stopped cleanly at its end."""
     broker = make_broker(directory, **settings)
     async with trio.open_nursery() as nursery:
@@ -54,7 +54,7 @@ async def running(directory: Path, **settings: str) -> AsyncIterator[Broker]:
 
 
 @asynccontextmanager
-async def crashing(directory: Path, **settings: str) -> AsyncIterator[Broker]:
+async def crashing(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
     """A broker that serves inside the block, and is cancelled at its end, with nothing finished or closed."""
     async with trio.open_nursery() as nursery:
         broker = make_broker(directory, **settings)

@@ -306,7 +306,7 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
 
 
 async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(broker, view):
-    heard = []
+    heard: list[object] = []
     enough = view.subscribe(heard.append)
     await view.change_config({"num.io.threads": "8"}, changed_by="a test")
     broker.server.sample(perf_counter_ns())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from typing import Any
 
 import pytest
 import trio
@@ -44,6 +45,7 @@ async def written_to(replicas, **configs):
 
 async def only_log(view: SegmentView):
     manifest = await view.topic_manifest("orders")
+    assert manifest is not None
     [partition] = manifest.partitions
     assert partition.error is None
     return partition.log
@@ -53,7 +55,7 @@ async def test_a_running_broker_shows_of_its_files(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        manifest = await view_of(broker).topic_manifest("orders")
+        manifest: Any = await view_of(broker).topic_manifest("orders")
     node = broker.services.node
     assert (manifest.cluster_id, manifest.node_id, manifest.topic) == (node.cluster_id, node.node_id, "orders")
     first, second = (each.log for each in manifest.partitions)

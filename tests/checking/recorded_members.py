@@ -202,7 +202,11 @@ class _Confluent(RecordedMember):
             if (message := self.consumer.poll(patience)) is None:
                 break
             if message.error() is None:
-                self.received([Record(message.partition(), message.offset(), int(message.value()))])
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                self.received([Record(partition, offset, int(value))])
             patience = 0
 
     def commit(self, offsets: dict[int, int]) -> None:

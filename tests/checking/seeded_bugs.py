@@ -20,7 +20,14 @@ from trio_broker.coordinator import group_loading, group_shard
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
+from trio_broker.coordinator.offsets import requests
 from trio_broker.testing.process import BrokerProcess
+
+
+def replace(owner: object, name: str, function: Callable[..., Any]) -> None:
+    """Let ``owner``, a class or a module, have another function of this name from now on."""
+    assert hasattr(owner, name), f"{owner} has no {name}"
+    setattr(owner, name, function)
 
 
 def commits_are_not_written() -> None:
@@ -31,7 +38,7 @@ def commits_are_not_written() -> None:
             assert record.key is not None
             shard.offsets.put(record.key, record.value)
 
-    group_shard.GroupShard._append_commit = append_commit
+    replace(group_shard.GroupShard, "_append_commit", append_commit)
 
 
 def old_commits_come_back() -> None:
@@ -45,12 +52,12 @@ def old_commits_come_back() -> None:
             fold(loaded, record)
         seen.add(key)
 
-    group_loading.LoadedGroups.fold = fold_first
+    replace(group_loading.LoadedGroups, "fold", fold_first)
 
 
 def offsets_are_one_too_high() -> None:
     """Members begin one record too late."""
-    fetched = group_shard.fetched_offsets
+    fetched = requests.fetched_offsets
 
     async def fetched_too_high(offsets: Any, request: Any) -> Any:
         response = await fetched(offsets, request)
@@ -59,7 +66,7 @@ def offsets_are_one_too_high() -> None:
                 partition.committed_offset += 1
         return response
 
-    group_shard.fetched_offsets = fetched_too_high
+    replace(group_shard, "fetched_offsets", fetched_too_high)
 
 
 def everybody_gets_the_assignment_of_the_leader() -> None:
@@ -68,19 +75,19 @@ def everybody_gets_the_assignment_of_the_leader() -> None:
     def synced_as_leader(group: ClassicGroup, member: ClassicMember) -> Any:
         return synced(group, group.members[group.leader_id or member.member_id])
 
-    ClassicGroup._synced = synced_as_leader
+    replace(ClassicGroup, "_synced", synced_as_leader)
 
 
 def generations_stay_the_same() -> None:
     def next_generation(group: ClassicGroup) -> None:
         group.generation_id = max(group.generation_id, 1)
 
-    ClassicGroup._next_generation = next_generation
+    replace(ClassicGroup, "_next_generation", next_generation)
 
 
 def revocations_are_not_waited_for() -> None:
     """In groups of KIP-848."""
-    Reconciliation._still_has = lambda *_: False
+    replace(Reconciliation, "_still_has", lambda *_: False)
 
 
 BUGS: dict[str, Callable[[], None]] = {

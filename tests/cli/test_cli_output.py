@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,11 @@ from trio_broker.cli.output import cell, let_everything_be_printed, print_json, 
 
 
 def test_numbers_stand_to_the_right_and_texts_to_the_left(capsys: pytest.CaptureFixture[str]):
-    rows = [{"n": "a", "c": 5, "l": [1, 2]}, {"n": "long", "c": 1000, "l": []}, {"n": "", "c": None, "l": (3,)}]
+    rows: list[dict[str, Any]] = [
+        {"n": "a", "c": 5, "l": [1, 2]},
+        {"n": "long", "c": 1000, "l": []},
+        {"n": "", "c": None, "l": (3,)},
+    ]
     print_table({"NAME": "n", "COUNT": "c", "LIST": "l"}, rows)
     assert capsys.readouterr().out.splitlines() == [
         "NAME  COUNT  LIST",

@@ -47,7 +47,7 @@ def coordinator_at(server: ScriptedKafka, error_code: int = 0) -> Any:
     """What FindCoordinator answers when this server is the one."""
 
     def answer(request: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
-        place = {"node_id": server.node_id, "host": HOST, "port": server.port, "error_code": error_code}
+        place: dict[str, Any] = {"node_id": server.node_id, "host": HOST, "port": server.port, "error_code": error_code}
         if version < 4:
             return FindCoordinatorResponse(**place)
         [key] = request.coordinator_keys

@@ -122,7 +122,7 @@ def test_a_consumer_group_is_told_with_epochs_and_targets():
 
 def test_what_is_no_consumer_group_is_looked_for_among_the_classic_ones():
     members = [classic_member("b", assigned("t", 1)), classic_member("a", b"")]
-    answers = {
+    answers: dict[type[Any], Any] = {
         ConsumerGroupDescribeRequest: consumer(code=NOT_FOUND),
         DescribeGroupsRequest: classic("Stable", *members),
     }
@@ -145,7 +145,10 @@ def test_a_broker_without_consumer_groups_is_asked_for_classic_ones_at_once():
 
 @pytest.mark.parametrize("answer", [classic("", code=NOT_FOUND), classic("Dead", protocol_type="")])
 def test_a_group_that_does_not_exist_is_told_alike_by_old_and_new_brokers(answer: Any):
-    answers = {ConsumerGroupDescribeRequest: consumer(code=NOT_FOUND), DescribeGroupsRequest: answer}
+    answers: dict[type[Any], Any] = {
+        ConsumerGroupDescribeRequest: consumer(code=NOT_FOUND),
+        DescribeGroupsRequest: answer,
+    }
     with (
         coordinating(answers) as server,
         client_of(server) as client,
@@ -155,7 +158,7 @@ def test_a_group_that_does_not_exist_is_told_alike_by_old_and_new_brokers(answer
 
 
 def test_a_refusal_of_another_kind_is_not_taken_for_a_classic_group():
-    answers = {ConsumerGroupDescribeRequest: consumer(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    answers: dict[type[Any], Any] = {ConsumerGroupDescribeRequest: consumer(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)}
     with (
         coordinating(answers) as server,
         client_of(server) as client,
@@ -166,7 +169,7 @@ def test_a_refusal_of_another_kind_is_not_taken_for_a_classic_group():
 
 @pytest.mark.parametrize(("protocol_type", "bytes_"), [("connect", b"\0\1anything"), ("consumer", b"garbage")])
 def test_the_assignment_of_who_is_no_consumer_is_unknown(protocol_type: str, bytes_: bytes):
-    answers = {
+    answers: dict[type[Any], Any] = {
         ConsumerGroupDescribeRequest: consumer(code=NOT_FOUND),
         DescribeGroupsRequest: classic("Stable", classic_member("m", bytes_), protocol_type=protocol_type),
     }

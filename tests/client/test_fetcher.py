@@ -180,7 +180,7 @@ LOG = [batch(offset, b"%d" % offset) for offset in range(3)]
 
 
 def fetcher(client: KafkaClient, positions: dict[TopicPartition, int], lost: list[str] | None = None) -> Fetcher:
-    return Fetcher(client, positions, read_committed=True, on_lost=[].append if lost is None else lost.append)
+    return Fetcher(client, positions, read_committed=True, on_lost=([] if lost is None else lost).append)
 
 
 def values(fetched: list[PartitionRecords]) -> dict[TopicPartition, list[bytes | None]]:

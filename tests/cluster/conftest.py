@@ -45,7 +45,7 @@ def image(controller):
 @pytest.fixture
 def reopen(tmp_path):
     """Open the metadata log below ``tmp_path``; each further call opens it again, as after a crash."""
-    opened = []
+    opened: list[MetadataLog] = []
 
     def open_log():
         if opened:

@@ -7,6 +7,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
@@ -85,9 +86,7 @@ async def test_a_disk_that_refuses_changes_nothing(controller, metadata_log, del
 async def test_cancellation_between_log_and_image_does_not_part_them(config, node):
     scope = trio.CancelScope()
 
-    class CancellingLog:
-        log_end_offset = 0
-
+    class CancellingLog(MemoryMetadataLog):
         async def append(self, records):
             scope.cancel()
             await trio.lowlevel.checkpoint()

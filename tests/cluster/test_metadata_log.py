@@ -12,10 +12,10 @@ from kafka_wire.records.control import ControlRecordType, read_control_record
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
 from trio_broker.clock import ManualClock
+from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import (
     METADATA_TOPIC_ID,
     MetadataLog,
-    MetadataLogUnusable,
     QuorumInfo,
     leader_change_value,
     read_leader_epoch,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 from confluent_kafka import Producer
@@ -70,6 +71,16 @@ class Group:
 
 def places(topic: str, count: int) -> list[Place]:
     return [Place(topic, index) for index in range(count)]
+
+
+def has_received(member: Member | HostedMember, count: int) -> Callable[[], bool]:
+    """Whether the member has received the first ``count`` records of a partition."""
+    return lambda: {record.offset for record in member.received} == set(range(count))
+
+
+def has_values(member: Member | HostedMember, *values: bytes) -> Callable[[], bool]:
+    """Whether these values, and no others, are what the member has received."""
+    return lambda: member.values() == [*values]
 
 
 def create(admin: AdminClient, topic: str, partitions: int) -> list[Place]:
@@ -297,8 +308,8 @@ def groups_and_their_offsets_survive_the_broker(
         kept = Commit(8, "kept" if kind.commits_metadata else "")
         pairs.append((crowd.join(kind, f"group-{number}", place.topic), place, kept))
     for member, place, kept in pairs:
-        crowd.wait(lambda member=member: len(member.received) == 10)
-        member.ask(lambda member=member, place=place, kept=kept: member.commit({place: kept}))
+        crowd.wait(has_received(member, 10))
+        member.ask(partial(member.commit, {place: kept}))
 
     end(broker)
     broker.start()
@@ -307,11 +318,11 @@ def groups_and_their_offsets_survive_the_broker(
         assert commits(servers, f"group-{number}") == {place: kept}
         produce(servers, [place], 10, first=10)
     for member, _, _ in pairs:
-        crowd.wait(lambda member=member: {record.offset for record in member.received} == set(range(20)))
+        crowd.wait(has_received(member, 20))
         member.ask(member.commit)
     crowd.leave(*[member for member, _, _ in pairs])
 
     for number, (kind, (_, place, _)) in enumerate(zip(kinds, pairs, strict=True)):
         heir = crowd.join(kind, f"group-{number}", place.topic)
         produce(servers, [place], 1, first=20)
-        crowd.wait(lambda heir=heir: heir.values() == [b"20"])
+        crowd.wait(has_values(heir, b"20"))

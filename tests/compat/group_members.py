@@ -214,7 +214,12 @@ class ConfluentMember(Member):
             if (error := message.error()) is not None:
                 assert error.retriable() or error.code() < 0 or error.name() == "UNKNOWN_TOPIC_OR_PART", error
                 continue
-            received.append(Received(Place(message.topic(), message.partition()), message.offset(), message.value()))
+            topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
+            assert topic is not None
+            assert partition is not None
+            assert offset is not None
+            assert value is not None
+            received.append(Received(Place(topic, partition), offset, value))
         return received
 
     def assignment(self) -> frozenset[Place]:

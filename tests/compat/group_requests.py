@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from kafka_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -172,7 +174,7 @@ def commit(
 
 def fetch_offsets(
     group: str,
-    topics: dict[str, list[int]] | dict[bytes, list[int]] | None,
+    topics: Mapping[Any, list[int]] | None,
     version: int,
     *,
     member: str | None = None,

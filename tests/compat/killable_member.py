@@ -50,7 +50,12 @@ def run_and_report(name: str, servers: str, group_id: str, settings: str, topics
     member = kind(servers, group_id, *topics, **json.loads(settings))
     told: frozenset[Place] | None = None
     alone = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), alone.set()), daemon=True).start()
+
+    def read_to_the_end() -> None:
+        sys.stdin.read()
+        alone.set()
+
+    threading.Thread(target=read_to_the_end, daemon=True).start()
     while not alone.is_set():
         with moved:
             moved.wait(1.0)
@@ -60,4 +65,5 @@ def run_and_report(name: str, servers: str, group_id: str, settings: str, topics
 
 
 if __name__ == "__main__":
-    run_and_report(*sys.argv[1:5], sys.argv[5:])
+    _, name, servers, group_id, settings, *topics = sys.argv
+    run_and_report(name, servers, group_id, settings, topics)

@@ -231,10 +231,10 @@ def test_a_group_with_a_member_is_described_and_protected(command: CommandLine, 
         name = reader["member"]
         assert lags == [(0, 10, 10, 0, name), (1, 10, 10, 0, name), (2, None, 0, None, name)]
 
-        arguments = (group, "--topic", filled, "--to-earliest", "--execute")
+        arguments = [group, "--topic", filled, "--to-earliest", "--execute"]
         assert "NON_EMPTY_GROUP: it is Stable" in command.refusal("groups", "reset-offsets", *arguments)
         assert "NON_EMPTY_GROUP" in command.refusal("groups", "delete", group, "--execute")
-        arguments = (group, "--topic", filled, "--execute")
+        arguments = [group, "--topic", filled, "--execute"]
         completed = command.run("groups", "delete-offsets", *arguments)
         assert completed.returncode == 1
         assert completed.stderr.count("GROUP_SUBSCRIBED_TO_TOPIC") == 2

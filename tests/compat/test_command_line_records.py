@@ -167,7 +167,7 @@ def test_a_topic_copied_as_lines_of_json_is_the_same_to_the_byte(cluster: AnyBro
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for number in range(300):
         key, value, header = (chance.randbytes(chance.randrange(200)) for _ in range(3))
-        headers = [("h", header), ("null", None), ("größe", b"")]
+        headers: list[tuple[str, str | bytes | None]] = [("h", header), ("null", None), ("größe", b"")]
         producer.produce(names[0], value, key, partition=number % 3, headers=headers)
     producer.produce(names[0], None, None, partition=0)
     assert producer.flush(SECONDS) == 0

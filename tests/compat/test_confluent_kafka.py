@@ -147,23 +147,23 @@ def test_records_of_one_byte_to_a_megabyte(
 def test_a_record_above_the_limit_is_refused(broker: BrokerProcess, create: Callable[..., str]) -> None:
     topic = create(max_message_bytes="2000")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
-    errors: list[KafkaError] = []
+    errors: list[KafkaError | None] = []
     producer.produce(topic, bytes(5000), on_delivery=lambda error, message: errors.append(error))
     assert producer.flush(SECONDS) == 0
 
-    assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
+    assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
 
 def test_the_records_without_a_key_are_blamed_and_no_other(broker: BrokerProcess, create: Callable[..., str]) -> None:
     topic = create(cleanup_policy="compact")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 10_000})
-    codes: dict[bytes | str | None, int] = {}
+    codes: dict[Any, Any] = {}
     for number, key in enumerate([b"key", None, b"key", None, b"key"]):
         producer.produce(
             topic,
             b"%d" % number,
             key,
-            on_delivery=lambda error, message: codes.update({message.value(): error.code()}),
+            on_delivery=lambda error, message: codes.update({message.value(): error and error.code()}),
         )
     assert producer.flush(SECONDS) == 0
     bad, other = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
@@ -202,7 +202,7 @@ def test_equal_keys_meet_in_one_partition(
         producer.produce(topic, b"%d" % number, b"key-%d" % (number % 40), on_delivery=delivered)
     assert producer.flush(SECONDS) == 0
 
-    homes: dict[bytes, set[int]] = {}
+    homes: dict[bytes | None, set[int | None]] = {}
     for message in delivered.messages:
         homes.setdefault(message.key(), set()).add(message.partition())
     assert len(homes) == 40
@@ -279,7 +279,7 @@ def test_creating_what_exists_or_makes_no_sense_is_refused(admin: AdminClient, c
     def refusal(new: NewTopic) -> int:
         with pytest.raises(KafkaException) as caught:
             admin.create_topics([new])[new.topic].result(SECONDS)
-        return caught.value.args[0].code()  # type: ignore[no-any-return]
+        return caught.value.args[0].code()
 
     assert refusal(NewTopic(topic, 1, 1)) == KafkaError.TOPIC_ALREADY_EXISTS
     assert refusal(NewTopic("no spaces allowed", 1, 1)) == KafkaError.TOPIC_EXCEPTION

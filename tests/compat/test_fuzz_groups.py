@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fuzz.good_group import GoodGroup, Unwell, beside
-from fuzz.group_requests import GROUPS, MONSTROUS_GROUPS, Known, Memory, Sent, StormMaker, monsters
-from fuzz.groups import BROKER_SETTINGS, BURST, TOPIC, Statistics, StormClient, fuzz, settled_state
+from fuzz.group_requests import GROUPS, MONSTROUS_GROUPS, TOPIC, Known, Memory, Sent, StormMaker, monsters
+from fuzz.groups import BROKER_SETTINGS, BURST, Statistics, StormClient, fuzz, settled_state
 from fuzz.raw_client import RawConnection, create_topic, request_bytes
 from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode

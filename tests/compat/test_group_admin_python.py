@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
@@ -157,7 +158,7 @@ def test_offsets_are_listed_and_altered_with_confluent_kafka(
 
     again = crowd.join(ConfluentRange, group_id, places[0].topic)
     crowd.wait_until_shared(places, again)
-    assert [again.ask(lambda place=place: again.committed(place)) for place in places] == [1, 2]
+    assert [again.ask(partial(again.committed, place)) for place in places] == [1, 2]
 
 
 def test_a_group_is_administered_with_kafka_python(

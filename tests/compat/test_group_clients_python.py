@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.compat import group_claims
-from tests.compat.group_claims import CRASH_SESSION_MS, MANY_POLLS, SECONDS, SHORT_TIMES, create, places, produce
+from tests.compat.group_claims import (
+    CRASH_SESSION_MS,
+    MANY_POLLS,
+    SECONDS,
+    SHORT_TIMES,
+    create,
+    has_received,
+    has_values,
+    places,
+    produce,
+)
 from tests.compat.group_members import (
     ONE_OF_EACH,
     OTHER_STRATEGIES,
@@ -149,7 +161,7 @@ def test_partitions_of_members_that_crash_go_to_the_others(tmp_path: Path) -> No
         for number, kind in enumerate(ONE_OF_EACH):
             all_places = create(admin, f"crash-{number}", 2)
             arguments = (f"group-{number}", f"crash-{number}")
-            settings = {"session_ms": CRASH_SESSION_MS}
+            settings: dict[str, Any] = {"session_ms": CRASH_SESSION_MS}
             survivor = crowd.join(kind, *arguments, **settings)
             pairs.append((survivor, KillableMember(kind, broker.bootstrap_servers, *arguments, **settings), all_places))
         for survivor, doomed, all_places in pairs:
@@ -318,8 +330,8 @@ def test_groups_and_their_offsets_survive_the_broker(
         produce(broker.bootstrap_servers, [place], 10)
         pairs.append((crowd.join(kind, f"group-{number}", place.topic), place))
     for member, place in pairs:
-        crowd.wait(lambda member=member: len(member.received) == 10)
-        member.ask(lambda member=member, place=place: member.commit({place: Commit(8, "kept")}))
+        crowd.wait(has_received(member, 10))
+        member.ask(partial(member.commit, {place: Commit(8, "kept")}))
 
     end(broker)
     broker.start()
@@ -328,12 +340,12 @@ def test_groups_and_their_offsets_survive_the_broker(
         assert commits(broker.bootstrap_servers, f"group-{number}") == {place: Commit(8, "kept")}
         produce(broker.bootstrap_servers, [place], 10, first=10)
     for member, _ in pairs:
-        crowd.wait(lambda member=member: {record.offset for record in member.received} == set(range(20)))
+        crowd.wait(has_received(member, 20))
         member.ask(member.commit)
     crowd.leave(*[member for member, _ in pairs])
 
     for number, (member, place) in enumerate(pairs):
         heir = crowd.join(type(member), f"group-{number}", place.topic)
         produce(broker.bootstrap_servers, [place], 1, first=20)
-        crowd.wait(lambda heir=heir: heir.values() == [b"20"])
+        crowd.wait(has_values(heir, b"20"))
     crowd.leave(*list(crowd.members))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -41,7 +42,7 @@ def consumer(broker: BrokerProcess) -> Iterator[KafkaConsumer]:
     client.close()
 
 
-def read(consumer: KafkaConsumer, topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[object]:
+def read(consumer: KafkaConsumer, topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[Any]:
     consumer.assign([TopicPartition(topic, partition)])
     consumer.seek(TopicPartition(topic, partition), offset)
     return list(itertools.islice(consumer, count))

@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -90,7 +91,7 @@ class MirrorMaker:
 def clusters(start_broker: Callable[..., BrokerProcess]) -> tuple[BrokerProcess, BrokerProcess]:
     """Where records come from and where they go; the first has a topic and a group that read part of it."""
     source, target = start_broker(), start_broker()
-    address = {"bootstrap.servers": source.bootstrap_servers}
+    address: dict[str, Any] = {"bootstrap.servers": source.bootstrap_servers}
     topic = NewTopic("t", 1, 1, config={"retention.ms": RETENTION_MS})
     admin = AdminClient(address)
     admin.create_topics([topic])["t"].result(SECONDS)
@@ -142,7 +143,7 @@ def test_mirror_maker_copies_topics_and_offsets_and_logs_no_trouble(
     clusters: tuple[BrokerProcess, BrokerProcess], mirror_maker: MirrorMaker
 ) -> None:
     _, target = clusters
-    address = {"bootstrap.servers": target.bootstrap_servers}
+    address: dict[str, Any] = {"bootstrap.servers": target.bootstrap_servers}
     mirror_maker.read_until(lambda lines: all(sum(duty in line for line in lines) >= 2 for duty in EACH_ONCE))
     consumer = Consumer({**address, "group.id": "checker", "auto.offset.reset": "earliest"})
     consumer.assign([TopicPartition("A.t", 0, 0)])

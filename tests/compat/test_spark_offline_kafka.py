@@ -132,7 +132,9 @@ def consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return rows
-            rows.append((message.offset(), message.key(), message.value(), message.timestamp()[1]))
+            offset = message.offset()
+            assert offset is not None
+            rows.append((offset, message.key(), message.value(), message.timestamp()[1]))
 
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:

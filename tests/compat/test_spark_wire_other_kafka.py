@@ -95,7 +95,7 @@ def consumed(kafka: KafkaProcess, topic: str, *, read_committed: bool, start: in
         }
     )
     consumer.assign([ConfluentPartition(topic, 0, start)])
-    rows = []
+    rows: list[Row] = []
     try:
         while True:
             message = consumer.poll(SECONDS)
@@ -110,7 +110,7 @@ def consumed(kafka: KafkaProcess, topic: str, *, read_committed: bool, start: in
 
 def row_of(message: Message) -> Row:
     timestamp_type, timestamp_ms = message.timestamp()
-    headers = message.headers()
+    headers = list[Any](message.headers() or [])
     return {
         "key": message.key(),
         "value": message.value(),
@@ -239,7 +239,7 @@ def wait_for_markers(kafka: KafkaProcess, topic: str) -> None:
 def send(producer: Producer, topic: str, number: int, count: int, key: bytes) -> None:
     """Send a batch of ``count`` records and wait for it, so that batches of others come in between."""
     for index in range(count):
-        headers = [("number", b"%d" % number), ("none", None)] if number % 3 else None
+        headers: Any = [("number", b"%d" % number), ("none", None)] if number % 3 else None
         value = b"%d.%d" % (number, index) if number % 7 else None
         producer.produce(topic, value, key, 0, headers=headers, timestamp=1_700_000_000_000 + number)
     assert producer.flush(SECONDS) == 0

@@ -171,7 +171,7 @@ def test_checking_changes_nothing():
 
 def test_subscribers_hear_of_effective_changes_only():
     config = BrokerConfig()
-    heard = []
+    heard: list[object] = []
     config.subscribe("num.io.threads", heard.append)
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "8"})
     config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "9"})
@@ -183,7 +183,7 @@ def test_subscribers_hear_of_effective_changes_only():
 
 def test_a_subscription_ends_when_asked():
     config = BrokerConfig()
-    heard = []
+    heard: list[object] = []
     end = config.subscribe("queued.max.requests", heard.append)
     end()
     config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10"})
@@ -192,7 +192,7 @@ def test_a_subscription_ends_when_asked():
 
 def test_an_observer_hears_all_changed_keys_at_once():
     config = BrokerConfig()
-    heard = []
+    heard: list[object] = []
     config.subscribe_all(lambda changes, changed_by: heard.append((changed_by, changes)))
     config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10", "num.io.threads": "9"}, changed_by="me")
     assert heard == [

@@ -27,6 +27,7 @@ from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.upgrade import upgraded
 from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 
 START_MS = 1_700_000_000_000
@@ -114,7 +115,7 @@ class GroupRunner:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1, client: str = "client"
     ) -> ConsumerGroupHeartbeatResponse:
-        future, context, new_id = object(), RequestContext(client, HOST, version), self._new_id("made")
+        future, context, new_id = ResponseFuture(), RequestContext(client, HOST, version), self._new_id("made")
         if isinstance(self.group, ClassicGroup):
             group, result = upgraded(
                 self.group, self.settings, request, context, future, self.now, self.image, new_member_id=new_id
@@ -127,9 +128,9 @@ class GroupRunner:
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
-    def classic_join(self, request: JoinGroupRequest, version: int = 9, client: str = "client") -> object:
+    def classic_join(self, request: JoinGroupRequest, version: int = 9, client: str = "client") -> ResponseFuture:
         """Returns the ticket; the answer may come at once."""
-        future, context, new_id = object(), RequestContext(client, HOST, version), self._new_id(client)
+        future, context, new_id = ResponseFuture(), RequestContext(client, HOST, version), self._new_id(client)
         if code := join_request_error(request, self.settings):
             self.completions[future] = join_error(code, request.member_id)
             return future
@@ -143,9 +144,9 @@ class GroupRunner:
         self._commit_result(group, result)
         return future
 
-    def classic_sync(self, request: SyncGroupRequest) -> object:
+    def classic_sync(self, request: SyncGroupRequest) -> ResponseFuture:
         """Returns the ticket; the answer may come at once."""
-        future = object()
+        future = ResponseFuture()
         assert self.group is not None
         self._commit_result(self.group, self.group.sync(request, future, self.now, self.image))
         return future
@@ -155,7 +156,7 @@ class GroupRunner:
         return self.group.heartbeat(request, self.now, self.image)
 
     def classic_leave(self, request: LeaveGroupRequest) -> Any:
-        future = object()
+        future = ResponseFuture()
         assert self.group is not None
         self._commit_result(self.group, self.group.leave(request, future, self.now, self.image))
         return self.completions.pop(future)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -196,7 +197,10 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
 async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forget_are_all_put_out(
     tmp_path, group_id, member_id, count
 ):
-    settings = {"group_consumer_session_timeout_ms": "1", "group_consumer_min_session_timeout_ms": "1"}
+    settings: dict[str, Any] = {
+        "group_consumer_session_timeout_ms": "1",
+        "group_consumer_min_session_timeout_ms": "1",
+    }
     async with running_coordinator(tmp_path, log_durability="page-cache", **settings) as broker:
         await broker.groups.find(group_id)
         for number in range(count):

@@ -17,7 +17,7 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.services import BrokerServices, NodeInfo
+from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import QueuedRequest
 
 
@@ -30,7 +30,8 @@ class AdminClient:
     metadata_log: MemoryMetadataLog
     groups: Any = None
     """The group coordinator, where a test needs one."""
-    node: NodeInfo | None = None
+    node: Any = None
+    replicas: Any = None
 
     async def ask(self, handler: Any, request: Any, version: int) -> Any:
         """The response as a client of ``version`` reads it."""
@@ -48,7 +49,7 @@ class AdminClient:
             config=self.config,
             clock=ManualClock(),
             controller=self.controller,
-            replicas=None,
+            replicas=self.replicas,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
         )

@@ -42,7 +42,7 @@ class Client:
     replicas: ReplicaManager
     client_id: str = "test"
     parked: int = 0
-    producer_ids: CountingProducerIds = attrs.Factory(CountingProducerIds)
+    producer_ids: Any = attrs.Factory(CountingProducerIds)
 
     def context(self, version: int) -> Context:
         def release_slot() -> None:
@@ -50,14 +50,16 @@ class Client:
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
         request = QueuedRequest(header, memoryview(b""), CONNECTION, 0.0, release_slot=release_slot)
+        # The handlers that are asked here need no others.
+        absent: Any = None
         services = BrokerServices(
-            node=None,
+            node=absent,
             config=self.replicas.config,
             clock=self.replicas.clock,
-            controller=None,
+            controller=absent,
             replicas=self.replicas,
             producer_ids=self.producer_ids,
-            groups=None,
+            groups=absent,
         )
         return Context(request, services)
 

@@ -237,7 +237,8 @@ def versions_of(versions: VersionRange) -> range:
 
 async def test_a_response_that_cannot_be_encoded_is_a_bug_like_any_other(wire, caplog):
     async def answer(request, context):
-        return DeleteTopicsResponse(responses=None)
+        nothing: Any = None
+        return DeleteTopicsResponse(responses=nothing)
 
     replace_handler(wire, ApiKey.DELETE_TOPICS, answer)
     response = await wire.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), 5)

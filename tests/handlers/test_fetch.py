@@ -52,7 +52,7 @@ async def ask(client, *partitions, version=11, **fields):
     return topic.partitions
 
 
-def values(partition) -> list[bytes]:
+def values(partition) -> list[bytes | None]:
     return [record.value for each in read_batches(partition.records) for record in each.records()]
 
 

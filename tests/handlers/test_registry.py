@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_wire.apis import ApiKey
@@ -68,8 +70,10 @@ def test_two_handlers_for_one_api_are_a_mistake():
 
     async def another(request, context): ...
 
+    unused: Any = None
+
     with pytest.raises(AssertionError, match="PRODUCE has a handler already"):
-        handles(ProduceRequest, error_response=lambda request, error: None)(another)
+        handles(ProduceRequest, error_response=unused)(another)
 
 
 def test_every_module_beside_the_support_is_a_handler():

@@ -35,7 +35,7 @@ def ends() -> Iterator[tuple[Connection, socket.socket]]:
 
 def cause(connection: Connection, now: float) -> CloseCause | None:
     reason = reason_to_close(connection, now, CONFIG)
-    return reason and reason.cause
+    return None if reason is None else reason.cause
 
 
 @pytest.mark.parametrize(

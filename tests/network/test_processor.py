@@ -146,7 +146,7 @@ async def test_a_garbled_header_closes_the_connection_with_one_line(serving, cap
 
 async def test_a_handler_that_raises_ends_its_connection_alone(serving, caplog):
     async def handle(request: QueuedRequest) -> Answer:
-        if request.body == b"bang":
+        if bytes(request.body) == b"bang":
             raise RuntimeError("a bug of ours")
         return [request.header.correlation_id.to_bytes(4, "big"), bytes(request.body)]
 
@@ -186,7 +186,10 @@ async def test_a_client_that_comes_and_goes_leaves_no_line(serving, caplog):
 
 async def test_a_client_that_never_reads_harms_nobody(serving):
     async def handle(request: QueuedRequest) -> Answer:
-        return [request.header.correlation_id.to_bytes(4, "big"), bytes(20_000_000 if request.body == b"big" else 1)]
+        return [
+            request.header.correlation_id.to_bytes(4, "big"),
+            bytes(20_000_000 if bytes(request.body) == b"big" else 1),
+        ]
 
     async with serving(handle, num_io_threads=1, num_network_threads=1) as harness:
         deaf, client = await harness.connect(), await harness.connect()

@@ -63,5 +63,5 @@ def load_golden_frames() -> list[GoldenFrame]:
 
 def save_golden_frames(frames: list[GoldenFrame]) -> None:
     """Write ``frames`` to the file, one line each, so that a diff shows which changed."""
-    entries = [attrs.asdict(attrs.evolve(frame, frame=frame.frame.hex())) for frame in frames]
+    entries = [{**attrs.asdict(frame), "frame": frame.frame.hex()} for frame in frames]
     GOLDEN_FRAMES_FILE.write_text("[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n")

@@ -8,7 +8,6 @@ and times are near, because the codecs that serve as oracles turn them into enum
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -99,7 +98,6 @@ def check_versions(
     holds()
 
 
-@functools.cache
 def messages(kind: type[Any], version: int | None = None) -> SearchStrategy[Any]:
     """Return a strategy for what ``kind`` can say in ``version``; without one, for what any version can say."""
     fields = fields_of(kind)

@@ -163,12 +163,13 @@ def confluent_kafka_administers(common: dict[str, Any]) -> None:
     change = admin.ConfigEntry("retention.ms", "1000", incremental_operation=admin.AlterConfigOpType.SET)
     literal, read, allow = admin.ResourcePatternType.LITERAL, admin.AclOperation.READ, admin.AclPermissionType.ALLOW
     acl = admin.AclBinding("topic", TOPIC, literal, PRINCIPAL, "*", read, allow)
+    anything: Any = None
     any_acl = admin.AclBindingFilter(
         admin.ResourceType.ANY,
-        None,
+        anything,
         admin.ResourcePatternType.ANY,
-        None,
-        None,
+        anything,
+        anything,
         admin.AclOperation.ANY,
         admin.AclPermissionType.ANY,
     )

@@ -146,7 +146,7 @@ def round_trip(value: Any, version: int) -> Any:
 
 
 def numbers(**values: Any) -> NumbersRequest:
-    zeros = {"truth": False, "tiny": 0, "small": 0, "plain": 0, "big": 0}
+    zeros: dict[str, Any] = {"truth": False, "tiny": 0, "small": 0, "plain": 0, "big": 0}
     return NumbersRequest(**(zeros | {"port": 0, "unsigned": 0, "real": 0.0, "id": NO_UUID} | values))
 
 

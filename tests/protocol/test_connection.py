@@ -94,7 +94,8 @@ def test_frames_are_taken_one_at_a_time_while_more_bytes_come(connection: Server
     connection.receive_data(memoryview(stream[:30]))
     first = connection.next_frame()
     connection.receive_data(memoryview(stream[30:]))
-    assert first == b"first..."
+    assert first is not None
+    assert first.tobytes() == b"first..."
     assert list(drained(connection)) == [b"second..", b"third..."]
 
 
@@ -103,7 +104,8 @@ def test_a_frame_can_be_written_to_without_touching_its_neighbours(connection: S
     first, second = connection.next_frame(), connection.next_frame()
     assert first is not None
     first[:] = b"xxxxxxxx"
-    assert second == b"second.."
+    assert second is not None
+    assert second.tobytes() == b"second.."
 
 
 def test_an_idle_connection_holds_no_buffer(connection: ServerConnection) -> None:
@@ -124,14 +126,15 @@ def test_a_big_frame_is_received_into_a_buffer_of_its_size(connection: ServerCon
     connection.bytes_received(len(buffer))
     assert connection.receive_buffer() is None
     frame = connection.next_frame()
-    assert frame == payload
+    assert frame is not None
+    assert frame.tobytes() == payload
     assert not connection.frame_under_way
 
 
 def test_a_big_frame_behind_a_small_one_waits_until_that_is_taken(connection: ServerConnection) -> None:
     connection.receive_data(memoryview(framed(b"first...", b"x" * BIG_BYTES)[:100]))
     assert connection.receive_buffer() is None
-    assert connection.next_frame() == b"first..."
+    assert bytes(connection.next_frame() or b"") == b"first..."
     assert connection.receive_buffer() is not None
 
 
@@ -169,7 +172,7 @@ def test_a_buffer_that_grows_keeps_what_has_come(piece: int) -> None:
         connection.bytes_received(count)
         position += count
         assert len(buffer) <= max(BIG_FRAME_FIRST_BYTES, BIG_FRAME_GROWTH * position)
-    assert connection.next_frame() == payload
+    assert bytes(connection.next_frame() or b"") == payload
 
 
 def test_a_growing_frame_may_also_come_through_the_staging_buffer() -> None:
@@ -211,7 +214,7 @@ def test_a_size_that_no_request_has_is_refused_before_any_buffer_is_made(
 
 def test_good_frames_before_a_bad_size_still_come(connection: ServerConnection) -> None:
     connection.receive_data(memoryview(framed(b"first...") + b"GET / HTTP/1.1"))
-    assert connection.next_frame() == b"first..."
+    assert bytes(connection.next_frame() or b"") == b"first..."
     with pytest.raises(WireError):
         connection.next_frame()
 
@@ -221,4 +224,4 @@ def test_the_limit_may_change_while_the_connection_lives(connection: ServerConne
     with pytest.raises(WireError, match="allowed are 8 to 10"):
         received(connection, framed(b"x" * 11))
     connection.max_request_bytes = 11
-    assert connection.next_frame() == b"x" * 11
+    assert bytes(connection.next_frame() or b"") == b"x" * 11

@@ -22,7 +22,7 @@ def test_retriable_is_what_kafkas_client_retries(kafka_messages: Path) -> None:
 
 
 def test_success_is_zero_and_not_retriable() -> None:
-    assert ErrorCode.NONE == 0
+    assert int(ErrorCode.NONE) == 0
     assert not ErrorCode.NONE.retriable
 
 

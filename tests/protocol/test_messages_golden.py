@@ -127,7 +127,7 @@ def test_librdkafka_describes_groups_as_consumer_groups_first() -> None:
 
 
 def test_clients_ask_for_the_credentials_of_all_users_with_an_empty_list_or_null() -> None:
-    for client, all_users in {"confluent-kafka": [], "kafka-python": None}.items():
+    for client, all_users in (("confluent-kafka", list[Any]()), ("kafka-python", None)):
         asked = [body(golden).users for golden in frames_of(client, "DescribeUserScramCredentialsRequest")]
         assert all_users in asked
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -153,8 +155,10 @@ def test_constructors_take_keywords_and_want_what_is_required() -> None:
 def test_equal_values_are_equal_and_others_are_not() -> None:
     assert line(count=3) == line(count=3)
     assert line(count=3) != line(count=4)
-    assert line() != Address(street="", city="")
-    assert attrs.evolve(line(), count=9).count == 9
+    other: Any = Address(street="", city="")
+    assert line() != other
+    evolvable: Any = line()
+    assert attrs.evolve(evolvable, count=9).count == 9
 
 
 def test_values_are_changeable_and_therefore_not_hashable() -> None:

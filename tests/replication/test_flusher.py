@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import attrs
 import pytest
@@ -41,7 +42,7 @@ class SlowPartition:
         self.durable = offset
 
 
-def note_failure(partition: SlowPartition, error: Exception) -> None:
+def note_failure(partition: Any, error: Exception) -> None:
     partition.failed_with = error
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -14,7 +16,7 @@ from trio_broker.replication.partition import Durability, IsolationLevel, Partit
 from trio_broker.storage.append import AppendOrigin
 
 
-class Requests(list):
+class Requests(list[Any]):
     """The partitions that asked for a sync, in order."""
 
     def __call__(self, partition: Partition) -> None:

@@ -30,7 +30,7 @@ def main(servers: str, topic: str) -> None:
         "session": type(spark).__module__,
         "count": batch.load().count(),
         "values": sorted(bytes(row.value).decode() for row in batch.schema("value BINARY").load().collect()),
-        "view": spark.sql("SELECT count(*) FROM records WHERE offset >= 2").first()[0],
+        "view": spark.sql("SELECT count(*) FROM records WHERE offset >= 2").collect()[0][0],
         "stream": spark.table("copy").count(),
         "error": error,
     }

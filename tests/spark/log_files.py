@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -41,13 +42,13 @@ class LogFiles:
 
     @classmethod
     def create(
-        cls, data_directory: Path, partition: TopicPartition = ORDERS, topic_id: bytes = TOPIC_ID, **config: object
+        cls, data_directory: Path, partition: TopicPartition = ORDERS, topic_id: bytes = TOPIC_ID, **config: Any
     ) -> LogFiles:
         log = open_log(
             data_directory / str(partition),
             partition,
             topic_id,
-            LogConfig(**config),  # type: ignore[arg-type]
+            LogConfig(**config),
             recovery_point=0,
             log_start_offset=0,
             clean=True,

@@ -67,7 +67,7 @@ def values(reader: BatchReader) -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def filled(kafka_broker_session: BrokerThread) -> Iterator[BrokerThread]:
+def filled(kafka_broker_session: BrokerThread) -> BrokerThread:
     """A broker with 30 records in three partitions of ``batch-reader``, and an empty topic."""
     kafka_broker_session.create_topic("batch-reader", 3)
     kafka_broker_session.create_topic("batch-empty")
@@ -114,7 +114,7 @@ def test_columns_may_be_chosen_by_an_option() -> None:
     ],
 )
 def test_what_is_wrong_for_batches_and_streams_is_told_when_a_frame_is_loaded(
-    options: dict[str, str], words: str
+    options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(OptionError, match=words):
         source(**options).schema()
@@ -256,7 +256,8 @@ def test_a_topic_that_is_not_there_is_named(filled: BrokerThread) -> None:
 
 
 def test_nobody_at_the_address_is_an_error_that_names_it() -> None:
-    reader = source(subscribe="a", **{"fetchOffset.numRetries": "1"}).reader(schema=VALUES)
+    once: dict[str, Any] = {"fetchOffset.numRetries": "1"}
+    reader = source(subscribe="a", **once).reader(schema=VALUES)
     with pytest.raises(SourceUnavailable, match=r"nobody\.invalid:9092"):
         reader.partitions()
 

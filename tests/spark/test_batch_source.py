@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
-def filled(kafka_broker_session: BrokerThread) -> Iterator[BrokerThread]:
+def filled(kafka_broker_session: BrokerThread) -> BrokerThread:
     """A broker with 1,000 records in two partitions of ``batch-source``."""
     kafka_broker_session.create_topic("batch-source", 2)
     fill(kafka_broker_session, "batch-source", numbers(0, 900), key=b"k", headers=[("h", b"1")])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 from uuid import UUID
 
-import attrs
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import (
     ArrayType,
@@ -36,12 +36,16 @@ QUERY = UUID("12345678-1234-5678-1234-567812345678")
 HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
 
 
-@attrs.define
-class FakeContext:
+class FakeContext(TaskContext):
     """What a task's context says."""
 
-    partition: int = 3
-    properties: dict[str, str] = attrs.field(factory=dict)
+    def __new__(cls, *_: object) -> FakeContext:
+        """Another one each time: there is one real context to a process."""
+        return object.__new__(cls)
+
+    def __init__(self, partition: int = 3, properties: dict[str, str] | None = None) -> None:
+        self.partition = partition
+        self.properties = properties or {}
 
     def partitionId(self) -> int:
         return self.partition
@@ -170,7 +174,7 @@ def rows(*values: bytes) -> pa.RecordBatch:
 
 
 def run_task(writer, context: FakeContext, *batches: pa.RecordBatch, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sink.TaskContext, "get", lambda: context)
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
     return writer.write(iter(batches))
 
 

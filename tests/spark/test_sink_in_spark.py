@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.spark.producer.consumed_records import read_back
+from tests.spark.producer.consumed_records import headers_of, read_back
 from tests.spark.topic_records import fill
 from trio_broker.spark.producer.row_ids import Deduplicator, RowId, find_row_id
 from trio_broker.testing import BrokerThread
@@ -106,7 +106,7 @@ def test_an_unknown_option_is_told(spark: SparkSession, place: Place) -> None:
 
 
 def row_id(message: Message) -> RowId:
-    found = find_row_id(message.headers())
+    found = find_row_id(headers_of(message))
     assert found is not None
     return found
 

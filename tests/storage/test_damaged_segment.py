@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -86,7 +87,8 @@ def test_a_clean_stop_keeps_what_is_behind_it(log: LogBench):
 def test_an_index_that_is_wrong_before_it_as_well_ends_there(log: LogBench, caplog: pytest.LogCaptureFixture):
     entries = indexed(log)
     segment = damage(log, entries[4])
-    segment.offset_index._positions = [position + 1 for position in segment.offset_index._positions]
+    positions = segment.offset_index._positions
+    positions[:] = array(positions.typecode, (position + 1 for position in positions))
     for _ in range(3):
         with pytest.raises(CorruptRecordBatch):
             read(log, BATCHES - 1)
@@ -101,7 +103,8 @@ def test_cutting_it_off_makes_the_segment_whole_again(log: LogBench, caplog: pyt
     with pytest.raises(CorruptRecordBatch):
         read(log, entries[4])
     log.log.truncate_to(entries[3], log.now_ms)
-    segment.offset_index._positions = [position + 1 for position in segment.offset_index._positions]
+    positions = segment.offset_index._positions
+    positions[:] = array(positions.typecode, (position + 1 for position in positions))
     segment.position_cache = {}
     assert read(log, entries[2]) == entries[2]
     assert caplog.text.count("rebuilding the indexes") == 2

@@ -55,9 +55,9 @@ def test_assigning_the_latest_epoch_again_changes_nothing(epochs: LeaderEpochs):
 
 def test_assigning_drops_entries_that_contradict(epochs: LeaderEpochs):
     epochs.assign(5, 25)
-    assert epochs.entries == (EpochEntry(2, 10), EpochEntry(3, 20), EpochEntry(5, 25))
+    assert list(epochs.entries) == [EpochEntry(2, 10), EpochEntry(3, 20), EpochEntry(5, 25)]
     epochs.assign(8, 15)
-    assert epochs.entries == (EpochEntry(2, 10), EpochEntry(8, 15))
+    assert list(epochs.entries) == [EpochEntry(2, 10), EpochEntry(8, 15)]
 
 
 def test_an_epoch_that_could_not_be_written_is_not_known(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import attrs
 from hypothesis import settings
@@ -84,7 +85,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def append(self, values: list[bytes], codec: Codec, idempotent: bool) -> None:
         records = [NewRecord(NOW_MS + len(self.written), None, value) for value in values]
-        extra = (
+        extra: dict[str, Any] = (
             {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": self.sequence} if idempotent else {}
         )
         data = build_batch(records, codec=codec, **extra)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from trio_broker.storage import CleanupPolicy, LogConfig
@@ -13,8 +15,7 @@ NOW_MS = 1_000_000
 def segments(*ages_ms: int, size: int = 100) -> list[SegmentFacts]:
     """Segments of ten offsets each, with their age."""
     return [
-        SegmentFacts(index * 10, index * 10 + 10, size, lambda age=age: NOW_MS - age)
-        for index, age in enumerate(ages_ms)
+        SegmentFacts(index * 10, index * 10 + 10, size, partial(int, NOW_MS - age)) for index, age in enumerate(ages_ms)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,14 +23,14 @@ HOUR_MS = 3_600_000
 ORDERS = TopicPartition("orders", 3)
 
 
-def taken(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> RecordBatch:
+def taken(data: bytes | bytearray, now_ms: int, produce_version: int | None = None, **config: Any) -> RecordBatch:
     """The batch as it is to be stored."""
-    settings = LogConfig(**config)  # type: ignore[arg-type]
+    settings = LogConfig(**config)
     batch = validation.check_client_batch(memoryview(data), settings, now_ms, produce_version)
     return validation.prepare(batch, settings, now_ms, ORDERS)
 
 
-def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **config: object) -> ErrorCode:
+def code_of(data: bytes | bytearray, now_ms: int, produce_version: int | None = None, **config: Any) -> ErrorCode:
     """The error code with which a batch is refused, NONE if it is taken."""
     try:
         taken(data, now_ms, produce_version, **config)
@@ -38,14 +39,14 @@ def code_of(data: bytes, now_ms: int, produce_version: int | None = None, **conf
     return ErrorCode.NONE
 
 
-def refusal_of(data: bytes, now_ms: int, **config: object) -> RecordValidationError:
+def refusal_of(data: bytes | bytearray, now_ms: int, **config: Any) -> RecordValidationError:
     """The refusal that names records."""
     with pytest.raises(RecordValidationError) as refusal:
         taken(data, now_ms, **config)
     return refusal.value
 
 
-def changed(data: bytes, layout: str, position: int, value: int) -> bytearray:
+def changed(data: bytes | bytearray, layout: str, position: int, value: int) -> bytearray:
     """The batch with one header field changed and a right checksum."""
     copy = bytearray(data)
     struct.pack_into(layout, copy, position, value)

@@ -234,7 +234,9 @@ def test_a_broker_that_fails_later_says_so_when_it_is_stopped():
         pass
 
     async def fail():
-        broker.broker.server._nursery.start_soon(raise_trouble)
+        nursery = broker.broker.server._nursery
+        assert nursery is not None
+        nursery.start_soon(raise_trouble)
 
     async def raise_trouble():
         raise Trouble

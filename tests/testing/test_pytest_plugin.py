@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-seen_directories = set()
+seen_directories: set[Path] = set()
 
 
 @pytest.mark.parametrize("_round", range(2))

@@ -144,7 +144,7 @@ def test_what_is_sent_again_is_the_same_to_the_byte(scene: Scene):
 
     scene.deliver(batch(b"a"), batch(b"b"))
 
-    sent = [bytes(request.topic_data[0].partition_data[0].records) for request in _produced(scene)]
+    sent = [bytes(request.topic_data[0].partition_data[0].records or b"") for request in _produced(scene)]
     assert len(sent) == 5
     assert len(set(sent[:4])) == 1
 

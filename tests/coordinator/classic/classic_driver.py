@@ -24,6 +24,7 @@ from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
 from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
@@ -34,12 +35,13 @@ IMAGE = MetadataImage()
 LATEST_COMMIT = 10
 
 
-@attrs.frozen(eq=False)
-class Waiting:
-    """A ticket, and the version of the request."""
+class Waiting(ResponseFuture):
+    """The future of a request, with a label and the version of the request."""
 
-    label: str
-    version: int
+    def __init__(self, label: str, version: int) -> None:
+        super().__init__()
+        self.label = label
+        self.version = version
 
 
 class ClassicDriver:
@@ -71,7 +73,8 @@ class ClassicDriver:
     # --- Commands ---
 
     def do_settings(self, **values: str) -> list[str]:
-        self.settings = attrs.evolve(self.settings, **{name: int(value) for name, value in values.items()})
+        changes: dict[str, Any] = {name: int(value) for name, value in values.items()}
+        self.settings = attrs.evolve(self.settings, **changes)
         self.group.settings = self.settings
         return []
 

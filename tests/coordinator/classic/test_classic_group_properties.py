@@ -24,6 +24,7 @@ from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_gro
 from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
 
 EMPTY = ClassicGroupState.EMPTY
@@ -48,10 +49,11 @@ strategies = st.lists(st.sampled_from(STRATEGIES), min_size=1, max_size=3)
 metadata = st.sampled_from([b"", b"\0\0\0\0\0\1\0\1t\0\0\0\0", b"?"])
 
 
-class LabelledFuture:
+class LabelledFuture(ResponseFuture):
     """Its own identity, also after a deep copy."""
 
     def __init__(self, name: str, version: int) -> None:
+        super().__init__()
         self.name = name
         self.version = version
 

@@ -70,11 +70,11 @@ def test_a_subscription_to_more_topics_than_there_can_be_is_not_read():
 
 
 def test_the_subscriptions_of_a_group_are_read_once_each_and_not_without_end(monkeypatch):
-    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0] * 1_000_000) == {"a", "bc"}
-    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0, SUBSCRIPTION_V3]) == {"a", "bc"}
+    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0] * 1_000_000) == frozenset({"a", "bc"})
+    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0, SUBSCRIPTION_V3]) == frozenset({"a", "bc"})
     assert classic_protocols.topics_of_all([SUBSCRIPTION_V0, b"garbage"]) is None
     monkeypatch.setattr(classic_protocols, "MAX_READ_TOPICS", 2)
-    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0]) == {"a", "bc"}
+    assert classic_protocols.topics_of_all([SUBSCRIPTION_V0]) == frozenset({"a", "bc"})
     assert classic_protocols.topics_of_all([SUBSCRIPTION_V0, SUBSCRIPTION_V3]) is None
 
 

@@ -8,6 +8,8 @@ After what was answered come the events, with a star, and the state when it chan
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 
 from kafka_wire.consumer_protocol import (
@@ -84,7 +86,7 @@ class ConsumerDriver:
 
     def do_settings(self, **values: str) -> list[str]:
         kinds = {field.name: type(field.default) for field in attrs.fields(GroupCoordinatorConfig)}
-        parsed = {name: _setting(kinds[name], value) for name, value in values.items()}
+        parsed: dict[str, Any] = {name: _setting(kinds[name], value) for name, value in values.items()}
         self.runner.settings = attrs.evolve(self.runner.settings, **parsed)
         if self.runner.group is not None:
             self.runner.group.settings = self.runner.settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import uuid
+from typing import Any
 
 import attrs
 import pytest
@@ -154,8 +155,9 @@ def test_records_of_a_kafka_before_4_1_are_read_and_taken_away():
     for key, record in [(key, decode_group_record(key, value)) for key, value in runner.log.items()]:
         assert record is not None
         if isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue):
-            [topic] = record.value.assigned_partitions
-            old = attrs.evolve(record.value, assigned_partitions=[attrs.evolve(topic, assignment_epochs=[])])
+            value: Any = record.value
+            [topic] = value.assigned_partitions
+            old = attrs.evolve(value, assigned_partitions=[attrs.evolve(topic, assignment_epochs=[])])
             runner.log[key] = encode_group_record(attrs.evolve(record, value=old))[1] or b""
         if isinstance(record.value, ConsumerGroupMetadataValue):
             runner.log[key] = (
@@ -183,8 +185,8 @@ def test_a_member_in_a_state_of_a_newer_kafka_has_to_begin_anew():
     runner.add_topic("foo", 2)
     runner.heartbeat(joining("a", topics=["foo"]))
     [record] = [one for one in runner.records() if isinstance(one.value, ConsumerGroupCurrentMemberAssignmentValue)]
-    assert isinstance(record.value, ConsumerGroupCurrentMemberAssignmentValue)
-    key, value = encode_group_record(attrs.evolve(record, value=attrs.evolve(record.value, state=9)))
+    current: Any = record.value
+    key, value = encode_group_record(attrs.evolve(record, value=attrs.evolve(current, state=9)))
     runner.log[key] = value or b""
     runner.reload()
     lives = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=2)

@@ -74,6 +74,7 @@ def do(
     """Commit, as a shard does; return the codes."""
     outcome = commit_records(request, settings, MOMENT)
     for record in outcome.records:
+        assert record.key is not None
         offsets.put(record.key, record.value)
     return codes(outcome.response)
 
@@ -85,7 +86,9 @@ def forget(offsets: CommittedOffsets, records: list[GroupRecord]) -> None:
 
 
 def fetch(*topics: OffsetFetchRequestTopics | None, group_id: str = "g") -> OffsetFetchRequestGroup:
-    return OffsetFetchRequestGroup(group_id=group_id, topics=None if topics == (None,) else list(topics))
+    """Ask for topics, or for all by ``None``."""
+    named = [topic for topic in topics if topic is not None]
+    return OffsetFetchRequestGroup(group_id=group_id, topics=None if topics == (None,) else named)
 
 
 def wanted(*indexes: int, topic: str = "orders", topic_id: bytes = NO_UUID) -> OffsetFetchRequestTopics:

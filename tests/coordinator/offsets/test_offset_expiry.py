@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata
+from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetCommitKey
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
@@ -75,8 +75,12 @@ def committed(**ages_ms: int | tuple[int, int]) -> CommittedOffsets:
 
 def expired(offsets: CommittedOffsets, group, now: Now = NOW) -> set[str]:
     records = expired_offsets(offsets, "g", group, SETTINGS, now, at_most=1_000)
-    assert all(record.value is None and record.key.group == "g" for record in records)
-    return {record.key.topic for record in records}
+    topics = set()
+    for record in records:
+        assert isinstance(record.key, OffsetCommitKey)
+        assert (record.key.group, record.value) == ("g", None)
+        topics.add(record.key.topic)
+    return topics
 
 
 ALL_AGES = {"fresh": 0, "late": RETENTION_MS - 1, "due": RETENTION_MS, "old": 10 * RETENTION_MS}

@@ -12,7 +12,7 @@ from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 from tests.compat.group_requests import assignment
 from tests.coordinator.coordinator_harness import running_coordinator
 from tests.replication.real_logs import batch
-from trio_broker.coordinator.reporting import lag_collector
+from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
 
 
@@ -146,7 +146,7 @@ async def test_while_groups_are_loaded_the_report_says_that_it_is_not_complete(b
 
 async def test_after_a_restart_the_log_is_asked_for_times_a_few_at_a_time_and_never_twice(tmp_path, monkeypatch):
     asked = []
-    lookup = lag_collector.batch_timestamps
+    lookup = lag.batch_timestamps
 
     def counting(records):
         asked.append(len(records))

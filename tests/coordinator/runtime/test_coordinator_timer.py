@@ -12,8 +12,11 @@ class Bell:
     """Notes who rang, and when."""
 
     def __init__(self):
-        self.rung = []
-        self.timers = CoordinatorTimer(lambda key: self.rung.append((key, trio.current_time())))
+        self.rung: list[tuple[object, float]] = []
+        self.timers: CoordinatorTimer[object] = CoordinatorTimer(self.ring)
+
+    def ring(self, key):
+        self.rung.append((key, trio.current_time()))
 
 
 async def test_alarms_ring_at_their_deadline_in_order(autojump_clock, nursery):
@@ -55,7 +58,7 @@ async def test_an_alarm_that_is_taken_away_does_not_ring(autojump_clock, nursery
 
 
 async def test_who_is_rung_may_set_its_alarm_again(autojump_clock, nursery):
-    timers = CoordinatorTimer(lambda key: again(key))
+    timers: CoordinatorTimer[str] = CoordinatorTimer(lambda key: again(key))
     rung = []
 
     def again(key):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 
@@ -9,7 +11,8 @@ from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
 
 async def test_an_answer_that_is_there_is_not_waited_for():
-    future, pending = ResponseFuture(), []
+    future = ResponseFuture()
+    pending: list[Any] = []
     future.set_result("answer", 7)
     assert await future.wait(lambda: pending.append(True)) == "answer"
     assert future.required_offset == 7
@@ -17,7 +20,8 @@ async def test_an_answer_that_is_there_is_not_waited_for():
 
 
 async def test_who_waits_for_others_gives_its_slot_back_first(autojump_clock, nursery):
-    future, pending = ResponseFuture(), []
+    future = ResponseFuture()
+    pending: list[Any] = []
 
     async def answer_later():
         await trio.sleep(10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, TimestampType, build_batch
@@ -34,7 +36,7 @@ def flipped(data: bytes, position: int = -2) -> bytes:
     return bytes(out)
 
 
-def refusal(engine: Engine, *batches: bytes, **options: object) -> CorruptData:
+def refusal(engine: Engine, *batches: bytes, **options: Any) -> CorruptData:
     with pytest.raises(CorruptData) as caught:
         batches_of([chunk(*batches, origin="segment 00.log")], engine, **options)
     return caught.value

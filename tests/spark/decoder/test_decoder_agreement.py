@@ -101,15 +101,10 @@ def test_guarded_memory_holds_the_bytes_at_its_end() -> None:
 
 CLIENT_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 RECORDS = [
-    NewRecord(NOW_MS + index, key, value, headers)
-    for index, (key, value, headers) in enumerate(
-        [
-            (b"key", b"value", []),
-            (None, b"", [("a", b"1"), ("b", None), ("a", b"")]),
-            (b"", None, [("größe", bytes(300))]),
-            (bytes(200), bytes(10_000), []),
-        ]
-    )
+    NewRecord(NOW_MS, b"key", b"value", []),
+    NewRecord(NOW_MS + 1, None, b"", [("a", b"1"), ("b", None), ("a", b"")]),
+    NewRecord(NOW_MS + 2, b"", None, [("größe", bytes(300))]),
+    NewRecord(NOW_MS + 3, bytes(200), bytes(10_000), []),
 ] * 20
 
 

@@ -6,6 +6,7 @@ import os
 import pickle
 import struct
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -17,7 +18,7 @@ from trio_broker.spark.files.manifest import AbortedRange
 from trio_broker.spark.files.transport import UpcomingAborts
 from trio_broker.spark.ranges import OffsetRange
 
-SMALL = {"segment_bytes": 600, "index_interval_bytes": 150}
+SMALL: dict[str, Any] = {"segment_bytes": 600, "index_interval_bytes": 150}
 """Some six batches of three records to a segment, and every other one indexed."""
 
 

@@ -82,7 +82,7 @@ def test_names_count_whatever_their_case():
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name)
 def test_every_codec_has_its_own_level(codec: Codec):
-    levels = {"kafka__compression__gzip__level": "4", "kafka__compression__lz4__level": "5"}
+    levels: dict[str, Any] = {"kafka__compression__gzip__level": "4", "kafka__compression__lz4__level": "5"}
 
     options = read(kafka__compression__type=codec.name.lower(), **levels)
 
@@ -124,7 +124,7 @@ def test_a_batch_of_no_bytes_is_one_record():
     ],
 )
 def test_what_is_not_followed_is_taken_with_a_warning(
-    options: dict[str, str], warning: str, caplog: pytest.LogCaptureFixture
+    options: dict[str, Any], warning: str, caplog: pytest.LogCaptureFixture
 ):
     with caplog.at_level(logging.WARNING):
         read(**options)
@@ -142,7 +142,7 @@ def test_what_is_not_followed_is_taken_with_a_warning(
         {"subscribe": "orders", "startingOffsets": "earliest"},
     ],
 )
-def test_what_is_as_it_is_anyway_is_taken_without_a_word(options: dict[str, str], caplog: pytest.LogCaptureFixture):
+def test_what_is_as_it_is_anyway_is_taken_without_a_word(options: dict[str, Any], caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         read(**options)
 

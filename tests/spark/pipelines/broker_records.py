@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -47,7 +49,7 @@ def kept(broker: BrokerThread, topic: str, partition: int = 0) -> list[Kept]:
             message = consumer.poll(30)
             assert message is not None, f"{len(found)} of {end} records came"
             assert message.error() is None, message.error()
-            headers = tuple(message.headers() or ())
+            headers: tuple[Any, ...] = tuple(message.headers() or ())
             found.append(Kept(message.key(), message.value(), headers, message.timestamp()[1]))
         return found
     finally:

@@ -21,13 +21,12 @@ from trio_broker.spark.pipelines.commit_log import CommitLogError
 from trio_broker.spark.pipelines.job_source import JobSource
 from trio_broker.spark.pipelines.replay import (
     CopySlice,
-    Partitions,
     ReplayReport,
     ReplaySettings,
     plan_replay,
     replay,
 )
-from trio_broker.spark.pipelines.target_topics import TargetError
+from trio_broker.spark.pipelines.target_topics import Partitions, TargetError
 from trio_broker.spark.pipelines.task_runner import (
     LocalTaskRunner,
     Result,

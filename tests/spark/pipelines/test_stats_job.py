@@ -38,7 +38,8 @@ def broker() -> Iterator[BrokerThread]:
     """A broker with a topic of three partitions, the last of them empty."""
     with broker_in_thread() as broker:
         broker.create_topic("orders", 3)
-        send(broker, "orders", numbered(100), **{"compression.type": "lz4", "batch.num.messages": 25})
+        compressed: dict[str, Any] = {"compression.type": "lz4", "batch.num.messages": 25}
+        send(broker, "orders", numbered(100), **compressed)
         late = [Kept(None, b"x", timestamp_ms=TIME_MS - 500), Kept(None, b"y", timestamp_ms=TIME_MS - 9000)]
         for record in [Kept(b"k", b"v"), *late]:
             send(broker, "orders", [record], partition=1)

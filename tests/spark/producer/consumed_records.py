@@ -58,3 +58,8 @@ def by_kafka_python(bootstrap_servers: str, topic: str, partition: int) -> list[
         return [(each.key, each.value, each.timestamp, list(each.headers)) for each in found]
     finally:
         consumer.close()
+
+
+def headers_of(message: Message) -> list[Any]:
+    """The headers of a record, of which librdkafka says no more than that they may be texts or a dictionary."""
+    return list(message.headers() or [])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ KAFKAS_OWN_VECTORS = [
 ]
 
 
-def columns_of(keys: list[bytes | None], partitions: list[int | None] | None = None, size: int = 10) -> RowColumns:
+def columns_of(keys: Sequence[bytes | None], partitions: list[int | None] | None = None, size: int = 10) -> RowColumns:
     more = {} if partitions is None else {"partition": pa.array(partitions, pa.int32())}
     batch = pa.record_batch(
         {"key": pa.array(keys, pa.binary()), "value": pa.array([bytes(size)] * len(keys), pa.binary()), **more}

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Message
 
 from tests.spark.producer.arrow_rows import Row, arrow_batch
-from tests.spark.producer.consumed_records import read_back, values_of
+from tests.spark.producer.consumed_records import headers_of, read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.murmur2 import murmur2
 from trio_broker.client.producer.settings import ProducerSettings
@@ -38,7 +38,7 @@ TASK = TaskId(UUID(int=9), 0, 0)
 
 def deduplicated(partition: int, messages: list[Message]) -> list[Message]:
     deduplicator, place = Deduplicator(), TopicPartition(TOPIC, partition)
-    ids = [find_row_id(message.headers()) for message in messages]
+    ids = [find_row_id(headers_of(message)) for message in messages]
     return [
         message
         for message, row_id in zip(messages, ids, strict=True)

@@ -32,7 +32,7 @@ PARTITION = TopicPartition("orders", 0)
 TASK = TaskId(UUID(int=77), 5, 6)
 NOW_MS = 1_650_000_000_000
 
-ENGINES = [NumbaEngine(), PlainEngine()]
+ENGINES: list[RecordEngine] = [NumbaEngine(), PlainEngine()]
 
 engines = pytest.mark.parametrize("engine", ENGINES, ids=["numba", "plain"])
 

@@ -16,7 +16,7 @@ from kafka_wire.records.compression import Codec
 from tests.client.producer.scripted_logs import ScriptedLogs, settings_for
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from tests.spark.producer.arrow_rows import Row, arrow_batch
-from tests.spark.producer.consumed_records import by_kafka_python, read_back, values_of
+from tests.spark.producer.consumed_records import by_kafka_python, headers_of, read_back, values_of
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
@@ -133,10 +133,9 @@ def test_row_ids_number_the_rows_of_the_task(broker: BrokerThread, topic: str):
 
     for messages in read_back(broker.bootstrap_servers, topic).values():
         for message in messages:
-            value, headers = message.value(), message.headers()
+            value = message.value()
             assert value is not None
-            assert headers is not None
-            assert find_row_id(headers) == RowId(TASK, int(value))
+            assert find_row_id(headers_of(message)) == RowId(TASK, int(value))
 
 
 def test_a_repeated_task_writes_each_row_to_the_same_partition(broker: BrokerThread, topic: str):
@@ -147,7 +146,7 @@ def test_a_repeated_task_writes_each_row_to_the_same_partition(broker: BrokerThr
                 writer.write(arrow_batch(rows[start : start + step]))
 
     for messages in read_back(broker.bootstrap_servers, topic).values():
-        numbers = [find_row_id(message.headers() or []) for message in messages]
+        numbers = [find_row_id(headers_of(message)) for message in messages]
         assert len(messages) % 2 == 0
         assert numbers[: len(numbers) // 2] == numbers[len(numbers) // 2 :]
 

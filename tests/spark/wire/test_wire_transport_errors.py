@@ -257,7 +257,7 @@ def test_a_hole_up_to_the_new_log_start_is_no_compaction():
 
 def test_behind_a_loss_nothing_before_the_log_start_is_a_row_and_no_lost_abort_goes_on():
     """Producer 7 aborted, then committed; that it aborted was never seen, since that marker is lost."""
-    of_seven = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    of_seven: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
     before = [batch(0), batch(10, **of_seven)]
     partition = ScriptedPartition([*before, *batches(20, 70)], aborted=[Transaction(7, 10, 40)])
 
@@ -366,7 +366,7 @@ def test_damage_behind_the_range_is_nobodys_business():
         assert base_offsets(each.chunks(0, 20)) == [0, 10]
 
 
-def test_a_broker_that_repeats_itself_is_no_progress():
+def test_a_broker_that_repeats_itself_is_no_progress(monkeypatch):
     with reading(ScriptedPartition(batches(0, 100))) as each:
-        each.partition.read = lambda offset, max_bytes: (batch(0), 10)
+        monkeypatch.setattr(each.partition, "read", lambda offset, max_bytes: (batch(0), 10))
         assert "orders-0 at offset 10: no progress" in failure(each, SourceUnavailable)
