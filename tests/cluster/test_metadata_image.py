@@ -23,6 +23,7 @@ from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
     ConfigResourceType,
+    ContradictoryMetadata,
     MetadataImage,
     PartitionImage,
 )
@@ -137,6 +138,11 @@ def test_features_and_producer_ids_are_remembered():
         NoOpRecord(),
     )
     assert (image.features, image.next_producer_id) == ({"a": 2, "b": 0}, 1000)
+
+
+def test_a_partition_that_is_created_twice_is_an_error(image):
+    with pytest.raises(ContradictoryMetadata):
+        image.apply(partition_record(0))
 
 
 def test_a_record_that_this_broker_never_writes_is_not_passed_over():

@@ -35,6 +35,10 @@ LEADER_UNCHANGED = -2
 """The leader in a PartitionChangeRecord that is about something else."""
 
 
+class ContradictoryMetadata(Exception):
+    """Records of the metadata log that cannot all be true: no image shows the cluster."""
+
+
 class ConfigResourceType(enum.IntEnum):
     """What a setting may belong to, numbered as on the wire and in ConfigRecord."""
 
@@ -143,6 +147,7 @@ class MetadataImage:
         Raises:
             NotImplementedError: the record is of a kind this broker never writes, so the image would not be the
                 cluster's.
+            ContradictoryMetadata: a partition is created a second time.
         """
         match record:
             case TopicRecord():
@@ -177,7 +182,9 @@ class MetadataImage:
 
     def _add_partition(self, record: PartitionRecord) -> None:
         partitions = self.topics_by_id[record.topic_id].partitions
-        assert record.partition_id not in partitions, f"partition {record.partition_id} was created before"
+        # The record comes from the disk at a start, so this holds without assertions (``python -O``), too.
+        if record.partition_id in partitions:
+            raise ContradictoryMetadata(f"partition {record.partition_id} of a topic was created before: {record}")
         partitions[record.partition_id] = PartitionImage(
             leader=record.leader,
             leader_epoch=record.leader_epoch,
