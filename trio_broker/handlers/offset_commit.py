@@ -28,7 +28,7 @@ from kafka_wire.messages.offset_commit import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
+from trio_broker.yield_budget import YieldBudget
 
 BY_ID_SINCE_VERSION = 10
 
@@ -80,8 +80,11 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
     result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
     # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
     image = context.services.controller.image
-    async for topic in InTurns(request.topics):
+    # The most frequent request of a group: ``InTurns`` takes a microsecond longer for its one topic.
+    budget = YieldBudget()
+    for topic in request.topics:
         result.add(topic, image)
+        await budget.maybe_yield()
     if not result.known:
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
