@@ -102,7 +102,7 @@ class LogFiles:
 
     def plan(self) -> PartitionLog:
         """What a broker would tell of the log now, through its JSON."""
-        return self.manifest().log(self.log.partition)
+        return self.manifest().log(self.log.topic_partition.partition)
 
     def manifest(self) -> TopicLogFiles:
         partition = Partition(
@@ -110,16 +110,16 @@ class LogFiles:
         )
         if self.high_watermark is not None:
             partition.high_watermark = self.high_watermark
-        taken = PartitionSnapshot(self.log.partition, log_snapshot(partition))
+        taken = PartitionSnapshot(self.log.topic_partition.partition, log_snapshot(partition))
         told = view.TopicManifest(
             version=view.MANIFEST_VERSION,
             cluster_id=CLUSTER_ID,
             node_id=1,
-            topic=self.log.topic,
+            topic=self.log.topic_partition.topic,
             topic_id=uuid_text(self.log.topic_id),
             partitions=(partition_manifest(taken),),
         )
-        return parse_manifest(encode(told), self.log.topic)
+        return parse_manifest(encode(told), self.log.topic_partition.topic)
 
     def range(self, start: int = 0, end: int | None = None) -> OffsetRange:
         return OffsetRange(self.log.topic_partition, start, self.log.log_end_offset if end is None else end)

@@ -14,6 +14,7 @@ from trio_broker.storage.errors import (
     TransactionCoordinatorFenced,
 )
 from trio_broker.storage.producer_state import ProducerStates, TransactionMarker
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 MAX = 2**31 - 1
 Header = Callable[..., BatchHeader]
@@ -108,10 +109,7 @@ def test_an_open_transaction_holds_the_first_unstable_offset(states: ProducerSta
     states.update(header(0, 10, transactional=True))
     states.update(header(1, 11, transactional=True))
     assert states.first_unstable_offset == 10
-    completed = states.complete(marker(12))
-    assert completed is not None
-    assert (completed.first_offset, completed.last_offset, completed.aborted) == (10, 12, True)
-    assert states.last_stable_offset_after(completed) == 13
+    assert states.complete(marker(12)) == AbortedTransaction(7, 10, 12, last_stable_offset=13)
 
 
 def test_a_decided_transaction_is_unstable_until_its_marker_is_replicated(states: ProducerStates, header: Header):

@@ -35,7 +35,6 @@ from trio_broker.replication.append_times import AppendTimes
 from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
-from trio_broker.topic_partition import TopicPartition
 
 NO_EPOCH = -1
 """The leader epoch of a client that does not want to be checked."""
@@ -93,7 +92,7 @@ class Partition:
         sync_soon: Callable[[Partition], None],
         min_in_sync_replicas: int = 1,
     ) -> None:
-        self.topic_partition = TopicPartition(log.topic, log.partition)
+        self.topic_partition = log.topic_partition
         self.topic_id = log.topic_id
         self.log = log
         self.leader_epoch = leader_epoch

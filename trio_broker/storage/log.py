@@ -25,12 +25,12 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch
+from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
-from trio_broker.storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.retention import ExpiredSegment, SegmentFacts, expired_segments
 from trio_broker.storage.segment import FetchedRecords, Segment
@@ -103,16 +103,6 @@ class Log:
 
     def __repr__(self) -> str:
         return f"<Log {self.topic_partition}: {self.log_start_offset} to {self.log_end_offset}>"
-
-    @property
-    def topic(self) -> str:
-        """The topic's name."""
-        return self.topic_partition.topic
-
-    @property
-    def partition(self) -> int:
-        """The partition's number."""
-        return self.topic_partition.partition
 
     @property
     def config(self) -> LogConfig:
@@ -191,11 +181,11 @@ class Log:
             return self.append_prepared(self.prepare(batch, now_ms), leader_epoch=leader_epoch, now_ms=now_ms)
         self.check_online()
         if origin is AppendOrigin.REPLICATION:
-            return append.from_leader(self, buffer, now_ms)
+            return self._append_from_leader(buffer, now_ms)
         # Offsets are stamped in place, and the bytes of a request may be shared.
         if buffer.readonly:
             buffer = memoryview(bytearray(buffer))
-        return append.from_coordinator(self, buffer, leader_epoch, now_ms)
+        return self._append_from_coordinator(buffer, leader_epoch, now_ms)
 
     def check(self, records: memoryview, *, now_ms: int, produce_version: int | None) -> RecordBatch:
         """Return the one batch of a client in ``records``, all but its records checked.
@@ -226,13 +216,87 @@ class Log:
             KafkaError, OSError, StorageFailed: as ``append``.
         """
         self.check_online()
-        return append.from_client(self, batch, leader_epoch, now_ms)
+        producers, header, records = self.producers, batch.header, batch.buffer
+        if header.producer_id >= 0:
+            # Before the sequence check, which a repeated batch would fail: the client has only missed the first answer.
+            if repeated := producers.duplicate_of(header):
+                return AppendInfo.of_duplicate(repeated, self.log_start_offset)
+            producers.check_epoch(header)
+            producers.check_sequence(header)
+        append.check_fits(records, self._config)
+        stamps_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        if stamps_time:
+            header = validation.stamp_append_time(batch, now_ms).header
+        # Before the write: an epoch that has records but no entry would be attributed to its predecessor.
+        self.assign_epoch(leader_epoch, self.log_end_offset)
+        append.stamp(header, records, self.log_end_offset, leader_epoch)
+        info = self._write_batches((header,), records, now_ms)
+        if stamps_time:
+            info.log_append_time_ms = now_ms
+        if header.producer_id >= 0:
+            # Only now: a failed write must leave the sequence where it was, or the client's retry would be refused.
+            producers.update(header)
+        return info
 
-    def write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo:
-        """Put checked batches that have their offsets into the file; nothing has changed if this raises.
+    def _append_from_coordinator(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        batches = append.batches_of(records)
+        append.check_fits(records, self._config)
+        for batch in batches:
+            if batch.header.producer_id < 0:
+                continue
+            # No sequence check: the broker's own batches carry none.
+            if not batch.header.is_control:
+                self.producers.check_epoch(batch.header)
+            elif marker := producer_replay.read_transaction_marker(batch):
+                self.producers.check_marker(marker)
+        offset = self.log_end_offset
+        self.assign_epoch(leader_epoch, offset)
+        for batch in batches:
+            append.stamp(batch.header, batch.buffer, offset, leader_epoch)
+            offset = batch.header.next_offset
+        info = self._write_batches([batch.header for batch in batches], records, now_ms)
+        self._note_producers(batches)
+        return info
 
-        For ``append`` only, which checks them and knows the producers.
-        """
+    def _append_from_leader(self, records: memoryview, now_ms: int) -> AppendInfo:
+        batches = append.batches_of(records)
+        append.check_order(self.topic_partition, batches, self.log_end_offset, self.epochs.latest_epoch)
+        # The epochs before the batches, as above, and all with one wait for the disk.
+        self.epochs.assign_all(
+            EpochEntry(batch.header.partition_leader_epoch, batch.header.base_offset)
+            for batch in batches
+            if batch.header.partition_leader_epoch >= 0
+        )
+        # One write for all, unless together they are larger than a segment of this log may be.
+        groups = [batches] if len(records) <= self._config.segment_size else [[batch] for batch in batches]
+        position, infos = 0, []
+        for group in groups:
+            size = sum(batch.header.size_bytes for batch in group)
+            data = records[position : position + size]
+            infos.append(self._write_batches([batch.header for batch in group], data, now_ms))
+            self._note_producers(group)
+            position += size
+        return attrs.evolve(
+            infos[-1],
+            first_offset=infos[0].first_offset,
+            max_timestamp=max(info.max_timestamp for info in infos),
+            appended_bytes=position,
+        )
+
+    def _note_producers(self, batches: Sequence[RecordBatch]) -> None:
+        for batch in batches:
+            if batch.header.producer_id < 0:
+                continue
+            if aborted := producer_replay.apply(self.producers, batch):
+                try:
+                    self.active_segment.transaction_index.append(aborted)
+                except OSError as error:
+                    # The marker is in the log and has its offset; without this entry a committed reader would take the
+                    # aborted records for committed ones.
+                    raise self.fail(error) from error
+
+    def _write_batches(self, headers: Sequence[BatchHeader], data: memoryview, now_ms: int) -> AppendInfo:
+        """Put checked batches that have their offsets into the file; nothing has changed if this raises."""
         first, last = headers[0], headers[-1]
         size = len(data)
         largest = first.max_timestamp if first is last else max(header.max_timestamp for header in headers)

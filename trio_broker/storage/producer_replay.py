@@ -15,12 +15,13 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch
+from kafka_wire.records.batch import RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from trio_broker.storage import batch_scan, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptSnapshot
 from trio_broker.storage.producer_state import REMEMBERED_BATCHES, ProducerStates, TransactionMarker
 from trio_broker.storage.segment import Segment
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -102,17 +103,23 @@ def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int)
             header = located.header
             if header.base_offset >= end_offset:
                 break
-            if header.producer_id >= 0:
-                apply(states, segment, located.position, header)
+            if header.producer_id < 0:
+                continue
+            # The header says it all, but for a marker's: only those batches are read.
+            if header.is_control:
+                apply(states, segment.batch_at(located.position, header))
+            else:
+                states.update(header)
     states.end_offset = max(end_offset, start_offset)
 
 
-def apply(states: ProducerStates, segment: Segment, position: int, header: BatchHeader) -> None:
-    """Take note of one batch of a producer that stands in ``segment``."""
-    if not header.is_control:
-        states.update(header)
-    elif marker := read_transaction_marker(segment.batch_at(position, header)):
-        states.complete(marker)
+def apply(states: ProducerStates, batch: RecordBatch) -> AbortedTransaction | None:
+    """Take note of a batch of a producer that is in the log. Returns the transaction that it aborts, if it does."""
+    if not batch.header.is_control:
+        states.update(batch.header)
+        return None
+    marker = read_transaction_marker(batch)
+    return None if marker is None else states.complete(marker)
 
 
 def _remember_batches_before(states: ProducerStates, segments: Sequence[Segment], offset: int) -> None:

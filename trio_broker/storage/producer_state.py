@@ -30,6 +30,7 @@ from trio_broker.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 REMEMBERED_BATCHES = 5
 """The largest ``max.in.flight.requests.per.connection`` of an idempotent producer."""
@@ -90,16 +91,6 @@ class ProducerEntry:
         if len(self.batches) == REMEMBERED_BATCHES:
             del self.batches[0]
         self.batches.append(batch)
-
-
-@attrs.frozen
-class CompletedTransaction:
-    """A transaction whose marker was read or written: offsets of its first record and of the marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    aborted: bool
 
 
 @attrs.frozen
@@ -217,8 +208,9 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self._open[header.base_offset] = header.producer_id
 
-    def complete(self, marker: TransactionMarker) -> CompletedTransaction | None:
-        """Take note of a marker that is in the log; None when the transaction had no records here.
+    def complete(self, marker: TransactionMarker) -> AbortedTransaction | None:
+        """Take note of a marker that is in the log. Returns the transaction that it aborts; None for one that commits,
+        and for one without records here.
 
         The transaction keeps holding the first unstable offset until ``advance_high_watermark`` passes its marker.
         """
@@ -234,11 +226,11 @@ class ProducerStates:
         entry.transaction_first_offset = None
         self._open.pop(first_offset, None)
         self._unreplicated[first_offset] = marker.offset
-        return CompletedTransaction(marker.producer_id, first_offset, marker.offset, marker.aborted)
-
-    def last_stable_offset_after(self, completed: CompletedTransaction) -> int:
-        """Return the last stable offset once ``completed`` is decided: the next open transaction or past the marker."""
-        return min(self._open, default=completed.last_offset + 1)
+        if not marker.aborted:
+            return None
+        # The next open transaction holds the last stable offset, or nothing does up to the marker.
+        last_stable_offset = min(self._open, default=marker.offset + 1)
+        return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
 
     # --- What readers may see ---
 

@@ -58,7 +58,6 @@ from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
-from trio_broker.storage.transaction_index import AbortedTransaction
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -382,16 +381,8 @@ class _Opening:
         segment.size = located.position + header.size_bytes
         if header.producer_id < 0:
             return
-        if not header.is_control:
-            producers.update(header)
-            return
-        marker = producer_replay.read_transaction_marker(RecordBatch(header, located.buffer))
-        completed = producers.complete(marker) if marker else None
-        if completed and completed.aborted:
-            stable = producers.last_stable_offset_after(completed)
-            segment.transaction_index.append(
-                AbortedTransaction(completed.producer_id, completed.first_offset, completed.last_offset, stable)
-            )
+        if aborted := producer_replay.apply(producers, RecordBatch(header, located.buffer)):
+            segment.transaction_index.append(aborted)
 
     def _cut(self, segment: Segment, file_size: int, later: Sequence[Segment], problem: str) -> None:
         """End the log with the good part of ``segment``; put aside what may still be of worth."""

@@ -144,5 +144,5 @@ def _apply(states: ProducerStates, chunk: Chunk, offsets: OffsetRange, aborted: 
             reason = f"a transaction marker cannot be read: {error}"
             raise CorruptData(offsets.partition, base_offset, reason) from error
         ended = states.complete(marker) if marker is not None else None
-        if ended is not None and ended.aborted:
+        if ended is not None:
             aborted.add(AbortedRange(ended.producer_id, ended.first_offset, ended.last_offset))
