@@ -12,6 +12,8 @@ Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import attrs
 
 from kafka_wire.records.batch import TimestampType
@@ -292,12 +294,13 @@ class LogConfig:
         validator=throttled_replicas(),
     )  # fmt: skip
 
-    @property
+    # Cached: each append asks.
+    @cached_property
     def segment_size(self) -> int:
         """The size, in bytes, that a segment may grow to."""
         return self.internal_segment_bytes or self.segment_bytes
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """How long a segment may be written to: a compacted one is sealed early enough to be cleaned in time."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.cleanup_policy.compact else self.segment_ms

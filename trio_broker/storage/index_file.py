@@ -3,7 +3,7 @@
 The entries live in memory, in columns; the file is written behind. That is safe because an index is advice: after a
 crash, recovery rebuilds the indexes of every segment that was not known to be durable, and only those can lag. So most
 appends cost no system call for their index, and a log holds no descriptor for it: the file is opened, written and
-closed when enough entries have come together, at a sync, and when the segment is sealed or the log closes.
+closed when enough entries have come together, and when the segment is sealed or the log closes.
 
 The file of an active segment has its full size from the beginning, zeros behind the entries, as Kafka's has: tools that
 read beside a running broker find it so. It is sparse, and never mapped. At the end it is cut to exactly its entries:

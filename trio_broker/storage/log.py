@@ -486,8 +486,6 @@ class Log:
     def _sync_segment(self, segment: Segment) -> None:
         try:
             segment.sync()
-            if segment is self._segments[-1]:
-                segment.write_index_entries(all_of_them=True)
         except FileNotFoundError:
             # Retention may have taken it since we looked: nothing of it has to last.
             if segment in self._segments:

@@ -155,15 +155,14 @@ class OffsetIndex:
         """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
         preallocate_index(self.path, self.max_entries * ENTRY_BYTES)
 
-    def write_pending(self, *, all_of_them: bool = False) -> None:
-        """Write the entries that are not in the file yet, if there are enough of them. Safe in two threads at a time:
-        they write the same bytes.
+    def write_pending(self) -> None:
+        """Write the entries that are not in the file yet, if there are enough of them.
 
         Raises:
             OSError: the disk refused; the next call tries again.
         """
         start, end = self._entries_on_disk, len(self._offsets)
-        if end > start and (all_of_them or is_write_due(end, start)):
+        if is_write_due(end, start):
             overwrite_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
             self._entries_on_disk = end
 

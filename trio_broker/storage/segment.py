@@ -267,12 +267,12 @@ class Segment:
         self.offset_index.preallocate()
         self.time_index.preallocate()
 
-    def write_index_entries(self, *, all_of_them: bool = False) -> None:
+    def write_index_entries(self) -> None:
         """Write new entries of the active segment into its index files. Only tools read them, so errors are logged."""
         self._has_new_entries = False
         try:
-            self.offset_index.write_pending(all_of_them=all_of_them)
-            self.time_index.write_pending(all_of_them=all_of_them)
+            self.offset_index.write_pending()
+            self.time_index.write_pending()
         except OSError as error:
             logger.warning("%s: index entries are not written: %s", self.file.path, error)
 
