@@ -113,3 +113,14 @@ def test_what_was_acknowledged_is_counted_by_partition(scene: Scene):
         producer.send("t", ProducerRecord(None, b"", partition=partition))
     producer.flush()
     assert producer.record_counts == {TopicPartition("t", 0): 1, TopicPartition("t", 2): 2}
+
+
+def test_a_full_batch_of_the_next_partition_takes_no_record_either(scene: Scene):
+    """Records without a key leave partition 1 for 2, whose batch records that name it have filled already."""
+    producer = scene.producer(batch_size=1000)
+    for partition in (1, 2):
+        producer.send("t", ProducerRecord(None, bytes(900), partition=partition))
+    producer.send("t", ProducerRecord(None, bytes(900)))
+    producer.flush()
+    assert max(len(data) for log in scene.logs.logs.values() for data in log.raw) <= 1000
+    assert producer.record_counts == {TopicPartition("t", partition): 1 for partition in range(3)}

@@ -106,14 +106,12 @@ class RecordProducer:
         """
         partition = self._partition(topic, record)
         timestamp = self._now_ms() if record.timestamp is None else record.timestamp
-        batch = self._open.get(partition)
-        if batch is not None and self._is_full(batch, record):
+        # More than once: the next sticky partition may have a full batch too, of records that name it or have keys.
+        while (batch := self._open.get(partition)) is not None and self._is_full(batch, record):
             self._close(partition)
             if record.key is None and record.partition is None:
                 self._sticky_partition += 1
                 partition = self._partition(topic, record)
-            # Looked up again: the next sticky partition may have an open batch of records with keys.
-            batch = self._open.get(partition)
         if batch is None:
             batch = self._open[partition] = OpenBatch(timestamp, timestamp)
         batch.append(NewRecord(timestamp, record.key, record.value, record.headers))
