@@ -265,6 +265,15 @@ async def test_every_bad_key_has_its_own_reason_and_keys_that_contradict_each_ot
     assert "must not be above" in refusal.reason
 
 
+async def test_a_key_that_is_read_at_start_is_refused_in_words_that_say_so(view):
+    result = await view.change_config({"node.id": "2"}, changed_by="a test")
+    [refusal] = result.refusals
+    assert (refusal.key, refusal.reason) == (
+        "node.id",
+        "node.id cannot be updated dynamically: it is read at start only",
+    )
+
+
 async def test_a_change_survives_a_restart(tmp_path):
     async with running(tmp_path, **STATIC) as broker:
         await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")

@@ -145,13 +145,14 @@ def test_a_change_that_says_too_little_or_too_much_is_refused(arguments: list[st
         assert server.requests(IncrementalAlterConfigsRequest) == []
 
 
-def test_a_misspelt_key_is_answered_with_the_one_of_the_broker_that_was_meant():
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST])
+def test_a_misspelt_key_is_answered_with_the_one_of_the_broker_that_was_meant(code: ErrorCode):
     def refused(request: IncrementalAlterConfigsRequest, version: int) -> IncrementalAlterConfigsResponse:
         [resource] = request.resources
         return IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
-                    error_code=ErrorCode.INVALID_CONFIG,
+                    error_code=code,
                     error_message="Unknown topic config name: retention.msec",
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
@@ -178,7 +179,7 @@ def test_a_misspelt_key_is_answered_with_the_one_of_the_broker_that_was_meant():
         server.answers |= {IncrementalAlterConfigsRequest: refused, DescribeConfigsRequest: described}
         result = run(server, "configs", "alter", "--topic", "a", "--set", "retention.msec=1")
         assert result.exit_code == 1
-        told = "topic 'a': INVALID_CONFIG: Unknown topic config name: retention.msec; did you mean retention.ms?"
+        told = f"topic 'a': {code.name}: Unknown topic config name: retention.msec; did you mean retention.ms?"
         assert result.stderr == f"trio-broker: {told}\n"
 
 

@@ -101,10 +101,11 @@ def test_a_replacement_takes_away_what_it_does_not_name(image, config):
         (TOPIC, ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
         (TOPIC, ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
-        (BROKER, ("no.such", SET, "1"), ErrorCode.INVALID_CONFIG),
-        (BROKER, ("log.dirs", SET, "/"), ErrorCode.INVALID_CONFIG),
-        (BROKER, ("num.io.threads", SET, "100"), ErrorCode.INVALID_CONFIG),
-        (CLUSTER_DEFAULT, ("num.io.threads", SET, "0"), ErrorCode.INVALID_CONFIG),
+        (BROKER, ("no.such", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (BROKER, ("log.dirs", SET, "/"), ErrorCode.INVALID_REQUEST),
+        (BROKER, ("num.io.threads", SET, "100"), ErrorCode.INVALID_REQUEST),
+        (BROKER, ("num.io.threads", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (CLUSTER_DEFAULT, ("num.io.threads", SET, "0"), ErrorCode.INVALID_REQUEST),
         (ConfigResource(ConfigResourceType.BROKER, "2"), ("num.io.threads", SET, "9"), ErrorCode.INVALID_REQUEST),
         (
             ConfigResource(ConfigResourceType.TOPIC, "x"),
@@ -135,4 +136,4 @@ def test_a_broker_replacement_obeys_half_and_double_for_what_it_takes_away(image
     config = BrokerConfig({"num.io.threads": "64"})
     image.apply(ConfigRecord(resource_type=BROKER.type, resource_name="1", name="num.io.threads", value="16"))
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
-    assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_CONFIG
+    assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_REQUEST

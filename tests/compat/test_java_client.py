@@ -215,7 +215,7 @@ def test_java_admin_creates_describes_lists_and_deletes_a_topic(admin_steps: Ste
         ("create fewer partitions", "InvalidPartitionsException"),
         ("describe nothing", "UnknownTopicOrPartitionException"),
         ("alter to a bad value", "InvalidConfigurationException"),
-        ("alter a read-only key", "InvalidConfigurationException"),
+        ("alter a read-only key", "InvalidRequestException"),
         ("send without a key to a compacted topic", "InvalidRecordException"),
         ("delete records past the end", "OffsetOutOfRangeException"),
         ("delete again", "UnknownTopicOrPartitionException"),

@@ -149,7 +149,15 @@ def test_the_queue_between_the_pools_may_change_by_any_factor():
 )
 def test_read_only_and_unknown_keys_are_refused(name, reason):
     with pytest.raises(ConfigError, match=reason):
+        BrokerConfig().check_value(ConfigScope.BROKER, name, "1")
+    with pytest.raises(ConfigError):
         BrokerConfig().check_change(ConfigScope.BROKER, {name: "1"})
+
+
+def test_all_read_only_keys_of_a_change_are_named_in_kafka_s_words():
+    changes = {"num.io.threads": "9", "node.id": "2", "log.dirs": "/"}
+    with pytest.raises(ConfigError, match=r"^Cannot update these configs dynamically: Set\(node\.id, log\.dirs\)$"):
+        BrokerConfig().check_change(ConfigScope.BROKER, changes)
 
 
 def test_values_that_contradict_each_other_are_refused():

@@ -58,12 +58,14 @@ async def test_each_resource_fares_by_itself(admin):
         resource(TOPIC, "x", ("retention.ms", "1")),
         resource(TOPIC, "t", ("retention.ms", "x")),
         resource(BROKER, "1", ("num.io.threads", "9")),
+        resource(BROKER, "", ("node.id", "9")),
         resource(BROKER_LOGGER, "1", ("root", "INFO")),
     )
     assert outcomes == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_CONFIG,
         ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
         ErrorCode.INVALID_REQUEST,
     ]
     assert admin.controller.image.topics["t"].configs == {"retention.ms": "5", "segment.ms": "9"}

@@ -77,7 +77,7 @@ async def test_a_pool_and_the_queue_are_tuned_live_and_who_did_it_is_told(admin)
 
 async def test_a_pool_beyond_double_is_refused_with_everything_beside_it(admin):
     changes = resource(BROKER, "1", ("queued.max.requests", SET, "10"), ("num.io.threads", SET, "17"))
-    assert await codes(admin, changes) == [ErrorCode.INVALID_CONFIG]
+    assert await codes(admin, changes) == [ErrorCode.INVALID_REQUEST]
     assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (8, 500)
 
 
@@ -102,9 +102,16 @@ async def test_each_resource_fares_by_itself(admin):
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.NONE,
-        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
     ]
     assert admin.controller.image.topics["t"].configs == {"retention.ms": "1"}
+
+
+async def test_a_read_only_key_is_refused_with_kafka_s_code_and_words(admin):
+    asked = request(resource(BROKER, "1", ("node.id", SET, "2")))
+    [outcome] = (await admin.ask(incremental_alter_configs, asked, 1)).responses
+    assert outcome.error_code == ErrorCode.INVALID_REQUEST
+    assert outcome.error_message == "Cannot update these configs dynamically: Set(node.id)"
 
 
 async def test_a_resource_named_twice_is_refused_twice(admin):
@@ -126,7 +133,7 @@ async def test_validate_only_answers_alike_and_changes_nothing(admin):
         resource(BROKER_LOGGER, "1", (LOGGER, SET, "ERROR")),
         validate_only=True,
     )
-    assert outcomes == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG, ErrorCode.NONE]
+    assert outcomes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert admin.metadata_log.log_end_offset == before
     assert logging.getLogger(LOGGER).level == logging.NOTSET
 

@@ -192,7 +192,8 @@ def alter_command(
 
 def misspelt_key(client: KafkaClient, resource: Resource, names: Iterable[str], error: ClientError) -> str:
     """Return the key that was probably meant by one that the broker does not know: only the broker knows its keys."""
-    if not (isinstance(error, Refused) and error.code == ErrorCode.INVALID_CONFIG):
+    # INVALID_CONFIG for topics and groups, INVALID_REQUEST for brokers (KAFKA-13609).
+    if not (isinstance(error, Refused) and error.code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)):
         return ""
     try:
         known = {entry.name for entry in describe_configs(client, [resource])[resource]}

@@ -83,7 +83,7 @@ def decide_config_change(
 
     Raises:
         KafkaError: the resource does not exist or has no settings, the request is malformed, or a value is
-            invalid (INVALID_CONFIG).
+            invalid (INVALID_CONFIG; INVALID_REQUEST for a broker, as in Kafka).
     """
     resource = change.resource
     require_configurable(image, config, resource)
@@ -207,7 +207,12 @@ def _check(
     any_pool_size: bool,
 ) -> None:
     if resource.type is ConfigResourceType.BROKER:
-        config.check_change(scope_of(resource), changes, any_pool_size=any_pool_size)
+        try:
+            config.check_change(scope_of(resource), changes, any_pool_size=any_pool_size)
+        except ConfigError as error:
+            # KAFKA-13609: whatever Kafka's DynamicBrokerConfig refuses is answered INVALID_REQUEST, although
+            # INVALID_CONFIG would fit better; clients expect it by now.
+            raise ConfigError(str(error), key=error.key, code=ErrorCode.INVALID_REQUEST) from None
         return
     merged = {name: value for name, value in {**current, **changes}.items() if value is not None}
     for name in changes:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,7 @@ class BrokerConfig:
             ConfigError: a key is unknown or may not be changed there, a value is not valid, a pool would more than
                 double or halve without ``any_pool_size``, or values contradict each other.
         """
+        _refuse_read_only(changes)
         for name in changes:
             _changeable_key(name, scope)
         layer = {**self._dynamic[scope], **changes}
@@ -300,6 +301,18 @@ def _notify(subject: str, callback: Callable[..., None], *arguments: Any) -> Non
         callback(*arguments)
     except Exception:
         log.exception("a part of the broker could not follow the change of %s", subject)
+
+
+def _refuse_read_only(names: Iterable[str]) -> None:
+    """Raise ``ConfigError`` if any of the keys is read-only: in Kafka's words, which name all of them.
+
+    A Scala set prints itself as ``Set(…)``; Kafka's own tests and tools written for Kafka look for that text.
+    """
+    read_only = [
+        name for name in names if name in BROKER_KEYS and BROKER_KEYS[name].update_mode is UpdateMode.READ_ONLY
+    ]
+    if read_only:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({', '.join(read_only)})", key=read_only[0])
 
 
 def _changeable_key(name: str, scope: ConfigScope) -> ConfigKey:

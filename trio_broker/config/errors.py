@@ -1,4 +1,4 @@
-"""The one error of this floor: a setting that cannot be.
+"""The error of this package: a setting that is refused.
 
 Source: Kafka's ConfigException and InvalidConfigurationException.
 """
@@ -17,6 +17,6 @@ class ConfigError(KafkaError):
 
     code = ErrorCode.INVALID_CONFIG
 
-    def __init__(self, message: str, *, key: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, key: str | None = None, code: ErrorCode | None = None) -> None:
+        super().__init__(message, code=code)
         self.key = key
