@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -28,11 +28,12 @@ from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.consumer.upgrade import upgraded
 from trio_broker.coordinator.group_event import GroupEvent
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
 GROUP = "g"
+RequestT = TypeVar("RequestT")
 MAX_TICKS = 100
 """For one moment: more of them, and the group keeps the alarm ringing without ever getting done."""
 
@@ -115,51 +116,55 @@ class GroupRunner:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1, client: str = "client"
     ) -> ConsumerGroupHeartbeatResponse:
-        future, context, new_id = ResponseFuture(), RequestContext(client, HOST, version), self._new_id("made")
+        event = self._event(request, version, client, self._new_id("made"))
         if isinstance(self.group, ClassicGroup):
-            group, result = upgraded(
-                self.group, self.settings, request, context, future, self.now, self.image, new_member_id=new_id
-            )
+            group, result = upgraded(self.group, self.settings, event)
         else:
             group = self.group or ConsumerGroup(GROUP, self.settings)
-            result = group.consumer_heartbeat(request, context, future, self.now, self.image, new_member_id=new_id)
+            result = group.consumer_heartbeat(event)
         self._commit_result(group, result)
-        response = self.completions.pop(future)
+        response = self.completions.pop(event.future)
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
 
     def classic_join(self, request: JoinGroupRequest, version: int = 9, client: str = "client") -> ResponseFuture:
         """Returns the ticket; the answer may come at once."""
-        future, context, new_id = ResponseFuture(), RequestContext(client, HOST, version), self._new_id(client)
+        event = self._event(request, version, client, self._new_id(client))
         if code := join_request_error(request, self.settings):
-            self.completions[future] = join_error(code, request.member_id)
-            return future
+            self.completions[event.future] = join_error(code, request.member_id)
+            return event.future
         group, records = self.group, list[GroupRecord]()
         if group is None or (isinstance(group, ConsumerGroup) and group.is_deserted):
             records = [] if group is None else group.tombstones()
             group = ClassicGroup(GROUP, self.settings, self.now)
             records.append(group.metadata_record())
-        result = group.join(request, context, future, self.now, self.image, new_member_id=new_id)
+        result = group.join(event)
         result.records[:0] = records
         self._commit_result(group, result)
-        return future
+        return event.future
 
     def classic_sync(self, request: SyncGroupRequest) -> ResponseFuture:
         """Returns the ticket; the answer may come at once."""
-        future = ResponseFuture()
+        event = self._event(request)
         assert self.group is not None
-        self._commit_result(self.group, self.group.sync(request, future, self.now, self.image))
-        return future
+        self._commit_result(self.group, self.group.sync(event))
+        return event.future
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         assert self.group is not None
-        return self.group.heartbeat(request, self.now, self.image)
+        return self.group.heartbeat(self._event(request))
 
     def classic_leave(self, request: LeaveGroupRequest) -> Any:
-        future = ResponseFuture()
+        event = self._event(request)
         assert self.group is not None
-        self._commit_result(self.group, self.group.leave(request, future, self.now, self.image))
-        return self.completions.pop(future)
+        self._commit_result(self.group, self.group.leave(event))
+        return self.completions.pop(event.future)
+
+    def _event(
+        self, request: RequestT, version: int = 0, client: str = "", new_member_id: str = ""
+    ) -> CoordinatorEvent[RequestT]:
+        context = RequestContext(client, HOST, version)
+        return CoordinatorEvent(request, context, ResponseFuture(), self.now, self.image, new_member_id)
 
     def _new_id(self, client: str) -> str:
         """Each client's own count, so that a conversation knows which id comes next."""
@@ -197,15 +202,16 @@ class GroupRunner:
         code, self.next_write_fails_with = self.next_write_fails_with, None
         if result.records and code is not None:
             self.last_records = []
-            self._give(group.write_failed(result, code, self.now))
+            assert result.on_append is not None
+            self._give(result.on_append(code))
             return
         for record in result.records:
             self._append(record)
-            if isinstance(becomes, ConsumerGroup) and hasattr(record.key, "group_id"):
-                becomes.apply(record)
         replaced = self.group
         if result.records:
             self.group = becomes
+        if result.on_append is not None:
+            result.extend(result.on_append(ErrorCode.NONE))
         self._give(result)
         if replaced is not None and replaced is not self.group:
             self._give(replaced.abandon(ErrorCode.REBALANCE_IN_PROGRESS))

@@ -30,7 +30,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetc
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.primitives import random_uuid, uuid_text
 from kafka_wire.records.record import NewRecord
-from kafka_wire.stored.groups import GroupMetadataKey, GroupRecord, encode_group_record
+from kafka_wire.stored.groups import GroupRecord, encode_group_record
 from trio_broker.cluster.metadata_delta import DeletedTopic
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -54,7 +54,7 @@ from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, Rebalance
 from trio_broker.coordinator.reporting.timeline import Timeline
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, RequestContext
 from trio_broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from trio_broker.yield_budget import YieldBudget
 
@@ -116,76 +116,70 @@ class GroupShard(CoordinatorShard):
         Raises:
             KafkaError: the request had no effect.
         """
-        future = ResponseFuture()
-        _HANDLERS[type(request)](self, request, context, future)
-        return future
+        event = CoordinatorEvent(request, context, ResponseFuture(), self.context.now(), self.context.image)
+        _HANDLERS[type(request)](self, event)
+        return event.future
 
-    def join(self, request: JoinGroupRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def join(self, event: CoordinatorEvent[JoinGroupRequest]) -> None:
         """A member of the classic protocol joins, or joins again."""
-        now, group = self.context.now(), self.groups.get(request.group_id)
+        request, group = event.request, self.groups.get(event.request.group_id)
         code = join_request_error(request, self._settings)
         if group is None and request.member_id and not code:
             code = ErrorCode.UNKNOWN_MEMBER_ID
         if code:
-            future.set_result(join_error(code, request.member_id))
+            event.future.set_result(join_error(code, request.member_id))
             return
         records: list[GroupRecord] = []
         if group is None or (isinstance(group, ConsumerGroup) and group.is_deserted):
             records = [] if group is None else group.tombstones()
-            group = ClassicGroup(request.group_id, self._settings, now)
+            group = ClassicGroup(request.group_id, self._settings, event.now)
             # Kafka writes the group before its first member, so that it exists even if no member ever comes.
             records.append(group.metadata_record())
-        name = (request.group_instance_id or context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
-        member_id = f"{name}-{uuid.uuid4()}"
-        result = group.join(request, context, future, now, self.context.image, new_member_id=member_id)
+        name = (request.group_instance_id or event.context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
+        event.new_member_id = f"{name}-{uuid.uuid4()}"
+        result = group.join(event)
         result.records[:0] = records
-        self._commit_result(group, result, now)
+        self._commit_result(group, result)
 
-    def sync(self, request: SyncGroupRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> None:
         """A member of the classic protocol asks for its assignment."""
-        now, group = self.context.now(), self.groups.get(request.group_id)
+        group = self.groups.get(event.request.group_id)
         if group is None:
-            future.set_result(sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            event.future.set_result(sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._commit_result(group, group.sync(request, future, now, self.context.image), now)
+            self._commit_result(group, group.sync(event))
 
-    def heartbeat(self, request: HeartbeatRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def heartbeat(self, event: CoordinatorEvent[HeartbeatRequest]) -> None:
         """A heartbeat of the classic protocol."""
-        group = self.groups.get(request.group_id)
+        group = self.groups.get(event.request.group_id)
         # No record ever follows, so the response waits for nothing and the group's timer stays as it is.
-        if group is None:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-        else:
-            code = group.heartbeat(request, self.context.now(), self.context.image)
-        future.set_result(HeartbeatResponse(error_code=code))
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(event)
+        event.future.set_result(HeartbeatResponse(error_code=code))
 
-    def leave(self, request: LeaveGroupRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> None:
         """Members leave, or are removed by an administrator."""
-        now, group = self.context.now(), self.groups.get(request.group_id)
+        group = self.groups.get(event.request.group_id)
         if group is None:
-            future.set_result(leave_error(request, ErrorCode.UNKNOWN_MEMBER_ID))
+            event.future.set_result(leave_error(event.request, ErrorCode.UNKNOWN_MEMBER_ID))
         else:
-            self._commit_result(group, group.leave(request, future, now, self.context.image), now)
+            self._commit_result(group, group.leave(event))
 
-    def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, future: ResponseFuture
-    ) -> None:
+    def consumer_heartbeat(self, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]) -> None:
         """A heartbeat of the consumer protocol."""
-        now, image, group = self.context.now(), self.context.image, self.groups.get(request.group_id)
-        member_id = uuid_text(random_uuid())
+        group_id = event.request.group_id
+        group = self.groups.get(group_id)
+        event.new_member_id = uuid_text(random_uuid())
         if isinstance(group, ClassicGroup):
-            settings = self._settings_of(request.group_id)
-            group, result = upgraded(group, settings, request, context, future, now, image, new_member_id=member_id)
+            group, result = upgraded(group, self._settings_of(group_id), event)
         else:
-            group = group or ConsumerGroup(request.group_id, self._settings_of(request.group_id))
-            result = group.consumer_heartbeat(request, context, future, now, image, new_member_id=member_id)
-        self._commit_result(group, result, now)
+            group = group or ConsumerGroup(group_id, self._settings_of(group_id))
+            result = group.consumer_heartbeat(event)
+        self._commit_result(group, result)
 
     def on_timeout(self, key: str) -> None:
         """The timer of a group has run: something may be due."""
         if (group := self.groups.get(key)) is not None:
-            now = self.context.now()
-            self._commit_result(group, group.tick(now, self.context.image), now)
+            self._commit_result(group, group.tick(self.context.now(), self.context.image))
 
     def topics_changed(self) -> None:
         """Topics were created, deleted or grown."""
@@ -207,14 +201,14 @@ class GroupShard(CoordinatorShard):
 
     # ---- results of events ----------------------------------------------------------------------------------------
 
-    def _commit_result(self, group: Group, result: CoordinatorResult, now: Now) -> None:
-        """Append the records of ``result`` and fold them in, complete its futures and reschedule the group's timer.
+    def _commit_result(self, group: Group, result: CoordinatorResult) -> None:
+        """Append the records of ``result``, let the group take them in, complete futures and reschedule its timer.
 
-        If the log refuses, nothing is folded in and the group says what its responses are instead. A group that is new,
-        or the successor of another, is registered with its first records; without records it is dropped.
+        A group that is new, or the successor of another, is registered with its first records. If the log refuses them,
+        the group says what its responses are instead; without records a new group is dropped.
         """
-        successor: Group = result.successor or group
-        replaced: Group | None = None
+        before = self.groups.get(group.group_id)
+        after, code = result.successor or group, ErrorCode.NONE
         if result.records:
             try:
                 self._append(result.records)
@@ -222,24 +216,18 @@ class GroupShard(CoordinatorShard):
                 # Clients can cause this at any rate, by what is too large for a record.
                 text = f"group {group.group_id!r:.200}: a change is not written: {error}"
                 self.context.log_throttled(error.code.name, text)
-                self._roll_back(group, result, coordinator_code(error.code), now)
-                return
-            if isinstance(successor, ConsumerGroup):
-                self._fold(successor, result.records)
-            replaced = self.groups.get(group.group_id)
-            self.groups[group.group_id] = successor
-        self._complete(successor, result)
-        if replaced is not None and replaced is not successor:
-            # Members whose requests wait in the classic group that became a consumer group join that.
-            self.complete(replaced.abandon(ErrorCode.REBALANCE_IN_PROGRESS).completions)
-
-    def _roll_back(self, group: Group, result: CoordinatorResult, code: ErrorCode, now: Now) -> None:
-        """The records of ``result`` are not in the log."""
-        instead = group.write_failed(result, code, now)
-        if self.groups.get(group.group_id) is not group:
+                after, code = group, coordinator_code(error.code)
+            else:
+                self.groups[group.group_id] = after
+        if result.on_append is not None:
+            result.extend(result.on_append(code))
+        if code and before is not group:
             # It was to be registered with the records. No later event would complete the requests that wait in it.
-            instead.extend(group.abandon(code))
-        self._complete(group, instead)
+            result.extend(group.abandon(code))
+        self._complete(after, result)
+        if result.records and not code and before is not None and before is not after:
+            # Members whose requests wait in the classic group that became a consumer group join that.
+            self.complete(before.abandon(ErrorCode.REBALANCE_IN_PROGRESS).completions)
 
     def _complete(self, group: Group, result: CoordinatorResult) -> None:
         self.complete(result.completions)
@@ -265,27 +253,21 @@ class GroupShard(CoordinatorShard):
             raise KafkaError(f"no record can hold this: {error}", code=ErrorCode.UNKNOWN_SERVER_ERROR) from error
         self.log.append(encoded)
 
-    def _fold(self, group: ConsumerGroup, records: Iterable[GroupRecord]) -> None:
-        for record in records:
-            # The tombstone of the classic group that it was is not one of its own records.
-            if not isinstance(record.key, GroupMetadataKey):
-                group.apply(record)
-
     # ---- offsets --------------------------------------------------------------------------------------------------
 
-    def commit(self, request: OffsetCommitRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def commit(self, event: CoordinatorEvent[OffsetCommitRequest]) -> None:
         """Commit offsets, if the group allows it.
 
         Raises:
             KafkaError: nothing was committed.
         """
-        now, group = self.context.now(), self.groups.get(request.group_id)
+        request, now, group = event.request, event.now, self.groups.get(event.request.group_id)
         if group is not None:
-            code = group.validate_offset_commit(request, context.version, now)
+            code = group.validate_offset_commit(request, event.context.version, now)
         elif request.generation_id_or_member_epoch < 0:
             code = ErrorCode.NONE
         else:
-            by_epoch = context.version >= COMMIT_BY_EPOCH_VERSION
+            by_epoch = event.context.version >= COMMIT_BY_EPOCH_VERSION
             code = ErrorCode.GROUP_ID_NOT_FOUND if by_epoch else ErrorCode.ILLEGAL_GENERATION
         if code:
             raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
@@ -298,7 +280,7 @@ class GroupShard(CoordinatorShard):
             self._append_commit(commit.records)
             if group is None:
                 self.groups[request.group_id] = ClassicGroup(request.group_id, self._settings, now)
-        future.set_result(commit.response, self.log.required_offset)
+        event.future.set_result(commit.response, self.log.required_offset)
 
     def _append_commit(self, records: Sequence[NewRecord]) -> None:
         try:
@@ -321,18 +303,18 @@ class GroupShard(CoordinatorShard):
         self.require_active()
         return response
 
-    def delete_offsets(self, request: OffsetDeleteRequest, context: RequestContext, future: ResponseFuture) -> None:
+    def delete_offsets(self, event: CoordinatorEvent[OffsetDeleteRequest]) -> None:
         """Delete offsets, but for those of topics that the group is subscribed to.
 
         Raises:
             KafkaError: ``GROUP_ID_NOT_FOUND``, ``NON_EMPTY_GROUP``; nothing was deleted.
         """
-        group = self._known(request.group_id)
+        group = self._known(event.request.group_id)
         if code := group.validate_offset_delete():
-            raise KafkaError(f"group {request.group_id!r} is in use", code=code)
-        deletion = delete_records(self.offsets, request, group)
+            raise KafkaError(f"group {event.request.group_id!r} is in use", code=code)
+        deletion = delete_records(self.offsets, event.request, group)
         self._append_offset_tombstones(deletion.records)
-        future.set_result(deletion.response, self.log.required_offset)
+        event.future.set_result(deletion.response, self.log.required_offset)
 
     def delete_group(self, group_id: str) -> ErrorCode:
         """Delete a group that has no members, and its offsets.
@@ -434,7 +416,7 @@ class GroupShard(CoordinatorShard):
         return None if timeline is None else timeline.latest_started_at_ms
 
 
-_HANDLERS: dict[type, Callable[[GroupShard, Any, RequestContext, ResponseFuture], None]] = {
+_HANDLERS: dict[type, Callable[[GroupShard, Any], None]] = {
     JoinGroupRequest: GroupShard.join,
     SyncGroupRequest: GroupShard.sync,
     HeartbeatRequest: GroupShard.heartbeat,

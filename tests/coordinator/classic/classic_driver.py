@@ -7,7 +7,7 @@ members) with a number behind.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -25,7 +25,7 @@ from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.group_event import GroupEvent
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
 from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
 
@@ -33,6 +33,8 @@ START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
 IMAGE = MetadataImage()
 LATEST_COMMIT = 10
+
+RequestT = TypeVar("RequestT")
 
 
 class Waiting(ResponseFuture):
@@ -106,9 +108,9 @@ class ClassicDriver:
             result = CoordinatorResult()
             result.complete(future, join_error(code, id))
             return self._result_lines(result, future)
-        context = RequestContext(client, HOST, int(version))
-        new_member_id = self._new_id(instance or client)
-        result = self.group.join(request, context, future, self.now, IMAGE, new_member_id=new_member_id)
+        event = self._event(request, future, int(version), client)
+        event.new_member_id = self._new_id(instance or client)
+        result = self.group.join(event)
         self._forget_id_if_unused(instance or client)
         return self._result_lines(result, future)
 
@@ -136,7 +138,7 @@ class ClassicDriver:
             ],
         )
         future = self._future("sync", id, version)
-        return self._result_lines(self.group.sync(request, future, self.now, IMAGE), future)
+        return self._result_lines(self.group.sync(self._event(request, future)), future)
 
     def do_heartbeat(self, *, id: str, generation: str | None = None, instance: str | None = None) -> list[str]:
         request = HeartbeatRequest(
@@ -145,7 +147,7 @@ class ClassicDriver:
             member_id=id,
             group_instance_id=instance,
         )
-        return [self.group.heartbeat(request, self.now, IMAGE).name]
+        return [self.group.heartbeat(self._event(request, ResponseFuture())).name]
 
     def do_leave(self, *, members: str, version: str = "5", reason: str | None = None) -> list[str]:
         """``members`` are separated by commas, each a member id, ``/instance id``, or one behind the other."""
@@ -155,7 +157,7 @@ class ClassicDriver:
         ]
         request = LeaveGroupRequest(group_id="g", members=identities)
         future = self._future("leave", members, version)
-        return self._result_lines(self.group.leave(request, future, self.now, IMAGE), future)
+        return self._result_lines(self.group.leave(self._event(request, future)), future)
 
     def do_commit(self, *, id: str = "", generation: str = "-1", instance: str | None = None) -> list[str]:
         request = OffsetCommitRequest(
@@ -218,12 +220,14 @@ class ClassicDriver:
     # --- In words ---
 
     def _result_lines(self, result: CoordinatorResult, future: Waiting | None = None) -> list[str]:
-        lines = []
+        lines, code = [], ErrorCode.NONE
         if result.records and self.next_write_fails_with is not None:
-            lines.append(f"write failed: {self.next_write_fails_with.name}")
-            result = self.group.write_failed(result, self.next_write_fails_with, self.now)
-            self.next_write_fails_with = None
-        lines += [self._record(record) for record in result.records]
+            code, self.next_write_fails_with = self.next_write_fails_with, None
+            lines.append(f"write failed: {code.name}")
+        else:
+            lines += [self._record(record) for record in result.records]
+        if result.on_append is not None:
+            result.extend(result.on_append(code))
         lines += [_event(event) for event in result.events]
         for completion in result.completions:
             assert isinstance(completion.future, Waiting)
@@ -250,6 +254,11 @@ class ClassicDriver:
 
     def _state(self) -> str:
         return f"state: {self.group.state.value}, generation {self.group.generation_id}"
+
+    def _event(
+        self, request: RequestT, future: ResponseFuture, version: int = 0, client: str = ""
+    ) -> CoordinatorEvent[RequestT]:
+        return CoordinatorEvent(request, RequestContext(client, HOST, version), future, self.now, IMAGE)
 
     def _future(self, name: str, who: str, version: str) -> Waiting:
         future = Waiting(f"{name} {who}", int(version))

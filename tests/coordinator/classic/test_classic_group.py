@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 import pytest
@@ -25,10 +25,11 @@ from trio_broker.coordinator.classic.member_table import MAX_PENDING_MEMBERS
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 
 JOIN_VERSIONS = range(10)
 IMAGE = MetadataImage()
+RequestT = TypeVar("RequestT")
 SUBSCRIPTION = b"\0\0\0\0\0\2\0\1a\0\1b\0\0\0\0"
 """Version 0, topics a and b, no user data."""
 ASSIGNMENT = b"\0\0\0\0\0\1\0\1a\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\0"
@@ -59,7 +60,11 @@ def named(name: str) -> ResponseFuture:
 JOIN = named("join")
 
 
-def join(
+def join(group: ClassicGroup, member_id: str = "", **fields: Any) -> CoordinatorResult:
+    return appended(decided_join(group, member_id, **fields))
+
+
+def decided_join(
     group: ClassicGroup,
     member_id: str = "",
     *,
@@ -90,10 +95,27 @@ def join(
         result = CoordinatorResult()
         result.complete(future, join_error(code, member_id))
         return result
-    return group.join(request, context, future, at(seconds), IMAGE, new_member_id=new_member_id)
+    return group.join(CoordinatorEvent(request, context, future, at(seconds), IMAGE, new_member_id))
+
+
+def event(request: RequestT, name: str, seconds: float) -> CoordinatorEvent[RequestT]:
+    return CoordinatorEvent(request, RequestContext("client", "/127.0.0.1", 0), named(name), at(seconds), IMAGE)
+
+
+def appended(result: CoordinatorResult) -> CoordinatorResult:
+    """``result`` with what follows once its records are in the log."""
+    if result.on_append is not None:
+        result.extend(result.on_append(ErrorCode.NONE))
+    return result
 
 
 def sync(
+    group: ClassicGroup, member_id: str, assignments: dict[str, bytes] | None = None, *, seconds: float = 0
+) -> CoordinatorResult:
+    return appended(decided_sync(group, member_id, assignments, seconds=seconds))
+
+
+def decided_sync(
     group: ClassicGroup, member_id: str, assignments: dict[str, bytes] | None = None, *, seconds: float = 0
 ) -> CoordinatorResult:
     request = SyncGroupRequest(
@@ -105,14 +127,14 @@ def sync(
             for id_, assignment in (assignments or {}).items()
         ],
     )
-    return group.sync(request, named("sync"), at(seconds), IMAGE)
+    return group.sync(event(request, "sync", seconds))
 
 
 def heartbeat(group: ClassicGroup, member_id: str, *, seconds: float = 0, instance_id: str | None = None) -> ErrorCode:
     request = HeartbeatRequest(
         group_id="g", generation_id=group.generation_id, member_id=member_id, group_instance_id=instance_id
     )
-    return group.heartbeat(request, at(seconds), IMAGE)
+    return group.heartbeat(event(request, "heartbeat", seconds))
 
 
 def commit(member_id: str, generation_id: int) -> OffsetCommitRequest:
@@ -229,7 +251,7 @@ def test_a_list_of_members_leaves_by_instance_id():
     join(group, version=5, instance_id="i", new_member_id="i-1")
     group.tick(at(0), IMAGE)
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id="i")])
-    (completion,) = group.leave(request, named("leave"), at(0), IMAGE).completions
+    (completion,) = appended(group.leave(event(request, "leave", 0))).completions
     assert [member.error_code for member in completion.response.members] == [0]
     assert group.is_deserted
 
@@ -339,7 +361,7 @@ def test_anyone_may_read_the_offsets_of_a_classic_group():
 
 def leave(group: ClassicGroup, member_id: str, *, seconds: float = 0) -> CoordinatorResult:
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-    return group.leave(request, named("leave"), at(seconds), IMAGE)
+    return appended(group.leave(event(request, "leave", seconds)))
 
 
 # --- Records ---
@@ -493,13 +515,39 @@ def test_a_group_of_missing_static_members_without_a_rebalance_timeout_does_not_
 def test_answers_that_are_refusals_anyway_stay_as_they_are_when_the_record_cannot_be_written():
     group = stable_group("a")
     join(group, "a")
-    result = sync(group, "a", {"a": ASSIGNMENT})
-    instead = group.write_failed(result, ErrorCode.NOT_COORDINATOR, at(0))
+    result = decided_sync(group, "a", {"a": ASSIGNMENT})
+    assert result.on_append is not None
+    instead = result.on_append(ErrorCode.NOT_COORDINATOR)
     (completion,) = instead.completions
     assert isinstance(completion.response, SyncGroupResponse)
     assert completion.response.error_code == ErrorCode.NOT_COORDINATOR
     assert group.members["a"].assignment == b""
     assert not instead.records
+
+
+def test_nothing_has_changed_until_the_record_of_an_assignment_is_in_the_log():
+    group = stable_group("a")
+    join(group, "a")
+    before = group.metadata_record()
+    result = decided_sync(group, "a", {"a": b"new"})
+    assert not result.completions
+    assert (group.state, group.metadata_record()) == (ClassicGroupState.COMPLETING_REBALANCE, before)
+    appended(result)
+    assert (group.state, group.members["a"].assignment) == (ClassicGroupState.STABLE, b"new")
+
+
+def test_nothing_has_changed_until_the_record_of_a_static_replacement_is_in_the_log():
+    group = new_group()
+    join(group, version=5, instance_id="i", new_member_id="old")
+    group.tick(at(0), IMAGE)
+    sync(group, "old", {"old": ASSIGNMENT})
+    before = group.metadata_record()
+    result = decided_join(group, instance_id="i", new_member_id="new")
+    assert [getattr(record.value, "leader", None) for record in result.records] == ["new"]
+    assert (result.completions, result.events, group.metadata_record()) == ([], [], before)
+    assert result.on_append is not None
+    refused = joined(result.on_append(ErrorCode.NOT_COORDINATOR))
+    assert (refused.error_code, refused.leader, group.metadata_record()) == (ErrorCode.NOT_COORDINATOR, "old", before)
 
 
 def test_events_carry_the_reason_that_the_client_gave():
@@ -513,7 +561,7 @@ def test_events_carry_the_reason_that_the_client_gave():
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
         reason="because",
     )
-    result = group.join(request, RequestContext("c", "/h", 9), JOIN, at(0), IMAGE, new_member_id="i-1")
+    result = group.join(CoordinatorEvent(request, RequestContext("c", "/h", 9), JOIN, at(0), IMAGE, "i-1"))
     assert result.events[0].reason == "because"
     assert attrs.asdict(result.events[0])["client_host"] == "/h"
 

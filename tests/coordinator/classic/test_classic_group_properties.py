@@ -25,7 +25,7 @@ from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 
 EMPTY = ClassicGroupState.EMPTY
 PREPARING_REBALANCE = ClassicGroupState.PREPARING_REBALANCE
@@ -143,7 +143,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             member_id=member_id,
             group_instance_id=self.instance_of(member_id),
         )
-        code = self.group.heartbeat(request, self.now, IMAGE)
+        code = self.group.heartbeat(self.event(request, ResponseFuture()))
         if code == ErrorCode.NONE:
             assert self.told_generation[member_id] == self.group.generation_id
 
@@ -152,14 +152,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         ids = ([self.some_id(number) for number in numbers] or [STRANGER])[: 1 if version < 3 else None]
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=id_) for id_ in ids])
         future = self.future("leave", version)
-        self.do(self.group.leave(request, future, self.now, IMAGE))
+        self.do(self.group.leave(self.event(request, future)))
         assert future not in self.uncompleted
         assert not self.group.members.keys() & set(ids)
 
     @rule(instance=st.sampled_from(INSTANCES))
     def remove_an_instance(self, instance) -> None:
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id=instance)])
-        self.do(self.group.leave(request, self.future("leave", 5), self.now, IMAGE))
+        self.do(self.group.leave(self.event(request, self.future("leave", 5))))
 
     @rule(number=member_numbers, generation=st.integers(-1, 3))
     def commit(self, number, generation) -> None:
@@ -226,7 +226,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         )
         new_member_id = f"m-{len(self.ids)}"
         future = self.future(f"join {member_id or new_member_id}", version)
-        result = self.group.join(request, context(version), future, self.now, IMAGE, new_member_id=new_member_id)
+        result = self.group.join(self.event(request, future, version, new_member_id))
         if not member_id:
             self.ids.append(new_member_id)
         self.do(result)
@@ -243,9 +243,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             ],
         )
         before = self.group.state
-        self.do(self.group.sync(request, self.future(f"sync {member_id}", version), self.now, IMAGE))
+        self.do(self.group.sync(self.event(request, self.future(f"sync {member_id}", version))))
         if before is COMPLETING_REBALANCE and self.group.state is STABLE:
             assert {each: member.assignment for each, member in self.group.members.items()} == shares
+
+    def event(
+        self, request: Any, future: ResponseFuture, version: int = 0, new_member_id: str = ""
+    ) -> CoordinatorEvent[Any]:
+        return CoordinatorEvent(request, context(version), future, self.now, IMAGE, new_member_id)
 
     def future(self, name: str, version: int) -> LabelledFuture:
         future = LabelledFuture(name, version)
@@ -263,12 +268,17 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.seconds = end
 
     def do(self, result: CoordinatorResult) -> None:
+        code = ErrorCode.NONE
         if result.records and self.fail_next_write:
             self.fail_next_write = False
-            result = self.group.write_failed(result, ErrorCode.NOT_COORDINATOR, self.now)
-            assert not result.records
-        for record in result.records:
-            self.note_record(record)
+            code = ErrorCode.NOT_COORDINATOR
+        else:
+            for record in result.records:
+                self.note_record(record)
+        if result.on_append is not None:
+            after = result.on_append(code)
+            assert not after.records
+            result.extend(after)
         for completion in result.completions:
             assert isinstance(completion.future, LabelledFuture)
             self.uncompleted.remove(completion.future)

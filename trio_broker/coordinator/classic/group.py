@@ -41,9 +41,10 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Final
 
 import attrs
 
@@ -61,7 +62,6 @@ from trio_broker.coordinator.classic.member import NO_ASSIGNMENT, ClassicMember
 from trio_broker.coordinator.classic.member_table import MemberTable
 from trio_broker.coordinator.classic.protocols import (
     CONSUMER_PROTOCOL_TYPE,
-    Protocols,
     are_same,
     assigned_partitions,
     choose_protocol,
@@ -81,7 +81,7 @@ from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext, group_event
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, group_event
 from trio_broker.topic_partition import TopicPartition
 
 MAX_GENERATION: Final = 2**31 - 1
@@ -115,11 +115,7 @@ class ClassicGroupState(enum.Enum):
     DEAD = "Dead"
 
 
-EMPTY = ClassicGroupState.EMPTY
-PREPARING_REBALANCE = ClassicGroupState.PREPARING_REBALANCE
-COMPLETING_REBALANCE = ClassicGroupState.COMPLETING_REBALANCE
-STABLE = ClassicGroupState.STABLE
-DEAD = ClassicGroupState.DEAD
+EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
 
 # Heartbeats are the most frequent requests of a group, and members of an enum class are slow to look up.
 _NONE: Final = ErrorCode.NONE
@@ -137,31 +133,15 @@ class InitialDelay:
     """Whether a member has joined since the delay began."""
 
 
-@attrs.frozen
-class StaticReplacement:
-    """A static member that came back under a new id without a rebalance, and the record of that."""
-
-    record: GroupRecord
-    old: ClassicMember
-    new: ClassicMember
-
-
-@attrs.frozen
-class _Join:
-    """One JoinGroup. ``new_member_id`` is for a member without an id."""
-
-    request: JoinGroupRequest
-    context: RequestContext
-    future: ResponseFuture
-    new_member_id: str
-    protocols: Protocols
+_Join = CoordinatorEvent[JoinGroupRequest]
 
 
 class ClassicGroup:
     """One classic group. Takes events and returns what follows from each; errors are responses.
 
     An event sets the time, collects what follows in ``_result`` and hands that out at its end. The time of an event is
-    never before that of the last one.
+    never before that of the last one. An assignment, and a static member that returns without a rebalance, have effect
+    only when their record is appended; an event has at most one of these, as the last thing that it does.
     """
 
     type: Final = GroupType.CLASSIC
@@ -190,8 +170,6 @@ class ClassicGroup:
         self._next_session_deadline = math.inf
         """At or before the earliest session deadline. Heartbeats only move those on, so it is made exact when it
         passes, not each time."""
-        self._replacement: StaticReplacement | None = None
-        """The latest one, which is undone if its record cannot be appended."""
         self._now = now
         self._result = CoordinatorResult()
 
@@ -256,27 +234,14 @@ class ClassicGroup:
 
     # --- JoinGroup ---
 
-    def join(
-        self,
-        request: JoinGroupRequest,
-        context: RequestContext,
-        future: ResponseFuture,
-        now: Now,
-        image: MetadataImage,
-        *,
-        new_member_id: str,
-    ) -> CoordinatorResult:
-        """Add a member, or let it take part in a rebalance; ``new_member_id`` is for one that has no id yet.
-
-        ``request`` has passed ``join_request_error``.
-        """
-        self._now = now
-        join = _Join(request, context, future, new_member_id, protocols_of(request.protocols))
+    def join(self, join: _Join) -> CoordinatorResult:
+        """Add a member, or let it take part in a rebalance. The request has passed ``join_request_error``."""
+        self._now, request = join.now, join.request
         if not self._has_room_for(request.member_id):
             self._reject_for_size(join)
         elif self.state is DEAD:
             self._fail(join, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif not self._supports(request.protocol_type, join.protocols):
+        elif not self._supports(request):
             self._fail(join, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id == NO_MEMBER_ID:
             self._join_without_id(join)
@@ -314,10 +279,11 @@ class ClassicGroup:
             self.member_table.remove(join.request.member_id)
         self._complete_join_unless_initial()
 
-    def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
+    def _supports(self, request: JoinGroupRequest) -> bool:
         if self.state is EMPTY:
-            return bool(protocol_type) and bool(protocols)
-        return protocol_type == self.protocol_type and self.member_table.supports_any(protocols)
+            return bool(request.protocol_type) and bool(request.protocols)
+        names = (protocol.name for protocol in request.protocols)
+        return request.protocol_type == self.protocol_type and self.member_table.supports_any(names)
 
     def _join_without_id(self, join: _Join) -> None:
         """Replace a static member that has its instance id, else add the member or give it an id."""
@@ -350,7 +316,7 @@ class ClassicGroup:
             client_host=join.context.client_host,
             rebalance_timeout_ms=rebalance_timeout_ms(join.request),
             session_timeout_ms=join.request.session_timeout_ms,
-            protocols=join.protocols,
+            protocols=protocols_of(join.request.protocols),
             is_new=True,
         )
         if self._initial_delay is not None:
@@ -362,75 +328,82 @@ class ClassicGroup:
         self._rebalance_or_complete_join(f"{member_id} joined")
 
     def _join_again(self, join: _Join, member: ClassicMember) -> None:
-        is_changed = not are_same(member.protocols, join.protocols)
+        protocols = protocols_of(join.request.protocols)
+        is_changed = not are_same(member.protocols, protocols)
         # A leader that joins again wants a new assignment, of other partitions for instance, though it says the same.
         wants_rebalance = self.state is STABLE and member.member_id == self.leader_id
         if self.state is PREPARING_REBALANCE or is_changed or wants_rebalance:
             kind = GroupEventKind.SUBSCRIPTION_CHANGED if is_changed else GroupEventKind.MEMBER_REJOINED
-            self._update(join, member)
+            self.member_table.set_protocols(member, protocols)
+            member.rebalance_timeout_ms = rebalance_timeout_ms(join.request)
+            member.session_timeout_ms = join.request.session_timeout_ms
             self._await_join(member, join)
             self._record_event(kind, member, join.request.reason)
             self._rebalance_or_complete_join(f"{member.member_id}: {kind.value}")
         else:
             self._extend_session(member)
-            self._result.complete(join.future, self._joined(member))
-
-    def _update(self, join: _Join, member: ClassicMember) -> None:
-        self.member_table.set_protocols(member, join.protocols)
-        member.rebalance_timeout_ms = rebalance_timeout_ms(join.request)
-        member.session_timeout_ms = join.request.session_timeout_ms
+            self._result.complete(join.future, self._joined(member.member_id))
 
     def _replace(self, join: _Join, old: ClassicMember) -> None:
         """A static member comes back under a new id."""
-        old_leader_id = self.leader_id
-        self._fail_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
-        self._fail_sync(old, ErrorCode.FENCED_INSTANCE_ID)
-        new = old.replaced_by(join.new_member_id)
-        self.member_table.replace(old, new)
-        self._update(join, new)
-        self._extend_session(new)
-        self._record_event(GroupEventKind.MEMBER_FENCED, old, f"replaced by {new.member_id}")
-        self._record_event(GroupEventKind.MEMBER_REPLACED, new, join.request.reason)
-        if self.state is STABLE and self._chosen_protocol() == self.protocol_name:
-            self._replace_without_rebalance(join, old, new, old_leader_id)
-        else:
-            # While a generation completes, its leader may assign to the old id: no member would get that share.
-            self._await_join(new, join)
-            self._rebalance_or_complete_join(f"{new.member_id} replaced {old.member_id}")
+        new = old.replaced_by(join.new_member_id, join.request)
+        members = [*(member for member in self.members.values() if member is not old), new]
+        if self.state is STABLE and choose_protocol(member.protocols for member in members) == self.protocol_name:
+            leader_id = new.member_id if old.member_id == self.leader_id else self.leader_id
+            self._result.records.append(self._record_of(members, leader_id))
+            self._result.on_append = partial(self._replaced, join, old, new)
+            return
+        self._put_in_place(join, old, new)
+        # While a generation completes, its leader may assign to the old id: no member would get that share.
+        self._await_join(new, join)
+        self._rebalance_or_complete_join(f"{new.member_id} replaced {old.member_id}")
 
-    def _replace_without_rebalance(
-        self, join: _Join, old: ClassicMember, new: ClassicMember, old_leader_id: str | None
-    ) -> None:
-        response = self._joined(new)
+    def _replaced(self, join: _Join, old: ClassicMember, new: ClassicMember, code: ErrorCode) -> CoordinatorResult:
+        """The record of a replacement without a rebalance is in the log; with a ``code`` it is not, and the id that the
+        log has stays the valid one.
+        """
+        if code:
+            # The client lives: it may need a while to ask again.
+            self._extend_session(old)
+            self._result.complete(join.future, self._joined(NO_MEMBER_ID, code))
+            return self._take_result()
+        old_leader_id = self.leader_id
+        self._put_in_place(join, old, new)
+        response = self._joined(new.member_id)
         if join.context.version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT:
             response.skip_assignment = new.member_id == self.leader_id
         else:
+            # A client that does not know the field would assign anew if it learned that it leads (KIP-814).
             response.leader = old_leader_id or NO_MEMBER_ID
             response.members = []
-        record = self.metadata_record()
-        self._result.records.append(record)
         self._result.complete(join.future, response)
-        self._replacement = StaticReplacement(record, old, new)
+        return self._take_result()
+
+    def _put_in_place(self, join: _Join, old: ClassicMember, new: ClassicMember) -> None:
+        self._fail_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+        self._fail_sync(old, ErrorCode.FENCED_INSTANCE_ID)
+        self.member_table.replace(old, new)
+        self._extend_session(new)
+        self._record_event(GroupEventKind.MEMBER_FENCED, old, f"replaced by {new.member_id}")
+        self._record_event(GroupEventKind.MEMBER_REPLACED, new, join.request.reason)
 
     # --- SyncGroup, Heartbeat, LeaveGroup ---
 
-    def sync(
-        self, request: SyncGroupRequest, future: ResponseFuture, now: Now, image: MetadataImage
-    ) -> CoordinatorResult:
+    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> CoordinatorResult:
         """Give a member its assignment, once the leader has brought it."""
-        self._now = now
+        self._now, request = event.now, event.request
         if code := self._sync_code(request):
-            self._result.complete(future, sync_error(code))
+            self._result.complete(event.future, sync_error(code))
             return self._take_result()
         member = self.members[request.member_id]
         self._has_synced(member)
         self._extend_session(member)
         if self.state is STABLE:
-            self._result.complete(future, self._synced(member))
+            self._result.complete(event.future, self._synced(member))
             return self._take_result()
         # The request may have been sent before, on a connection that is gone.
         self._fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.awaiting_sync = future
+        member.awaiting_sync = event.future
         if member.member_id == self.leader_id:
             self._assign({each.member_id: each.assignment for each in request.assignments})
         return self._take_result()
@@ -448,8 +421,9 @@ class ClassicGroup:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is PREPARING_REBALANCE else ErrorCode.NONE
 
-    def heartbeat(self, request: HeartbeatRequest, now: Now, image: MetadataImage) -> ErrorCode:
+    def heartbeat(self, event: CoordinatorEvent[HeartbeatRequest]) -> ErrorCode:
         """Keep a member's session alive."""
+        request = event.request
         # The most frequent request of a group, so the common case is written out: one lookup, and a session that is
         # extended in place.
         member = self.members.get(request.member_id)
@@ -461,26 +435,31 @@ class ClassicGroup:
             member = self.members[request.member_id]
         if request.generation_id != self.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
-        deadline = now.monotonic_seconds + member.session_timeout_ms / 1000
+        deadline = event.now.monotonic_seconds + member.session_timeout_ms / 1000
         member.session_deadline = deadline
         if deadline < self._next_session_deadline:
             self._next_session_deadline = deadline
         return _REBALANCE_IN_PROGRESS if self.state is PREPARING_REBALANCE else _NONE
 
-    def leave(
-        self, request: LeaveGroupRequest, future: ResponseFuture, now: Now, image: MetadataImage
-    ) -> CoordinatorResult:
+    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> CoordinatorResult:
         """Remove members, at their own request or an administrator's."""
-        self._now = now
+        self._now, left = event.now, event.request.members
         if self.state is DEAD:
-            self._result.complete(future, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self._result.complete(event.future, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return self._take_result()
-        codes = [self._leave_one(member) for member in request.members]
+        codes = [self._leave_one(member) for member in left]
         if ErrorCode.NONE in codes and self.state is not EMPTY:
-            gone = request.members[codes.index(ErrorCode.NONE)]
+            gone = left[codes.index(ErrorCode.NONE)]
             self._rebalance_or_complete_join(f"{gone.member_id or gone.group_instance_id} left")
-        members = [leave_result(member, code) for member, code in zip(request.members, codes, strict=True)]
-        self._result.complete(future, LeaveGroupResponse(members=members))
+        response = LeaveGroupResponse(members=[leave_result(*each) for each in zip(left, codes, strict=True)])
+        if self._result.records:
+            self._result.on_append = partial(self._left, event.future, response)
+        else:
+            self._result.complete(event.future, response)
+        return self._take_result()
+
+    def _left(self, future: ResponseFuture, response: LeaveGroupResponse, code: ErrorCode) -> CoordinatorResult:
+        self._result.complete(future, LeaveGroupResponse(error_code=code) if code else response)
         return self._take_result()
 
     def _leave_one(self, identity: MemberIdentity) -> ErrorCode:
@@ -514,7 +493,8 @@ class ClassicGroup:
         assert self.state in (EMPTY, COMPLETING_REBALANCE, STABLE), self.state
         if self.state is COMPLETING_REBALANCE:
             # Members that wait for an assignment have to join again: it would be one of the old generation.
-            self._clear_assignments()
+            for member in self.members.values():
+                member.assignment = NO_ASSIGNMENT
             self._complete_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self.member_table.pending_syncs.clear()
         self._sync_deadline = math.inf
@@ -555,6 +535,8 @@ class ClassicGroup:
             self._join_deadline = self._now.monotonic_seconds + wait_ms / 1000
 
     def _become_empty(self) -> None:
+        # Not after the append, as elsewhere: nobody is left whom a lost record could harm. After a restart the members
+        # of the last generation would be back, until their sessions end. Kafka does the same.
         self._next_generation()
         self.protocol_name = None
         self._keep_subscriptions()
@@ -564,12 +546,12 @@ class ClassicGroup:
 
     def _begin_generation(self) -> None:
         self._next_generation()
-        self.protocol_name = self._chosen_protocol()
+        self.protocol_name = choose_protocol(member.protocols for member in self.members.values())
         self._keep_subscriptions()
         self._move_to(COMPLETING_REBALANCE)
         for member in self.members.values():
             if (future := self.member_table.pop_awaiting_join(member)) is not None:
-                self._result.complete(future, self._joined(member))
+                self._result.complete(future, self._joined(member.member_id))
             self._extend_session(member)
             member.is_new = False
         self.member_table.pending_syncs.update(self.members)
@@ -578,32 +560,43 @@ class ClassicGroup:
     def _next_generation(self) -> None:
         self.generation_id = 0 if self.generation_id >= MAX_GENERATION else self.generation_id + 1
 
-    def _chosen_protocol(self) -> str:
-        return choose_protocol(member.protocols for member in self.members.values())
-
-    def _joined(self, member: ClassicMember) -> JoinGroupResponse:
+    def _joined(self, member_id: str, code: ErrorCode = ErrorCode.NONE) -> JoinGroupResponse:
         """The generation as it is; the leader also learns who the members are."""
-        leads = member.member_id == self.leader_id
+        leads = member_id == self.leader_id
         members = [each.for_leader(self.protocol_name) for each in self.members.values()] if leads else []
         return JoinGroupResponse(
+            error_code=code,
             generation_id=self.generation_id,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.leader_id or NO_MEMBER_ID,
-            member_id=member.member_id,
+            member_id=member_id,
             members=members,
         )
 
     # --- Completing a rebalance ---
 
-    def _assign(self, assignments: dict[str, bytes]) -> None:
+    def _assign(self, by_leader: dict[str, bytes]) -> None:
         """Take what the leader has decided: members that it left out get nothing, ids of others are ignored."""
-        for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
-        self._result.records.append(self.metadata_record())
-        self._complete_syncs(ErrorCode.NONE)
-        self._move_to(STABLE)
-        self._record_event(GroupEventKind.REBALANCE_COMPLETED)
+        assignments = {member_id: by_leader.get(member_id, NO_ASSIGNMENT) for member_id in self.members}
+        self._result.records.append(self._record_of(self.members.values(), self.leader_id, assignments))
+        self._result.on_append = partial(self._assigned, assignments)
+
+    def _assigned(self, assignments: dict[str, bytes], code: ErrorCode) -> CoordinatorResult:
+        """The record of an assignment is in the log; with a ``code`` it is not. Then the assignment may not be used,
+        since a restart would bring back another one, and the group rebalances.
+        """
+        if code:
+            self._complete_syncs(code)
+            self._record_event(GroupEventKind.ASSIGNMENT_LOST, reason=code.name)
+            self._prepare_rebalance("the assignment could not be written down")
+        else:
+            for member_id, assignment in assignments.items():
+                self.members[member_id].assignment = assignment
+            self._complete_syncs(ErrorCode.NONE)
+            self._move_to(STABLE)
+            self._record_event(GroupEventKind.REBALANCE_COMPLETED)
+        return self._take_result()
 
     def _complete_syncs(self, code: ErrorCode) -> None:
         for member in self.members.values():
@@ -617,10 +610,6 @@ class ClassicGroup:
         return SyncGroupResponse(
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
         )
-
-    def _clear_assignments(self) -> None:
-        for member in self.members.values():
-            member.assignment = NO_ASSIGNMENT
 
     def _has_synced(self, member: ClassicMember) -> None:
         self.member_table.pending_syncs.discard(member.member_id)
@@ -759,58 +748,28 @@ class ClassicGroup:
 
     def metadata_record(self) -> GroupRecord:
         """The group as it is now, for the log."""
+        return self._record_of(self.members.values(), self.leader_id)
+
+    def _record_of(
+        self,
+        members: Iterable[ClassicMember],
+        leader_id: str | None,
+        assignments: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> GroupRecord:
+        """The group as it will be with ``members``; those in ``assignments`` have these instead of their own."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
             protocol=self.protocol_name,
-            leader=self.leader_id,
+            leader=leader_id,
             current_state_timestamp=self.state_since_ms,
-            members=[member.stored(self.protocol_name) for member in self.members.values()],
+            members=[member.stored(self.protocol_name, assignments.get(member.member_id)) for member in members],
         )
         return GroupRecord(GroupMetadataKey(group=self.group_id), value)
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that remove the group from the log; its offsets have records of their own."""
         return [GroupRecord(GroupMetadataKey(group=self.group_id), None)]
-
-    def apply(self, record: GroupRecord) -> None:
-        """Nothing is left to do: the group changes with the event, before its records are appended."""
-
-    def write_failed(self, result: CoordinatorResult, code: ErrorCode, now: Now) -> CoordinatorResult:
-        """The records of ``result`` cannot be appended, so ``result`` has no effect; return what follows instead.
-
-        An assignment that is not in the log may not be used: it is cleared, and the group rebalances. A static member
-        that came back is undone, so that the id in the log stays the valid one. A group stays empty all the same: if
-        the record is lost, a restart brings members back, and their sessions end.
-        """
-        self._now = now
-        replacement, self._replacement = self._replacement, None
-        if replacement is not None and any(record is replacement.record for record in result.records):
-            self.member_table.replace(replacement.new, replacement.old)
-            self._extend_session(replacement.old)
-            self._complete_instead(result, partial(self._without_replacement, code))
-        elif self.state is STABLE:
-            self._complete_instead(result, partial(_without_assignment, code))
-            self._clear_assignments()
-            self._record_event(GroupEventKind.ASSIGNMENT_LOST, reason=code.name)
-            self._prepare_rebalance("the assignment could not be written down")
-        else:
-            self._result.events += result.events
-            self._complete_instead(result, partial(_without_leaving, code))
-        return self._take_result()
-
-    def _complete_instead(self, result: CoordinatorResult, response_instead: Callable[[Any], Any]) -> None:
-        for each in result.completions:
-            self._result.complete(each.future, response_instead(each.response))
-
-    def _without_replacement(self, code: ErrorCode, response: Any) -> Any:
-        if isinstance(response, JoinGroupResponse) and not response.error_code:
-            response.error_code = code
-            response.member_id = NO_MEMBER_ID
-            response.leader = self.leader_id or NO_MEMBER_ID
-            response.skip_assignment = False
-            response.members = []
-        return response
 
     def abandon(self, code: ErrorCode) -> CoordinatorResult:
         """Complete all requests that wait with ``code``. The group is dead: another coordinator or object has it."""
@@ -930,12 +889,3 @@ class ClassicGroup:
             member_count=len(self.members),
             members=tuple(member.snapshot(self.protocol_type, self.protocol_name) for member in members),
         )
-
-
-def _without_assignment(code: ErrorCode, response: Any) -> Any:
-    is_lost = isinstance(response, SyncGroupResponse) and not response.error_code
-    return sync_error(code) if is_lost else response
-
-
-def _without_leaving(code: ErrorCode, response: Any) -> Any:
-    return LeaveGroupResponse(error_code=code) if isinstance(response, LeaveGroupResponse) else response

@@ -8,14 +8,16 @@ from __future__ import annotations
 import attrs
 
 from kafka_wire.messages.describe_groups import DescribedGroupMember
-from kafka_wire.messages.join_group import JoinGroupResponseMember
+from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 from kafka_wire.stored.groups import MemberMetadata
 from trio_broker.coordinator.classic.protocols import (
     CONSUMER_PROTOCOL_TYPE,
     Protocols,
     assigned_partitions,
+    protocols_of,
     subscribed_topics,
 )
+from trio_broker.coordinator.classic.responses import rebalance_timeout_ms
 from trio_broker.coordinator.reporting.snapshot import MemberSnapshot
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
@@ -69,11 +71,14 @@ class ClassicMember:
         """The member's bytes for the strategy ``protocol``."""
         return self.protocols.get(protocol, b"") if protocol is not None else b""
 
-    def replaced_by(self, member_id: str) -> ClassicMember:
-        """The same static member under a new id, without requests that wait."""
+    def replaced_by(self, member_id: str, request: JoinGroupRequest) -> ClassicMember:
+        """The same static member under a new id, as ``request`` describes it, without requests that wait."""
         return attrs.evolve(
             self,
             member_id=member_id,
+            rebalance_timeout_ms=rebalance_timeout_ms(request),
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=protocols_of(request.protocols),
             session_deadline=NO_DEADLINE,
             awaiting_join=None,
             awaiting_sync=None,
@@ -87,7 +92,8 @@ class ClassicMember:
             member_id=self.member_id, group_instance_id=self.instance_id, metadata=self.metadata(protocol)
         )
 
-    def stored(self, protocol: str | None) -> MemberMetadata:
+    def stored(self, protocol: str | None, assignment: bytes | None = None) -> MemberMetadata:
+        """For the log, with ``assignment`` in the place of the member's own if there is one."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -96,7 +102,7 @@ class ClassicMember:
             rebalance_timeout=self.rebalance_timeout_ms,
             session_timeout=self.session_timeout_ms,
             subscription=self.metadata(protocol),
-            assignment=self.assignment,
+            assignment=self.assignment if assignment is None else assignment,
         )
 
     def described(self, protocol: str | None) -> DescribedGroupMember:

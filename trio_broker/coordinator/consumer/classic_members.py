@@ -39,34 +39,31 @@ from trio_broker.coordinator.consumer.member import ConsumerMember, MemberState
 from trio_broker.coordinator.consumer.member_timers import MemberTimer
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, RequestContext
 
 # --- JoinGroup ---
 
 
 def join(
-    update: ConsumerGroupUpdate,
-    patterns: GroupPatterns,
-    request: JoinGroupRequest,
-    context: RequestContext,
-    new_member_id: str,
+    update: ConsumerGroupUpdate, patterns: GroupPatterns, event: CoordinatorEvent[JoinGroupRequest]
 ) -> JoinGroupResponse:
-    """Add a member, or move it on to its next epoch. ``new_member_id`` is for one that has none.
+    """Add a member, or move it on to its next epoch.
 
     Raises:
         KafkaError: ``INCONSISTENT_GROUP_PROTOCOL``, ``GROUP_MAX_SIZE_REACHED``, ``UNKNOWN_MEMBER_ID``,
             ``FENCED_INSTANCE_ID``, ``INVALID_REGULAR_EXPRESSION``.
     """
+    request = event.request
     is_new = not request.member_id
-    member_id = request.member_id or new_member_id
+    member_id = request.member_id or event.new_member_id
     _check_join(update, request, member_id)
     instance_id = request.group_instance_id
-    if is_new and instance_id is None and context.version >= FIRST_JOIN_WITH_KNOWN_MEMBER_ID:
+    if is_new and instance_id is None and event.context.version >= FIRST_JOIN_WITH_KNOWN_MEMBER_ID:
         return join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     downgrades = update.may_downgrade_by_replacing(instance_id)
     member = _joining_member(update, member_id, instance_id, is_new=is_new)
     subscription = _subscription(request.protocols[0].metadata)
-    updated = _updated_member(member, request, subscription, context)
+    updated = _updated_member(member, request, subscription, event.context)
     joins = member.member_id not in update.stored.members
     changed = patterns.update_subscription(update, member, updated, joins=joins)
     owned = _owned(subscription, update.image)

@@ -19,6 +19,7 @@ Source: Kafka's GroupMetadataManager and ConsumerGroup, 4.3.1; KIP-848.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kafka_wire.error_codes import ErrorCode
@@ -62,7 +63,7 @@ from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 from trio_broker.topic_partition import TopicPartition
 
 EVICTION_RETRY_SECONDS = 0.5
@@ -120,19 +121,11 @@ class ConsumerGroup:
 
     # ---- the consumer protocol ------------------------------------------------------------------------------------
 
-    def consumer_heartbeat(
-        self,
-        request: ConsumerGroupHeartbeatRequest,
-        context: RequestContext,
-        future: ResponseFuture,
-        now: Now,
-        image: MetadataImage,
-        *,
-        new_member_id: str,
-    ) -> CoordinatorResult:
-        """Everything that a member of the consumer protocol asks for. ``new_member_id`` is for
-        version 0, in which the broker makes the id (KIP-1082).
+    def consumer_heartbeat(self, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]) -> CoordinatorResult:
+        """Everything that a member of the consumer protocol asks for. Version 0 lets the broker make the member's id
+        (KIP-1082).
         """
+        request, context, now, image = event.request, event.context, event.now, event.image
         update = self._update(now, image)
         try:
             check_heartbeat(request, context.version, self.settings.group_consumer_assignors)
@@ -141,7 +134,7 @@ class ConsumerGroup:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 response = self._leave(update, request)
             else:
-                response = self._join_or_stay(update, request, context, new_member_id)
+                response = self._join_or_stay(update, request, context, event.new_member_id)
         except KafkaError as error:
             # What the update had collected is dropped with it.
             update = self._update(now, image)
@@ -149,7 +142,7 @@ class ConsumerGroup:
             if error.code is ErrorCode.FENCED_MEMBER_EPOCH and member is not None:
                 update.record_event(GroupEventKind.MEMBER_FENCED, member, str(error))
             response = ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
-        return self._finish(update, future, response)
+        return self._finish(update, event.future, response)
 
     def _update(self, now: Now, image: MetadataImage) -> ConsumerGroupUpdate:
         return ConsumerGroupUpdate(self.stored, self.timers, self.settings, now, image, knows_topics=self.knows_topics)
@@ -159,14 +152,44 @@ class ConsumerGroup:
     ) -> CoordinatorResult:
         """The result of ``update``, with the ``response`` to its request if it had one."""
         self.knows_topics = update.knows_topics
-        result = update.finish()
+        decided = update.finish()
         if future is not None:
-            result.complete(future, response)
+            decided.complete(future, response)
         if update.downgrade is not None:
             after = downgraded(update.downgrade, self.stored, self.settings, update.now, update.image)
-            result.extend(after)
-            result.successor = after.successor
-        return result
+            decided.extend(after)
+            decided.successor = after.successor
+        if not decided.records:
+            return decided
+        # Nothing of it holds unless the records are appended.
+        on_append = partial(self._on_append, decided, update.now)
+        return CoordinatorResult(records=[*decided.records], successor=decided.successor, on_append=on_append)
+
+    def _on_append(self, decided: CoordinatorResult, now: Now, code: ErrorCode) -> CoordinatorResult:
+        """Fold in the records; with a ``code`` they are not in the log, so nothing has changed."""
+        if code:
+            return self._refused(decided, code, now)
+        if decided.successor is None:
+            for record in decided.records:
+                self.apply(record)
+        return CoordinatorResult(completions=decided.completions, events=decided.events)
+
+    def _refused(self, decided: CoordinatorResult, code: ErrorCode, now: Now) -> CoordinatorResult:
+        """Restore the timers, which are not in the log; return the error responses."""
+        self.knows_topics = False
+        self.patterns.drop_resolution()
+        # Members that were to be removed for being late are late again soon; one that wanted to leave has a session.
+        late = not decided.completions
+        session_seconds = EVICTION_RETRY_SECONDS if late else self.settings.group_consumer_session_timeout_ms / 1000
+        for member in self.stored.members.values():
+            self.timers.start_if_absent(MemberTimer.SESSION, member.member_id, now.monotonic_seconds + session_seconds)
+            if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
+                deadline = now.monotonic_seconds + member.rebalance_timeout_ms / 1000
+                self.timers.start_if_absent(MemberTimer.REVOCATION, member.member_id, deadline)
+        refused = CoordinatorResult()
+        for each in decided.completions:
+            refused.complete(each.future, _error_response(each.response, code))
+        return refused
 
     def _join_or_stay(
         self,
@@ -213,49 +236,36 @@ class ConsumerGroup:
 
     # ---- members of the classic protocol --------------------------------------------------------------------------
 
-    def join(
-        self,
-        request: JoinGroupRequest,
-        context: RequestContext,
-        future: ResponseFuture,
-        now: Now,
-        image: MetadataImage,
-        *,
-        new_member_id: str,
-    ) -> CoordinatorResult:
+    def join(self, event: CoordinatorEvent[JoinGroupRequest]) -> CoordinatorResult:
         """A member of the classic protocol joins, or joins again to get its new assignment."""
-        update = self._update(now, image)
+        update = self._update(event.now, event.image)
         try:
-            response = classic_members.join(update, self.patterns, request, context, new_member_id)
+            response = classic_members.join(update, self.patterns, event)
         except KafkaError as error:
-            update = self._update(now, image)
-            response = join_error(error.code, request.member_id)
-        return self._finish(update, future, response)
+            update = self._update(event.now, event.image)
+            response = join_error(error.code, event.request.member_id)
+        return self._finish(update, event.future, response)
 
-    def sync(
-        self, request: SyncGroupRequest, future: ResponseFuture, now: Now, image: MetadataImage
-    ) -> CoordinatorResult:
+    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> CoordinatorResult:
         """A member of the classic protocol fetches its assignment."""
-        update = self._update(now, image)
+        update = self._update(event.now, event.image)
         try:
-            response = classic_members.sync(update, request)
+            response = classic_members.sync(update, event.request)
         except KafkaError as error:
             response = sync_error(error.code)
-        return self._finish(update, future, response)
+        return self._finish(update, event.future, response)
 
-    def heartbeat(self, request: HeartbeatRequest, now: Now, image: MetadataImage) -> ErrorCode:
+    def heartbeat(self, event: CoordinatorEvent[HeartbeatRequest]) -> ErrorCode:
         """A heartbeat of a member of the classic protocol; REBALANCE_IN_PROGRESS makes it join again."""
         try:
-            return classic_members.heartbeat(self._update(now, image), request)
+            return classic_members.heartbeat(self._update(event.now, event.image), event.request)
         except KafkaError as error:
             return error.code
 
-    def leave(
-        self, request: LeaveGroupRequest, future: ResponseFuture, now: Now, image: MetadataImage
-    ) -> CoordinatorResult:
+    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> CoordinatorResult:
         """Members of the classic protocol leave, or an administrator removes members of either protocol."""
-        update = self._update(now, image)
-        return self._finish(update, future, classic_members.leave(update, request))
+        update = self._update(event.now, event.image)
+        return self._finish(update, event.future, classic_members.leave(update, event.request))
 
     # ---- time and topics ------------------------------------------------------------------------------------------
 
@@ -306,23 +316,6 @@ class ConsumerGroup:
     def tombstones(self) -> list[GroupRecord]:
         """The records that remove the group from the log; its offsets have records of their own."""
         return group_tombstones(self.group_id, self.stored.members, self.stored.patterns)
-
-    def write_failed(self, result: CoordinatorResult, code: ErrorCode, now: Now) -> CoordinatorResult:
-        """The records of ``result`` cannot be appended, so it has no effect; return the error responses."""
-        self.knows_topics = False
-        self.patterns.drop_resolution()
-        # Members that were to be removed for being late are late again soon; one that wanted to leave has a session.
-        late = not result.completions
-        session_seconds = EVICTION_RETRY_SECONDS if late else self.settings.group_consumer_session_timeout_ms / 1000
-        for member in self.stored.members.values():
-            self.timers.start_if_absent(MemberTimer.SESSION, member.member_id, now.monotonic_seconds + session_seconds)
-            if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
-                deadline = now.monotonic_seconds + member.rebalance_timeout_ms / 1000
-                self.timers.start_if_absent(MemberTimer.REVOCATION, member.member_id, deadline)
-        failed = CoordinatorResult()
-        for each in result.completions:
-            failed.complete(each.future, _error_response(each.response, code))
-        return failed
 
     def abandon(self, code: ErrorCode) -> CoordinatorResult:
         """The partition has another coordinator now. No request waits, so none is completed with ``code``."""

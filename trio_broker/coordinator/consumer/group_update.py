@@ -2,7 +2,7 @@
 
 An update reads the group as its records describe it, and collects what follows. Nothing is folded in before it is
 appended: what one step makes of a member is passed to the next step as a value. Timers are the exception; they are not
-in the log, and ``ConsumerGroup.write_failed`` restores them.
+in the log, and ``ConsumerGroup`` restores them if the log refuses.
 
 The epochs are at the centre. Whenever a member joins, leaves or changes its subscription, and whenever a subscribed
 topic changes, the group's epoch rises. The next heartbeat of any member then computes a new target for it, but not

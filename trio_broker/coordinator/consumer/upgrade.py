@@ -14,7 +14,8 @@ migration".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.error_codes import ErrorCode
@@ -38,8 +39,7 @@ from trio_broker.coordinator.consumer.records import (
 )
 from trio_broker.coordinator.consumer.target_assignment import metadata_hash
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, RequestContext, group_event
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, group_event
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
@@ -53,15 +53,7 @@ class CannotUpgrade(Exception):
 
 
 def upgraded(
-    classic: ClassicGroup,
-    settings: GroupCoordinatorConfig,
-    request: ConsumerGroupHeartbeatRequest,
-    context: RequestContext,
-    future: ResponseFuture,
-    now: Now,
-    image: MetadataImage,
-    *,
-    new_member_id: str,
+    classic: ClassicGroup, settings: GroupCoordinatorConfig, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]
 ) -> tuple[ConsumerGroup, CoordinatorResult]:
     """A member of the consumer protocol sends a heartbeat to ``classic``.
 
@@ -69,26 +61,35 @@ def upgraded(
     became that group; without them the heartbeat was refused. Requests that wait in ``classic`` are not completed here.
     """
     try:
-        if request.member_epoch != JOIN_EPOCH:
+        if event.request.member_epoch != JOIN_EPOCH:
             raise CannotUpgrade("it is a classic group")
-        group, records = converted(classic, settings, now, image)
+        group, records = converted(classic, settings, event.now, event.image)
     except CannotUpgrade as reason:
         # An error of the request itself comes first, as from any group that does not exist.
         group = ConsumerGroup(classic.group_id, settings)
-        result = group.consumer_heartbeat(request, context, future, now, image, new_member_id=new_member_id)
+        result = group.consumer_heartbeat(event)
         if result.records:
             text = f"group {classic.group_id} is not a consumer group: {reason}"
+            code = ErrorCode.GROUP_ID_NOT_FOUND
             result = CoordinatorResult()
-            result.complete(
-                future, ConsumerGroupHeartbeatResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
-            )
+            result.complete(event.future, ConsumerGroupHeartbeatResponse(error_code=code, error_message=text))
         return group, result
-    result = group.consumer_heartbeat(request, context, future, now, image, new_member_id=new_member_id)
+    result = group.consumer_heartbeat(event)
     if result.records:
         result.records[:0] = records
-        kind = GroupEventKind.PROTOCOL_CHANGED
-        result.events.append(group_event(kind, now, group.group_epoch, reason="from classic to consumer"))
+        result.on_append = partial(_on_append, result.on_append, group, event.now)
     return group, result
+
+
+def _on_append(
+    after: Callable[[ErrorCode], CoordinatorResult] | None, group: ConsumerGroup, now: Now, code: ErrorCode
+) -> CoordinatorResult:
+    epoch = group.group_epoch
+    result = after(code) if after is not None else CoordinatorResult()
+    if not code:
+        kind = GroupEventKind.PROTOCOL_CHANGED
+        result.events.append(group_event(kind, now, epoch, reason="from classic to consumer"))
+    return result
 
 
 def converted(
