@@ -294,7 +294,7 @@ class LogConfig:
         validator=throttled_replicas(),
     )  # fmt: skip
 
-    # Cached: each append asks.
+    # Computed once: each append reads them.
     @cached_property
     def segment_size(self) -> int:
         """The size, in bytes, that a segment may grow to."""
@@ -304,6 +304,12 @@ class LogConfig:
     def max_segment_ms(self) -> int:
         """How long a segment may be written to: a compacted one is sealed early enough to be cleaned in time."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.cleanup_policy.compact else self.segment_ms
+
+    @cached_property
+    def refuses_old_timestamps(self) -> bool:
+        """Whether a record may be too old to be appended."""
+        is_bounded = self.message_timestamp_before_max_ms != LONG_MAX
+        return is_bounded and self.message_timestamp_type is TimestampType.CREATE_TIME
 
     @property
     def compression_level(self) -> int | None:

@@ -119,7 +119,7 @@ def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
         return False
     return (
         config.cleanup_policy.compact
-        or _refuses_old(config)
+        or config.refuses_old_timestamps
         or _needs_codec(header, config)
         or header.max_timestamp > _latest_timestamp(config, now_ms)
     )
@@ -139,12 +139,12 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
     header = batch.header
     require_keys, needs_codec = config.cleanup_policy.compact, _needs_codec(header, config)
     latest = _latest_timestamp(config, now_ms)
-    if require_keys or needs_codec or _refuses_old(config) or _is_small_and_plain(header):
+    if require_keys or needs_codec or config.refuses_old_timestamps or _is_small_and_plain(header):
         summary = batch.validate_records(max_bytes=decompression_limit(config.max_message_bytes))
         if (
             (require_keys and summary.null_keys)
             or summary.max_timestamp > latest
-            or summary.min_timestamp < _earliest_timestamp(config, now_ms)
+            or (config.refuses_old_timestamps and summary.min_timestamp < _earliest_timestamp(config, now_ms))
         ):
             _refuse_records(batch, config, now_ms, topic_partition)
     if header.max_timestamp > latest:
@@ -195,15 +195,8 @@ def _needs_codec(header: BatchHeader, config: LogConfig) -> bool:
     return config.compression_type is not None and header.codec is not config.compression_type
 
 
-def _refuses_old(config: LogConfig) -> bool:
-    return (
-        config.message_timestamp_before_max_ms != LONG_MAX
-        and config.message_timestamp_type is TimestampType.CREATE_TIME
-    )
-
-
 def _earliest_timestamp(config: LogConfig, now_ms: int) -> int:
-    return now_ms - config.message_timestamp_before_max_ms if _refuses_old(config) else -LONG_MAX - 1
+    return now_ms - config.message_timestamp_before_max_ms if config.refuses_old_timestamps else -LONG_MAX - 1
 
 
 def _latest_timestamp(config: LogConfig, now_ms: int) -> int:
