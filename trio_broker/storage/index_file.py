@@ -14,47 +14,85 @@ Source: Kafka's AbstractIndex; docs/formats/indexes.md.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import sys
+import struct
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 from trio_broker.storage.checkpoints import write_all
 from trio_broker.storage.errors import CorruptIndex
-
-NEEDS_SWAP = sys.byteorder == "little"
-"""Index files are big-endian; the columns in memory are the machine's."""
-
 
 ENTRIES_PER_WRITE = 32
 """Entries that are written together once the file has as many; before, as many as it has, so that the first is there at
 once. One is made for 4 KiB of batches, and a write costs some 15 µs."""
 
 
-def is_write_due(entries: int, on_disk: int) -> bool:
-    """Whether an index of so many entries should be written, of which the first ``on_disk`` are in the file."""
-    pending = entries - on_disk
-    return pending > on_disk or pending >= ENTRIES_PER_WRITE
+class AbstractIndex:
+    """The entries of one index file, in memory; ``flush`` brings the file up to date.
 
-
-def preallocate_index(path: Path, size: int) -> None:
-    """Give the file its full size, with zeros behind what it holds, creating it if need be. It takes no space."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        os.ftruncate(descriptor, size)
-    finally:
-        os.close(descriptor)
-
-
-def overwrite_index_entries(path: Path, content: bytes, position: int) -> None:
-    """Write ``content`` at ``position`` and leave the rest of the file as it is.
-
-    Raises:
-        OSError: the disk refused, or the file is not there: it comes with its segment, and goes with it.
+    They lie in two columns, in the order of the file. Both only grow, the second one first: a reader in another thread
+    bisects the first column and finds the other half of every entry that it meets there.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+    ENTRY: ClassVar[struct.Struct]
+
+    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY.size
+        self._columns = (array(self.ENTRY.format[1]), array(self.ENTRY.format[2]))
+        self._entries_on_disk = 0
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def preallocate(self) -> None:
+        """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
+        with _opened(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
+            os.ftruncate(descriptor, self.max_entries * self.ENTRY.size)
+
+    def write_pending(self) -> None:
+        """Write the entries that are not in the file yet, if there are enough of them.
+
+        Raises:
+            OSError: the disk refused, and the next call tries again; or the file, which comes and goes with its
+                segment, is not there.
+        """
+        on_disk, entries = self._entries_on_disk, len(self)
+        pending = entries - on_disk
+        if pending > on_disk or pending >= ENTRIES_PER_WRITE:
+            with _opened(self.path, os.O_WRONLY) as descriptor:
+                self._write(descriptor, on_disk, entries)
+
+    def flush(self) -> None:
+        """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
+        entries = len(self)
+        with _opened(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
+            self._write(descriptor, self._entries_on_disk, entries)
+            os.ftruncate(descriptor, entries * self.ENTRY.size)
+
+    def _write(self, descriptor: int, start: int, end: int) -> None:
+        first, second = self._columns
+        content = b"".join(map(self.ENTRY.pack, first[start:end], second[start:end]))
+        write_all(descriptor, content, start * self.ENTRY.size)
+        self._entries_on_disk = end
+
+    def _keep(self, entries: int) -> None:
+        """Drop all but the first ``entries``, from the file too."""
+        for column in self._columns:
+            del column[entries:]
+        self._entries_on_disk = min(self._entries_on_disk, entries)
+        self.flush()
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
     try:
-        write_all(descriptor, content, position)
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -80,37 +118,13 @@ def read_index_file(path: Path, entry_bytes: int, *, is_active: bool = False) ->
     return content
 
 
-def write_index_entries(path: Path, content: bytes, position: int) -> None:
-    """Write ``content`` at ``position`` and end the file there, creating it if need be."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        write_all(descriptor, content, position)
-        os.ftruncate(descriptor, position + len(content))
-    finally:
-        os.close(descriptor)
-
-
 def sync_file(path: Path) -> None:
     """Make a file that is not held open durable; one that is not there has nothing to lose."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
+    with contextlib.suppress(FileNotFoundError), _opened(path, os.O_RDWR) as descriptor:
         os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def is_sorted(column: array[int]) -> bool:
     """Whether a column never falls: 10 ms for the index of a full segment of 1 GiB, 40 times less than a loop."""
     numbers = column.tolist()
     return numbers == sorted(numbers)
-
-
-def big_endian(column: array[int]) -> bytes:
-    """Return a column's bytes as the file has them."""
-    if NEEDS_SWAP:
-        column = column[:]
-        column.byteswap()
-    return column.tobytes()

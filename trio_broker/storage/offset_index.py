@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import struct
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
@@ -21,18 +22,7 @@ from pathlib import Path
 import attrs
 
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.index_file import (
-    NEEDS_SWAP,
-    is_sorted,
-    is_write_due,
-    overwrite_index_entries,
-    preallocate_index,
-    read_index_file,
-    write_index_entries,
-)
-
-ENTRY_BYTES = 8
-_ENTRY = struct.Struct(">ii")
+from trio_broker.storage.index_file import AbstractIndex, is_sorted, read_index_file
 
 
 @attrs.frozen
@@ -43,16 +33,14 @@ class OffsetPosition:
     position: int
 
 
-class OffsetIndex:
-    """The entries of one ``.index`` file, in memory; ``flush`` brings the file up to date."""
+class OffsetIndex(AbstractIndex):
+    """The entries of one ``.index`` file."""
+
+    ENTRY = struct.Struct(">ii")
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
-        self.path = path
-        self.base_offset = base_offset
-        self.max_entries = max_bytes // ENTRY_BYTES
-        self._offsets = array("i")
-        self._positions = array("i")
-        self._entries_on_disk = 0
+        super().__init__(path, base_offset, max_bytes)
+        self._offsets, self._positions = self._columns
 
     @classmethod
     def load(
@@ -63,13 +51,14 @@ class OffsetIndex:
         Raises:
             CorruptIndex: torn, falling, or pointing outside the log. A lookup in such an index would lead anywhere.
         """
-        content = read_index_file(path, ENTRY_BYTES, is_active=is_active)
         index = cls(path, base_offset, max_bytes)
-        columns = array("i", content)
-        if NEEDS_SWAP:
-            columns.byteswap()
-        index._offsets, index._positions = columns[::2], columns[1::2]
-        index._entries_on_disk = len(index._offsets)
+        # Not unpacked one by one: ten times faster for the index of a full segment.
+        numbers = array("i", read_index_file(path, cls.ENTRY.size, is_active=is_active))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        index._offsets.extend(numbers[::2])
+        index._positions.extend(numbers[1::2])
+        index._entries_on_disk = len(index)
         index._check(log_bytes)
         return index
 
@@ -81,9 +70,6 @@ class OffsetIndex:
             raise CorruptIndex(f"{self.path}: offsets run from {first} to {last}")
         if self._positions[0] < 0 or not is_sorted(self._positions) or self._positions[-1] >= max(log_bytes, 1):
             raise CorruptIndex(f"{self.path}: positions run to {self._positions[-1]} in a log of {log_bytes} bytes")
-
-    def __len__(self) -> int:
-        return len(self._offsets)
 
     @property
     def is_full(self) -> bool:
@@ -140,37 +126,4 @@ class OffsetIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches whose last offset is ``offset`` or more."""
-        keep = bisect_left(self._offsets, offset - self.base_offset)
-        del self._offsets[keep:]
-        del self._positions[keep:]
-        self._entries_on_disk = min(self._entries_on_disk, keep)
-        self.flush()
-
-    def clear(self) -> None:
-        """Forget all entries; recovery fills the index anew."""
-        self._offsets, self._positions = array("i"), array("i")
-        self._entries_on_disk = 0
-
-    def preallocate(self) -> None:
-        """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
-        preallocate_index(self.path, self.max_entries * ENTRY_BYTES)
-
-    def write_pending(self) -> None:
-        """Write the entries that are not in the file yet, if there are enough of them.
-
-        Raises:
-            OSError: the disk refused; the next call tries again.
-        """
-        start, end = self._entries_on_disk, len(self._offsets)
-        if is_write_due(end, start):
-            overwrite_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
-            self._entries_on_disk = end
-
-    def flush(self) -> None:
-        """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
-        start, end = self._entries_on_disk, len(self._offsets)
-        write_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
-        self._entries_on_disk = end
-
-    def _encode(self, start: int, end: int) -> bytes:
-        return b"".join(map(_ENTRY.pack, self._offsets[start:end], self._positions[start:end]))
+        self._keep(bisect_left(self._offsets, offset - self.base_offset))

@@ -14,24 +14,13 @@ Source: Kafka's TimeIndex; docs/formats/indexes.md.
 from __future__ import annotations
 
 import struct
-from array import array
 from bisect import bisect_left, bisect_right
 from pathlib import Path
 
 import attrs
 
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.index_file import (
-    is_sorted,
-    is_write_due,
-    overwrite_index_entries,
-    preallocate_index,
-    read_index_file,
-    write_index_entries,
-)
-
-ENTRY_BYTES = 12
-_ENTRY = struct.Struct(">qi")
+from trio_broker.storage.index_file import AbstractIndex, is_sorted, read_index_file
 
 NO_TIMESTAMP = -1
 """A record or a segment without a timestamp."""
@@ -45,16 +34,14 @@ class TimestampOffset:
     offset: int
 
 
-class TimeIndex:
-    """The entries of one ``.timeindex`` file, in memory; ``flush`` brings the file up to date."""
+class TimeIndex(AbstractIndex):
+    """The entries of one ``.timeindex`` file."""
+
+    ENTRY = struct.Struct(">qi")
 
     def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
-        self.path = path
-        self.base_offset = base_offset
-        self.max_entries = max_bytes // ENTRY_BYTES
-        self._timestamps = array("q")
-        self._offsets = array("i")
-        self._entries_on_disk = 0
+        super().__init__(path, base_offset, max_bytes)
+        self._timestamps, self._offsets = self._columns
 
     @classmethod
     def load(cls, path: Path, base_offset: int, max_bytes: int, *, is_active: bool = False) -> TimeIndex:
@@ -63,12 +50,11 @@ class TimeIndex:
         Raises:
             CorruptIndex: torn, or its timestamps or offsets fall.
         """
-        content = read_index_file(path, ENTRY_BYTES, is_active=is_active)
         index = cls(path, base_offset, max_bytes)
-        for timestamp, relative in _ENTRY.iter_unpack(content):
+        for timestamp, relative in cls.ENTRY.iter_unpack(read_index_file(path, cls.ENTRY.size, is_active=is_active)):
             index._timestamps.append(timestamp)
             index._offsets.append(relative)
-        index._entries_on_disk = len(index._offsets)
+        index._entries_on_disk = len(index)
         index._check()
         return index
 
@@ -77,9 +63,6 @@ class TimeIndex:
             return
         if self._offsets[0] < 0 or not is_sorted(self._timestamps) or not is_sorted(self._offsets):
             raise CorruptIndex(f"{self.path}: its entries fall")
-
-    def __len__(self) -> int:
-        return len(self._offsets)
 
     @property
     def is_full(self) -> bool:
@@ -123,37 +106,4 @@ class TimeIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches whose last offset is ``offset`` or more."""
-        keep = bisect_left(self._offsets, offset - self.base_offset)
-        del self._offsets[keep:]
-        del self._timestamps[keep:]
-        self._entries_on_disk = min(self._entries_on_disk, keep)
-        self.flush()
-
-    def clear(self) -> None:
-        """Forget all entries; recovery fills the index anew."""
-        self._timestamps, self._offsets = array("q"), array("i")
-        self._entries_on_disk = 0
-
-    def preallocate(self) -> None:
-        """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
-        preallocate_index(self.path, self.max_entries * ENTRY_BYTES)
-
-    def write_pending(self) -> None:
-        """Write the entries that are not in the file yet, if there are enough of them.
-
-        Raises:
-            OSError: the disk refused; the next call tries again.
-        """
-        start, end = self._entries_on_disk, len(self._timestamps)
-        if is_write_due(end, start):
-            overwrite_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
-            self._entries_on_disk = end
-
-    def flush(self) -> None:
-        """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
-        start, end = self._entries_on_disk, len(self._timestamps)
-        write_index_entries(self.path, self._encode(start, end), start * ENTRY_BYTES)
-        self._entries_on_disk = end
-
-    def _encode(self, start: int, end: int) -> bytes:
-        return b"".join(map(_ENTRY.pack, self._timestamps[start:end], self._offsets[start:end]))
+        self._keep(bisect_left(self._offsets, offset - self.base_offset))
