@@ -43,16 +43,10 @@ from kafka_wire.records.batch import (
     build_batch,
     read_batches,
 )
-from kafka_wire.records.compression import (
-    XERIAL_HEADER,
-    Codec,
-    DecompressionTooLarge,
-    InvalidRecord,
-    compress,
-    decompress,
-)
+from kafka_wire.records.compression import XERIAL_HEADER, Codec, compress, decompress
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch, read_control_record
 from kafka_wire.records.crc import crc32c
+from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
 from kafka_wire.records.record import Header, NewRecord, Record
 
 MAX_SECONDS: Final = 1.0

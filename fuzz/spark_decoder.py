@@ -42,7 +42,6 @@ from kafka_wire.records.batch import (
     LOG_OVERHEAD_BYTES,
     MAX_OFFSET,
     BatchHeader,
-    Record,
     RecordBatch,
     TimestampType,
     assemble_batch,
@@ -52,7 +51,7 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.compression import Codec, decompress
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch, read_control_record
-from kafka_wire.records.record import NewRecord
+from kafka_wire.records.record import NewRecord, Record
 from trio_broker.spark.batch_table import BatchTable, scan_batches
 from trio_broker.spark.chunk import AbortedTransactionStart, Chunk, Decoding
 from trio_broker.spark.decoder import Engine, decode

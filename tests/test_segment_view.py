@@ -18,7 +18,7 @@ from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.segment_view import MAX_ACTIVE_POSITIONS, SegmentView, log_snapshot
-from trio_broker.storage import AppendOrigin
+from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.segment import Segment
 
 MANY_SEGMENTS = 10_000

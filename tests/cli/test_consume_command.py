@@ -16,7 +16,8 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kafka_wire.records.batch import Record, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import Record
 from tests.cli.test_hints import usage_error
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.cli import main

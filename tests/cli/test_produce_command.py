@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.metadata import MetadataRequest
 from kafka_wire.messages.produce import ProduceRequest
-from kafka_wire.records.batch import Record
 from kafka_wire.records.compression import Codec
+from kafka_wire.records.record import Record
 from tests.cli.test_hints import usage_error
 from tests.client.producer.scripted_logs import ScriptedLogs
 from tests.client.scripted_client import unused_port

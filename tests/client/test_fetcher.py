@@ -23,9 +23,10 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
-from kafka_wire.records.batch import Record, TimestampType, build_batch
+from kafka_wire.records.batch import TimestampType, build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+from kafka_wire.records.record import Record
 from tests.client.scripted_client import Pauses, client_of
 from tests.fakes.scripted_kafka import CLOSED, Cluster, ScriptedKafka, served_up_to
 from trio_broker.client.errors import DamagedRecords, Refused, TopicReplaced

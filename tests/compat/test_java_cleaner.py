@@ -16,12 +16,16 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import BatchHeader, NewRecord, RecordBatch, TimestampType, build_batch, read_batches
+from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
+from kafka_wire.records.record import NewRecord
 from tests.java_programs import Java
 from tests.storage.compaction_harness import compact, planned
-from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, open_log
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
 PARTITION = TopicPartition("compacted", 0)

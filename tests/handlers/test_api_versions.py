@@ -9,7 +9,7 @@ from kafka_wire.codec import decode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from trio_broker.handlers.support.registry import served_apis
-from trio_broker.network.handler_pool import CloseConnection
+from trio_broker.network.errors import CloseConnection
 
 VERSIONS = range(5)
 FLEXIBLE_VERSIONS = range(3, 5)

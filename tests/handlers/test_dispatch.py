@@ -25,7 +25,7 @@ from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.replication.real_logs import batch
 from trio_broker.handlers.support.dispatch import encoded_error_response
 from trio_broker.handlers.support.registry import served_apis
-from trio_broker.network.handler_pool import CloseConnection
+from trio_broker.network.errors import CloseConnection
 
 METADATA_VERSIONS = range(14)
 

@@ -16,7 +16,7 @@ from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import error_response, produce
-from trio_broker.network.handler_pool import CloseConnection
+from trio_broker.network.errors import CloseConnection
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 

@@ -23,12 +23,11 @@ from kafka_wire.records.compression import (
     XERIAL_BLOCK_BYTES,
     XERIAL_HEADER,
     Codec,
-    DecompressionTooLarge,
-    InvalidRecord,
     compress,
     decompress,
     decompression_limit,
 )
+from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 SIZES = [0, 1, 100, XERIAL_BLOCK_BYTES, XERIAL_BLOCK_BYTES + 1, 64 * 1024 + 1, 1_000_000]

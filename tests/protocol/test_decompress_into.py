@@ -12,8 +12,6 @@ from kafka_wire.records.compression import (
     LZ4_PLAIN_HEADERS,
     ZSTD_SEPARATOR,
     Codec,
-    DecompressionTooLarge,
-    InvalidRecord,
     compress,
     decompress,
     decompress_into,
@@ -22,6 +20,7 @@ from kafka_wire.records.compression import (
     zstd_declared_bytes,
     zstd_output_bound,
 )
+from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
 
 DATA = random.Random(1).randbytes(500) * 300
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]

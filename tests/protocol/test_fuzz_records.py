@@ -20,7 +20,8 @@ from fuzz.records import (
     try_bomb,
 )
 from kafka_wire.records.batch import RecordBatch
-from kafka_wire.records.compression import Codec, InvalidRecord, compress
+from kafka_wire.records.compression import Codec, compress
+from kafka_wire.records.errors import InvalidRecord
 
 ROUNDS = 60
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
-    NewRecord,
-    Record,
     RecordBatch,
     TimestampType,
     assemble_batch,
@@ -21,6 +19,7 @@ from kafka_wire.records.batch import (
 from kafka_wire.records.compaction import empty_batch, read_columns, rewrite_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.errors import InvalidRecord
+from kafka_wire.records.record import NewRecord, Record
 
 NOW_MS = 1_700_000_000_000
 HORIZON_MS = NOW_MS + 86_400_000

@@ -10,7 +10,8 @@ import trio
 import trio.testing
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import NewRecord, build_batch, read_batches
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
 from tests.replication.real_logs import add_topic, make_replicas
 from trio_broker.config.broker_config import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig

@@ -11,7 +11,8 @@ import trio.testing
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.hosted_topics import TopicAssignment

@@ -12,9 +12,11 @@ import attrs
 from broker_admin import view
 from broker_admin.encoding import encode
 from kafka_wire.primitives import uuid_text
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.segment_view import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.spark.chunk import Decoding, Transport
@@ -22,7 +24,9 @@ from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
 from trio_broker.spark.files.transport import FileTransport
 from trio_broker.spark.ranges import OffsetRange
-from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, open_log
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
 CLUSTER_ID = "cluster"

@@ -18,7 +18,8 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kafka_wire.messages.metadata import MetadataRequest, MetadataResponse
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.client.scripted_client import Pauses
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses

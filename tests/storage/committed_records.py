@@ -6,7 +6,8 @@ import attrs
 
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.record import Record
-from trio_broker.storage import FileRecords, Log
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_file import FileRecords
 
 
 @attrs.frozen

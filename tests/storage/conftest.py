@@ -8,10 +8,14 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kafka_wire.records.batch import NewRecord, RecordBatch, build_batch, read_batches
+from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from trio_broker.storage import AppendInfo, AppendOrigin, Log, LogConfig, OpenedLog, open_log
+from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import LogConfig
+from trio_broker.storage.append import AppendInfo, AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000

@@ -9,12 +9,14 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.errors import CorruptRecordBatch
+from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS
-from trio_broker.storage import CleanupPolicy, dump
+from trio_broker.config.log_config import CleanupPolicy
+from trio_broker.storage import dump
 from trio_broker.storage.offset_map import SLOT_BYTES
 
 MakeLog = Callable[..., Any]

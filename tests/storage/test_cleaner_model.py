@@ -15,15 +15,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_wire.records.batch import NewRecord, build_batch, read_batches
+from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from kafka_wire.records.record import Record
+from kafka_wire.records.record import NewRecord, Record
 from tests.property_examples import examples
 from tests.storage.committed_records import committed_view
 from tests.storage.compaction_harness import Round
-from trio_broker.storage import AppendOrigin, CleanupPolicy, Log, LogConfig, file_names, open_log
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.storage import file_names
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
 from trio_broker.storage.offset_map import SLOT_BYTES
+from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000

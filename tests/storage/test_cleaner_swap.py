@@ -16,14 +16,17 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import NewRecord, build_batch, read_batches
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
 from tests.storage.committed_records import CommittedView, committed_view
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
-from trio_broker.storage import CleanupPolicy, Log, LogConfig, open_log
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage import checkpoints as checkpoint_files
 from trio_broker.storage.errors import StorageFailed
+from trio_broker.storage.log import Log
 from trio_broker.storage.log_file import LogFile
+from trio_broker.storage.recovery import open_log
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_swap import SegmentSwap
 from trio_broker.topic_partition import TopicPartition

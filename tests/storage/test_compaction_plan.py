@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tests.storage.conftest import NOW_MS
-from trio_broker.storage import CleanupPolicy
+from trio_broker.config.log_config import CleanupPolicy
 from trio_broker.storage.compaction_plan import (
     MAX_GROUP_SEGMENTS,
     CompactionRange,

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafka_wire.records.batch import NewRecord, RecordBatch, build_batch, read_batch_header, read_batches
-from trio_broker.storage import AbortedTransaction, AppendOrigin
+from kafka_wire.records.batch import RecordBatch, build_batch, read_batch_header, read_batches
+from kafka_wire.records.record import NewRecord
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 BASE_MS = 1_700_000_000_000
 FIRST_BATCH = bytes.fromhex(

@@ -12,20 +12,16 @@ from typing import Any
 import attrs
 import pytest
 
-from kafka_wire.records.batch import NewRecord, TimestampType, build_batch
-from trio_broker.storage import (
-    AbortedTransaction,
-    AppendOrigin,
-    CleanupPolicy,
-    FileRecords,
-    LogConfig,
-    OffsetOutOfRange,
-    StorageFailed,
-    TimestampOffset,
-)
-from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed
+from kafka_wire.records.batch import TimestampType, build_batch
+from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
+from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.time_index import TimestampOffset
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 MakeLog = Callable[..., Any]
 LogBench = Any

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from trio_broker.clock import ManualClock
-from trio_broker.storage import DataDirectoryError, Log, LogConfig, LogManager, StorageFailed, checkpoints
-from trio_broker.storage.errors import LogUnusable
+from trio_broker.config.log_config import LogConfig
+from trio_broker.storage import checkpoints
+from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
+from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import MetaProperties
+from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

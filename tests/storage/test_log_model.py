@@ -16,9 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kafka_wire.records.batch import NewRecord, build_batch, read_batches
+from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
-from trio_broker.storage import FileRecords, Log, LogConfig, open_log
+from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import LogConfig
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_file import FileRecords
+from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000

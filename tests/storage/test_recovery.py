@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
-from trio_broker.storage import LogConfig, open_log
+from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import CorruptCheckpoint
+from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
 MakeLog = Callable[..., Any]

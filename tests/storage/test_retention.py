@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from trio_broker.storage import CleanupPolicy, LogConfig
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage.retention import RetentionReason, SegmentFacts, expired_segments
 
 NOW_MS = 1_000_000

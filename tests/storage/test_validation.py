@@ -10,11 +10,13 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import NewRecord, RecordBatch, TimestampType, build_batch, read_batches
+from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.crc import crc32c
-from trio_broker.storage import CleanupPolicy, LogConfig, validation
+from kafka_wire.records.record import NewRecord
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.storage import validation
 from trio_broker.storage.errors import InvalidTimestamp, RecordError, RecordValidationError
 from trio_broker.topic_partition import TopicPartition
 

@@ -26,25 +26,10 @@ from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.topic_names import (
     CLUSTER_METADATA_TOPIC,
     collision_key,
-    is_internal_topic,
-    is_valid_topic_name,
     require_valid_topic_name,
 )
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import check_topic_configs
-
-__all__ = [
-    "CreatedTopic",
-    "NewPartitions",
-    "NewTopic",
-    "TopicTarget",
-    "decide_new_partitions",
-    "decide_new_topics",
-    "decide_topic_deletions",
-    "is_internal_topic",
-    "is_valid_topic_name",
-    "require_valid_topic_name",
-]
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes

@@ -19,7 +19,7 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from trio_broker.cluster.replication_control import is_internal_topic
+from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import InTurns

@@ -21,7 +21,8 @@ from kafka_wire.messages.metadata import (
 )
 from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import PartitionImage, TopicImage
-from trio_broker.cluster.replication_control import NewTopic, is_internal_topic, require_valid_topic_name
+from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.cluster.topic_names import is_internal_topic, require_valid_topic_name
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles

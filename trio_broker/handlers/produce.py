@@ -27,11 +27,11 @@ from kafka_wire.messages.produce import (
     TopicProduceResponse,
 )
 from kafka_wire.records.errors import InvalidRecord
-from trio_broker.cluster.replication_control import is_internal_topic
+from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
-from trio_broker.network.handler_pool import CloseConnection
+from trio_broker.network.errors import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.storage.errors import RecordValidationError

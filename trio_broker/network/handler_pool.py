@@ -28,8 +28,6 @@ from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
 
-__all__ = ["Answer", "CloseConnection", "Handle", "HandlerPool"]
-
 log = logging.getLogger(__name__)
 
 Handle: TypeAlias = Callable[[QueuedRequest], Awaitable[Answer]]

@@ -38,7 +38,7 @@ import attrs
 
 from kafka_wire.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, compress, decompress
 from kafka_wire.records.crc import Buffer, crc32c
-from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
+from kafka_wire.records.errors import CorruptRecordBatch, InvalidRecord
 from kafka_wire.records.record import (
     KeyAndValue,
     NewRecord,
@@ -49,26 +49,6 @@ from kafka_wire.records.record import (
     read_keys_and_values,
     read_records,
 )
-
-__all__ = [
-    "BATCH_HEADER_BYTES",
-    "LOG_OVERHEAD_BYTES",
-    "BatchHeader",
-    "CorruptRecordBatch",
-    "DecompressionTooLarge",
-    "InvalidRecord",
-    "NewRecord",
-    "Record",
-    "RecordBatch",
-    "RecordsSummary",
-    "TimestampType",
-    "build_batch",
-    "read_batch_header",
-    "read_batches",
-    "recompress_batch",
-    "stamp_batch",
-    "stamp_log_append_time",
-]
 
 BATCH_HEADER_BYTES = 61
 """Up to and with ``record_count``: the smallest batch there is."""

@@ -30,27 +30,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from kafka_wire.records.crc import Buffer
-from kafka_wire.records.errors import CorruptRecordBatch, DecompressionTooLarge, InvalidRecord
-
-__all__ = [
-    "ZSTD_BLOCK_BYTES",
-    "ZSTD_SEPARATOR",
-    "DEFAULT_MAX_DECOMPRESSED_BYTES",
-    "MAX_DECOMPRESSED_BYTES",
-    "Codec",
-    "CorruptRecordBatch",
-    "DecompressionTooLarge",
-    "InvalidRecord",
-    "compress",
-    "decompress",
-    "decompress_into",
-    "decompress_zstd_frames",
-    "decompress_zstd_frames_apart",
-    "decompression_bound",
-    "decompression_limit",
-    "zstd_declared_bytes",
-    "zstd_output_bound",
-]
+from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 """What one batch may grow to when nobody says otherwise: sixty times the default ``message.max.bytes``, far above what

@@ -23,7 +23,8 @@ from kafka_wire.messages.produce import (
     TopicProduceResponse,
 )
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.batch import Record, RecordBatch, read_batches
+from kafka_wire.records.batch import RecordBatch, read_batches
+from kafka_wire.records.record import Record
 from tests.fakes.scripted_kafka import CLOSED, SILENCE, Cluster, ScriptedKafka
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.producer.batch_producer import Timer

@@ -8,8 +8,9 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
 from kafka_wire.records.errors import CorruptRecordBatch
+from kafka_wire.records.record import NewRecord
 from tests.spark.log_files import ORDERS, LogFiles, numbered
 from tests.spark.offline_directories import flip, killed, read_all, stopped, write_checkpoints
 from tests.storage.conftest import NOW_MS

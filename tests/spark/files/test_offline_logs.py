@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_wire.records.batch import NewRecord, build_batch
+from kafka_wire.records.batch import build_batch
+from kafka_wire.records.record import NewRecord
 from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read
 from tests.spark.offline_directories import killed, read_all, stopped
 from tests.storage.compaction_harness import Round

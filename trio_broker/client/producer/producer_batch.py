@@ -21,14 +21,13 @@ from kafka_wire.records.batch import (
     NO_PARTITION_LEADER_EPOCH,
     NO_SEQUENCE,
     BatchHeader,
-    NewRecord,
-    Record,
     assemble_batch,
     build_batch,
     read_batches,
 )
 from kafka_wire.records.compression import MAX_DECOMPRESSED_BYTES, Codec
 from kafka_wire.records.crc import Buffer
+from kafka_wire.records.record import NewRecord, Record
 from trio_broker.topic_partition import TopicPartition
 
 MOST_RECORDS: Final = 500_000

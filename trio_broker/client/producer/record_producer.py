@@ -15,9 +15,9 @@ from typing import Final
 
 import attrs
 
-from kafka_wire.records.batch import BATCH_HEADER_BYTES, NewRecord
+from kafka_wire.records.batch import BATCH_HEADER_BYTES
 from kafka_wire.records.compression import Codec, compress
-from kafka_wire.records.record import Header, append_record
+from kafka_wire.records.record import Header, NewRecord, append_record
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
 from trio_broker.client.producer.murmur2 import partition_of

@@ -30,8 +30,8 @@ from trio_broker.handlers.support.advertised_versions import unsupported_version
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.network.handler_pool import Answer, CloseConnection
-from trio_broker.network.request_channel import QueuedRequest
+from trio_broker.network.errors import CloseConnection
+from trio_broker.network.request_channel import Answer, QueuedRequest
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,7 @@ import attrs
 import numpy as np
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.records.batch import (
-    ATTRIBUTES_POSITION,
-    BATCH_HEADER_BYTES,
-    CODEC_MASK,
-    TIMESTAMP_TYPE_BIT,
-    InvalidRecord,
-)
+from kafka_wire.records.batch import ATTRIBUTES_POSITION, BATCH_HEADER_BYTES, CODEC_MASK, TIMESTAMP_TYPE_BIT
 from kafka_wire.records.compression import (
     ZSTD_BLOCK_BYTES,
     ZSTD_SEPARATOR,
@@ -37,6 +31,7 @@ from kafka_wire.records.compression import (
     zstd_declared_bytes,
     zstd_output_bound,
 )
+from kafka_wire.records.errors import InvalidRecord
 from trio_broker.spark.batch_table import ByteArray, Int64Array
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.decoder.corruption import PartitionChunk
