@@ -229,7 +229,7 @@ class Processor:
             # The large frame's own buffer was filled in place, without a copy. Yield each time the connection's count
             # of bytes passes a multiple of ``TURN_BYTES``; no counter of its own is needed.
             if connection.progress // TURN_BYTES != (connection.progress + count) // TURN_BYTES:
-                await self._turn()
+                await self.busy_time.turn()
         connection.progress += count
         self.bytes_in += count
         return count > 0
@@ -238,7 +238,8 @@ class Processor:
         """Return where to read the rest of a large frame, after reserving its size; None for the staging buffer."""
         expected = connection.protocol.frame_bytes_expected
         if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
-            connection.request_bytes = await self._reserve(expected)
+            with self.busy_time.waiting:
+                connection.request_bytes = await self.context.memory_pool.acquire(expected)
         return connection.protocol.receive_buffer()
 
     async def _wait_for_bytes(self, connection: Connection) -> None:
@@ -249,13 +250,11 @@ class Processor:
             if not connection.frame_deadline:
                 now = self.context.clock.monotonic()
                 connection.frame_deadline = frame_deadline(now, protocol.frame_bytes_expected or 0)
-        self.busy_time.exit()
-        try:
-            await wait_readable(connection.sock)
-        except trio.ClosedResourceError:
-            pass  # Interrupted: the caller's loop looks at the command.
-        finally:
-            self.busy_time.enter()
+        with self.busy_time.waiting:
+            try:
+                await wait_readable(connection.sock)
+            except trio.ClosedResourceError:
+                return  # Interrupted: the caller's loop looks at the command.
 
     async def _answer(self, connection: Connection, frame: memoryview) -> None:
         """Pass the request in ``frame`` to a handler, and send its answer."""
@@ -263,16 +262,13 @@ class Processor:
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0
         self.requests += 1
-        self.busy_time.exit()
-        try:
+        with self.busy_time.waiting:
             # Both halves avoid a turn of the loop in the common case: a handler waits, and is handed the request here.
             try:
                 self.context.channel.send_nowait(request)
             except trio.WouldBlock:
                 await self.context.channel.send(request)
             reply = await connection.reply.wait()
-        finally:
-            self.busy_time.enter()
         # Before sending: the response no longer refers to the request's buffer, and a slow reader must not hold it.
         self._give_back(connection)
         if isinstance(reply, CloseConnection):
@@ -309,34 +305,16 @@ class Processor:
             perf_counter_ns(),
         )
 
-    async def _reserve(self, count: int) -> int:
-        self.busy_time.exit()
-        try:
-            return await self.context.memory_pool.acquire(count)
-        finally:
-            self.busy_time.enter()
-
     def _give_back(self, connection: Connection) -> None:
         if connection.request_bytes:
             self.context.memory_pool.release(connection.request_bytes)
             connection.request_bytes = 0
 
-    async def _turn(self) -> None:
-        self.busy_time.exit()
-        try:
-            await checkpoint()
-        finally:
-            self.busy_time.enter()
-
     async def _linger(self, connection: Connection) -> None:
         """Close the sending side, and wait up to ``LINGER_SECONDS`` for the client to close its own."""
         connection.sock.shutdown(socket.SHUT_WR)
-        self.busy_time.exit()
-        try:
-            with trio.move_on_after(LINGER_SECONDS):
-                await self._skip_to_end(connection.sock)
-        finally:
-            self.busy_time.enter()
+        with self.busy_time.waiting, trio.move_on_after(LINGER_SECONDS):
+            await self._skip_to_end(connection.sock)
 
     async def _skip_to_end(self, sock: socket.socket) -> None:
         while True:

@@ -21,7 +21,7 @@ from typing import Protocol, TypeAlias, cast
 
 import attrs
 import trio
-from trio.lowlevel import checkpoint, wait_writable
+from trio.lowlevel import wait_writable
 
 from kafka_wire.primitives import Chunk
 from trio_broker.network.busy_time import BusyTime
@@ -130,8 +130,10 @@ class Sender:
             # Before the first window there is no yield, so that a small region leaves in the turn it was answered in.
             if position == window_end:
                 window_end, cached = min(position + WINDOW_BYTES, end), False
+                # Between windows there must be one: the socket of a fast reader always has room, so nothing else here
+                # yields.
                 if position > region.position:
-                    await self._turn()
+                    await self.busy_time.turn()
             # After a cold send the rest of the window is probed again: the thread has read ahead further than the
             # socket took.
             cached = cached or is_cached(region.fileno(), position, window_end - position)
@@ -188,19 +190,8 @@ class Sender:
         connection.progress += sent
 
     async def _wait_for_room(self, connection: Connection) -> None:
-        self.busy_time.exit()
-        try:
+        with self.busy_time.waiting:
             await wait_writable(connection.sock)
-        finally:
-            self.busy_time.enter()
-
-    async def _turn(self) -> None:
-        """Yield: the socket of a fast reader always has room, so nothing else here would."""
-        self.busy_time.exit()
-        try:
-            await checkpoint()
-        finally:
-            self.busy_time.enter()
 
 
 def is_cached(fd: int, position: int, count: int) -> bool:

@@ -27,7 +27,7 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka_wire.records.crc import Buffer
 from kafka_wire.records.errors import DecompressionTooLarge, InvalidRecord
@@ -116,6 +116,7 @@ chosen when the process starts. One of this length is looked for at eight bytes 
 ZSTD_SEPARATOR_FRAME = struct.pack("<IBBHB", ZSTD_MAGIC, 0x20, len(ZSTD_SEPARATOR), len(ZSTD_SEPARATOR) << 3 | 1, 0)
 ZSTD_SEPARATOR_FRAME += ZSTD_SEPARATOR
 """It, stored as it is in the one block of a frame."""
+
 
 Room = Callable[[int], memoryview]
 """Takes a number of bytes, returns writable memory of at least as many."""
@@ -230,26 +231,33 @@ def _damaged(codec: Codec, reason: object) -> InvalidRecord:
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     import zlib
 
+    return _inflate_streams(Codec.GZIP, lambda: zlib.decompressobj(GZIP_WBITS), zlib.error, data, limit)
+
+
+def _inflate_streams(
+    codec: Codec, new_inflater: Callable[[], Any], failed: type[Exception], data: Buffer, limit: int
+) -> bytes:
+    """Inflate the streams, gzip members or zstd frames, that ``data`` consists of."""
     parts: list[bytes] = []
     produced = 0
-    rest = data
+    rest: Buffer = data
     for _ in range(MAX_FRAMES):
-        inflater = zlib.decompressobj(GZIP_WBITS)
+        inflater = new_inflater()
         try:
             # One byte more than allowed, so that "exactly the limit" and "beyond it" look different.
-            part = inflater.decompress(rest, limit - produced + 1)
-        except zlib.error as error:
-            raise _damaged(Codec.GZIP, error) from None
+            part: bytes = inflater.decompress(rest, limit - produced + 1)
+        except failed as error:
+            raise _damaged(codec, error) from None
         parts.append(part)
         produced += len(part)
         if produced > limit:
-            raise _too_large(Codec.GZIP, data, limit)
+            raise _too_large(codec, data, limit)
         if not inflater.eof:
-            raise _damaged(Codec.GZIP, "it ends early")
+            raise _damaged(codec, "it ends early")
         rest = inflater.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)
-    raise _damaged(Codec.GZIP, f"more than {MAX_FRAMES} members")
+    raise _damaged(codec, f"more than {MAX_FRAMES} streams")
 
 
 # snappy ---------------------------------------------------------------------------------------------------------------
@@ -453,26 +461,7 @@ def _zstd() -> ModuleType:
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     zstd = _zstd()
     options = {zstd.DecompressionParameter.window_log_max: ZSTD_MAX_WINDOW_LOG}
-    parts: list[bytes] = []
-    produced = 0
-    rest = data
-    for _ in range(MAX_FRAMES):
-        inflater = zstd.ZstdDecompressor(options=options)
-        try:
-            # One byte more than allowed, as for gzip.
-            part: bytes = inflater.decompress(rest, limit - produced + 1)
-        except zstd.ZstdError as error:
-            raise _damaged(Codec.ZSTD, error) from None
-        parts.append(part)
-        produced += len(part)
-        if produced > limit:
-            raise _too_large(Codec.ZSTD, data, limit)
-        if not inflater.eof:
-            raise _damaged(Codec.ZSTD, "it ends early")
-        rest = inflater.unused_data
-        if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
-    raise _damaged(Codec.ZSTD, f"more than {MAX_FRAMES} frames")
+    return _inflate_streams(Codec.ZSTD, lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError, data, limit)
 
 
 def _zstd_into(data: memoryview, room: Room, limit: int) -> int:
