@@ -146,14 +146,22 @@ def test_what_a_broker_refuses_is_told_in_one_line(scene: Scene):
     ]
 
 
+def test_a_partition_that_stays_without_a_leader_is_told_with_the_option_that_sets_the_time(scene: Scene):
+    scene.logs.troubles = [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 9
+    result = scene.produce("t", "-p", "0", "--command-timeout", "0.2", given=b"a\n")
+    assert result.exit_code == 1
+    told = "not acknowledged within 0.2 s (--command-timeout, delivery.timeout.ms): NOT_LEADER_OR_FOLLOWER"
+    assert result.stderr.splitlines()[-1] == f"trio-broker: t-0: 1 record not written: {told}"
+
+
 def test_a_broker_that_is_not_there_is_told_when_the_time_is_over():
     port = unused_port()
     arguments = ["produce", "t", "-b", f"{HOST}:{port}", "--command-timeout", "0.3"]
     result = CliRunner().invoke(main, arguments, input=b"a\n")
     assert result.exit_code == 1
     assert result.stderr == (
-        f"trio-broker: topic 't' was not found within 0.3 s (max.block.ms): cannot connect to {HOST}:{port}:"
-        " Connection refused\n"
+        "trio-broker: topic 't' was not found within 0.3 s (--command-timeout, max.block.ms):"
+        f" cannot connect to {HOST}:{port}: Connection refused\n"
     )
 
 

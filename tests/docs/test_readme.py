@@ -71,12 +71,14 @@ def paste_into_python(text: str, seconds: float = SECONDS) -> str:
 
 
 def run_trio_broker(broker: BrokerProcess, line: str, directory: Path) -> str:
-    words = shlex.split(line)
+    """What a command prints; ``echo … |`` before it is its input."""
+    echo, _, command = line.rpartition("|")
+    words = shlex.split(command)
     assert words[0] == "trio-broker", line
     completed = subprocess.run(
         [sys.executable, "-m", "trio_broker", *words[1:], "--bootstrap-server", broker.bootstrap_servers],
         cwd=directory,
-        stdin=subprocess.DEVNULL,
+        input=echo.removeprefix("echo ").strip(" '") + "\n" if echo else "",
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -101,10 +103,11 @@ def test_the_quick_start_prints_what_was_sent_and_leaves_a_committed_offset(
         assert re.findall(r"b'hello \d'", printed) == [f"b'hello {number}'" for number in range(5)]
     shell, looked = (commands(block) for block in blocks("Quick start", "sh"))
     assert set(shell) <= INSTALLED_HERE
-    read, _, to_read, described = (run_trio_broker(broker, line, tmp_path) for line in looked)
+    read, _, to_read, described, _, consumed = (run_trio_broker(broker, line, tmp_path) for line in looked)
     assert lag(read) == "0"
     assert lag(to_read) == "10"
     assert "topic: greetings" in described
+    assert consumed == "hello from a shell\n"
 
 
 def test_the_test_with_a_broker_passes(tmp_path: Path) -> None:

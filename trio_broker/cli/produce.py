@@ -98,6 +98,7 @@ def produce_command(
         max_block_ms=timeout_ms,
         acks=ACKS[acks],
         allow_auto_topic_creation=not no_create,
+        own_options=dict.fromkeys(("max.block.ms", "delivery.timeout.ms"), "--command-timeout"),
     )
     with BatchProducer(settings) as batch_producer, Interrupts() as interrupts:
         batch_producer.partition_count(topic)  # A topic that does not exist is noticed before anything is typed.

@@ -122,7 +122,7 @@ class BatchProducer:
             request_seconds=settings.request_timeout_ms / 1000,
             block_seconds=settings.max_block_ms / 1000,
             new_deadline=self._timer.deadline,
-            option_prefix=self.settings.option_prefix,
+            option_name=settings.option_name,
             may_create_topics=self.settings.allow_auto_topic_creation,
         )
         self._connections: dict[int, BrokerConnection] = {}
@@ -242,7 +242,7 @@ class BatchProducer:
             state = "perhaps written" if sending.perhaps_appended else "not written"
             raise WriteFailed(
                 f"{batch.partition}: {_records(batch)} {state}: not acknowledged within"
-                f" {seconds:g} s ({self.settings.option_prefix}delivery.timeout.ms): {failure.reason}"
+                f" {seconds:g} s ({self.settings.option_name('delivery.timeout.ms')}): {failure.reason}"
             )
         sending.not_before = self._timer.now() + pause
 
@@ -274,7 +274,7 @@ class BatchProducer:
             if sending.deadline is None:
                 sending.deadline = self._timer.deadline(self.settings.delivery_timeout_ms / 1000)
             if sending.batch.size_bytes > self.settings.max_request_size:
-                limit = f"{self.settings.max_request_size} bytes ({self.settings.option_prefix}max.request.size)"
+                limit = f"{self.settings.max_request_size} bytes ({self.settings.option_name('max.request.size')})"
                 outcomes[partition] = self._split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
             elif (leader := self._metadata.leader(partition.topic, partition.partition)) == NO_LEADER:
                 outcomes[partition] = _Failure("the partition has no leader now", perhaps_appended=False)

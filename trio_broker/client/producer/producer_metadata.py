@@ -47,14 +47,17 @@ class Topic:
 
 @attrs.define
 class ProducerMetadata:
-    """For one producer; safe to be asked from two threads. ``new_deadline`` starts a wait of so many seconds."""
+    """For one producer; any thread may use it. ``new_deadline`` starts a wait of so many seconds.
+
+    ``option_name`` returns how the user of the program sets one of Kafka's keys (``ProducerSettings.option_name``).
+    """
 
     bootstrap: tuple[Address, ...]
     identity: Identity
     request_seconds: float
     block_seconds: float
     new_deadline: Callable[[float], Deadline]
-    option_prefix: str = ""
+    option_name: Callable[[str], str] = str
     may_create_topics: bool = True
     _topics: dict[str, Topic] = attrs.field(factory=dict)
     _addresses: dict[int, Address] = attrs.field(factory=dict)
@@ -137,7 +140,7 @@ class ProducerMetadata:
             if reason is None:
                 return
             if not deadline.pause(pause):
-                waited = f"within {self.block_seconds:g} s ({self.option_prefix}max.block.ms)"
+                waited = f"within {self.block_seconds:g} s ({self.option_name('max.block.ms')})"
                 raise WriteFailed(f"{subject} {waited}: {reason}")
 
     def _wait_for(self, name: str) -> None:

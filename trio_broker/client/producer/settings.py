@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -43,7 +45,7 @@ class ProducerSettings:
 
     ``compression_level`` is on the codec's own scale; None is a good one. With ``ignore_keys`` a record's key does not
     decide its partition. Without ``ACKS_ALL`` a record is sent once, and perhaps lost or not known to be written.
-    ``option_prefix`` stands before Kafka's names in errors, as the user has to write them.
+    ``option_prefix`` and ``own_options`` say how the user of a program sets them (``option_name``).
     """
 
     bootstrap_servers: tuple[Address, ...]
@@ -62,3 +64,9 @@ class ProducerSettings:
     acks: int = ACKS_ALL
     allow_auto_topic_creation: bool = True
     option_prefix: str = ""
+    own_options: Mapping[str, str] = MappingProxyType({})
+
+    def option_name(self, key: str) -> str:
+        """Return for an error how the user sets Kafka's ``key``: behind the prefix, or by the program's own option."""
+        own = self.own_options.get(key)
+        return self.option_prefix + key if own is None else f"{own}, {key}"
