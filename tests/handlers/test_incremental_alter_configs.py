@@ -153,6 +153,7 @@ async def test_a_logger_gets_a_level_and_loses_it_again(admin):
         ("1", ("no.such", SET, "INFO"), ErrorCode.INVALID_CONFIG),
         ("1", (LOGGER, APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
         ("1", (LOGGER, SET, None), ErrorCode.INVALID_REQUEST),
+        ("1", ("root", DELETE, None), ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_a_level_that_cannot_be_is_refused(admin, name, change, code):

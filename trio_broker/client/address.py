@@ -11,12 +11,12 @@ import attrs
 
 DEFAULT_PORT: Final = 9092
 PLAINTEXT: Final = "PLAINTEXT"
-"""The only security protocol spoken; it may stand before an address, as the broker prints its own."""
+"""The only security protocol of this client. It may precede an address, because a broker prints its listeners so."""
 
 
 @attrs.frozen
 class Address:
-    """A host and a port. Prints as it is written, an IPv6 address in brackets."""
+    """A host and a port, printed as ``host:port``, with an IPv6 address in brackets."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ def _parse_address(entry: str) -> Address:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return host and port as text; the port may be missing, and brackets keep the colons of IPv6 apart."""
+    """Return host and port as text, with the default port if the text has none; an IPv6 address stands in brackets."""
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         return host, rest[1:] if rest.startswith(":") else rest or str(DEFAULT_PORT)

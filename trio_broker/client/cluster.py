@@ -1,4 +1,4 @@
-"""The cluster itself: its brokers, what each of them serves, and the features that it runs.
+"""The cluster as a whole: its brokers, the API versions that each broker serves, and the enabled features.
 
 Source: Kafka's Metadata and ApiVersions APIs; KIP-584 for features.
 """
@@ -17,7 +17,7 @@ from trio_broker.client.kafka_client import KafkaClient, Node
 
 @attrs.frozen
 class BrokerDescription:
-    """One broker. If it did not answer, ``problem`` says why, and its APIs are unknown."""
+    """One broker. If no connection could be made, ``problem`` says why, and ``served`` and ``features`` are empty."""
 
     node: Node
     served: Mapping[int, VersionRange]
@@ -27,7 +27,7 @@ class BrokerDescription:
 
 @attrs.frozen
 class ClusterDescription:
-    """The cluster; ``controller_id`` is a broker that takes changes, -1 where any does or none is known."""
+    """The cluster; ``controller_id`` is the broker to send changes to, or -1 if the cluster names none."""
 
     cluster_id: str | None
     controller_id: int
@@ -35,7 +35,7 @@ class ClusterDescription:
 
 
 def describe_cluster(client: KafkaClient) -> ClusterDescription:
-    """Return the cluster with what each broker said when it was connected to.
+    """Return the cluster, with the versions and features that each broker reported when it was connected to.
 
     Raises:
         ClientError: no broker answered.
@@ -50,6 +50,7 @@ def describe_cluster(client: KafkaClient) -> ClusterDescription:
 
 
 def _describe(client: KafkaClient, node: Node) -> BrokerDescription:
+    # Connecting is enough: the first exchange on every connection is ApiVersions, which reports versions and features.
     try:
         connection = client.node(node.node_id)
     except ClientError as error:

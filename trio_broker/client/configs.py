@@ -1,4 +1,4 @@
-"""The settings of topics and brokers: where each value comes from, and changes to single ones.
+"""The settings of topics and brokers: the source of each value, and changes of single keys.
 
 Source: Kafka's DescribeConfigs and IncrementalAlterConfigs APIs; KIP-339.
 """
@@ -28,14 +28,14 @@ from trio_broker.client.kafka_client import KafkaClient
 
 
 class ResourceType(enum.IntEnum):
-    """What has settings."""
+    """The type of a resource that has settings, numbered as in Kafka's ConfigResource."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class Operation(enum.IntEnum):
-    """What a change does to a value; the last two are for lists."""
+    """What a change does to a value, numbered as in Kafka's AlterConfigOp; the last two are for lists (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -53,13 +53,13 @@ SOURCES: Final[Mapping[int, str]] = {
     7: "client metrics",
     8: "group",
 }
-"""Where a value comes from, in words."""
+"""The sources of a value in words, numbered as in Kafka's DescribeConfigsResponse.ConfigSource."""
 
 CHANGED_SOURCES: Final = {ResourceType.TOPIC: frozenset({1}), ResourceType.BROKER: frozenset({2, 3})}
-"""The sources of values that somebody set through the protocol."""
+"""The sources of values that were set through the protocol, by AlterConfigs or IncrementalAlterConfigs."""
 
 CLUSTER_DEFAULT: Final = ""
-"""As the name of a broker: the dynamic values that hold for all of them."""
+"""The resource name that stands for all brokers: their dynamic default values (KIP-226)."""
 
 
 @attrs.frozen(order=True)
@@ -77,7 +77,7 @@ class Resource:
 
 @attrs.frozen
 class DescribedConfig:
-    """One setting; the value is None where it is secret, or null."""
+    """One setting; ``value`` is None for a secret, which brokers do not send, and for a value that is null."""
 
     name: str
     value: str | None
@@ -86,7 +86,8 @@ class DescribedConfig:
     is_sensitive: bool
 
     def is_changed(self, resource: Resource) -> bool:
-        """Whether the value was set for this resource itself, rather than inherited."""
+        """Whether the value was set for this very resource rather than inherited."""
+        # One broker inherits the cluster's dynamic default, source 3, which only ``all brokers`` has as its own.
         if resource.type is ResourceType.BROKER and resource.name != CLUSTER_DEFAULT:
             return self.source == 2
         return self.source in CHANGED_SOURCES[resource.type]
@@ -102,7 +103,7 @@ class ConfigChange:
 
 
 def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> dict[Resource, list[DescribedConfig]]:
-    """Return every setting of each resource by name. A broker is asked for its own.
+    """Return every setting of each resource, sorted by key. Each broker is asked about its own settings.
 
     Raises:
         Refused: a resource does not exist or may not be seen.
@@ -120,7 +121,7 @@ def describe_configs(client: KafkaClient, resources: Collection[Resource]) -> di
 def alter_configs(
     client: KafkaClient, resource: Resource, changes: Sequence[ConfigChange], *, validate_only: bool
 ) -> None:
-    """Make all changes to one resource or none, or only check whether they could be made.
+    """Make all of the changes to one resource or none of them; with ``validate_only``, only check them.
 
     Raises:
         Refused: a key or a value is not allowed, or the resource does not exist.
@@ -129,6 +130,7 @@ def alter_configs(
         AlterableConfig(name=change.name, config_operation=change.operation, value=change.value) for change in changes
     ]
     wanted = AlterConfigsResource(resource_type=resource.type, resource_name=resource.name, configs=configs)
+    # APPEND and SUBTRACT start from the present list, so doing them twice may differ from doing them once.
     repeatable = all(change.operation in (Operation.SET, Operation.DELETE) for change in changes)
 
     def ask() -> None:
@@ -141,7 +143,7 @@ def alter_configs(
 
 
 def _must_answer_itself(resource: Resource) -> bool:
-    """Whether only this one broker knows the answer, because its static values are its own."""
+    """Whether only the named broker can answer; another knows neither its static nor its dynamic values."""
     return resource.type is ResourceType.BROKER and resource.name.isdecimal()
 
 

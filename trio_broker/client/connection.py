@@ -1,13 +1,13 @@
-"""One connection to one broker: versions are agreed on first, then one request at a time.
+"""One connection to one broker. It begins with the agreement on versions; then one request at a time is under way.
 
 ``ask`` sends a request and waits for its answer. ``begin`` and ``finish`` are its two halves, for callers
-that have other work until the answer is here.
+that have other work until the answer arrives.
 
-The first request is ApiVersions in the newest version we know. A broker that does not know that version answers in
-version 0 and tells its own range for this one API, so the second attempt cannot fail (KIP-511). Afterwards each
-request goes out in the newest version that both sides know.
+The first request is ApiVersions in the newest version that this client has. A broker that does not have that version
+answers UNSUPPORTED_VERSION, always in version 0, and names the versions of ApiVersions that it does have; the second
+request uses one of them (KIP-511). Afterwards each request is sent in the newest version that both sides have.
 
-Received bytes are validated: a size out of bounds, another correlation id, or bytes that do not decode close the
+Received bytes are validated: a size out of bounds, another correlation id, or bytes that cannot be decoded close the
 connection with ``NotKafka``. Memory for an answer grows with the received bytes, not with the announced size.
 
 Source: KIP-35, KIP-511; Kafka's NetworkClient.
@@ -46,21 +46,21 @@ from trio_broker.client.receive_buffer import ReceiveBuffer
 ResponseT = TypeVar("ResponseT")
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024
-"""What Kafka takes as a request by default; the description of a hundred thousand partitions is a tenth of it. The
-first four bytes of an HTTP or TLS answer, read as a size, are above it."""
+"""The default of ``socket.request.max.bytes``, Kafka's limit for requests. The Metadata of 100,000 partitions takes a
+tenth of it. The first four bytes of an HTTP or TLS answer, read as a size, exceed it, so such a peer is recognised."""
 
 MIN_RESPONSE_BYTES: Final = 4
 """A correlation id."""
 
 CONNECT_SECONDS: Final = 10.0
-"""The longest wait for one address to take a connection, as ``socket.connection.setup.timeout.ms``; an address that
-swallows packets must not use up the time of the others."""
+"""The longest wait for one address to accept a connection, Kafka's default of ``socket.connection.setup.timeout.ms``.
+An address that drops packets silently must leave time for the next address."""
 
 SYSTEMS_CHOICE: Final = -1
-"""As a size of the socket's receive buffer: what the system takes, which grows it as it sees fit."""
+"""The size of the socket's receive buffer that leaves it to the system, which then adapts it; Kafka's meaning of -1."""
 
 SOFTWARE_NAME: Final = "trio-broker"
-"""What the broker's statistics call us; letters, digits, dots and dashes (KIP-511)."""
+"""The name under which brokers count this client. Only letters, digits, dots and dashes are allowed (KIP-511)."""
 
 
 @attrs.frozen
@@ -73,7 +73,7 @@ class Identity:
 
 @attrs.frozen
 class Pending(Generic[ResponseT]):
-    """A request that was sent and not yet answered; only the connection that returned it can use it."""
+    """A request that was sent and is not yet answered. It belongs to the connection that returned it."""
 
     api_key: int
     version: int
@@ -83,9 +83,9 @@ class Pending(Generic[ResponseT]):
 
 @attrs.frozen
 class Feature:
-    """A feature that a broker could run, from which version to which, and the version that the cluster runs.
+    """A feature with the lowest and highest level that the broker supports, and the finalized level (KIP-584).
 
-    The cluster's is None where it runs none, or the broker does not know it.
+    ``finalized_version`` is None if the cluster has not enabled the feature, or the broker does not know the level.
     """
 
     name: str
@@ -95,9 +95,9 @@ class Feature:
 
 
 class BrokerConnection:
-    """A connected socket on which the versions are agreed; not usable after any error.
+    """A connected socket whose peer has told its versions; not usable after any error.
 
-    ``served`` has the versions of every API that the broker named, ``features`` those that it named, by name.
+    ``served`` has the version range of each API that the broker serves, ``features`` its features sorted by name.
     """
 
     def __init__(self, address: Address, sock: socket.socket, identity: Identity) -> None:
@@ -118,12 +118,12 @@ class BrokerConnection:
 
         Raises:
             ConnectFailed: there is no such host, or the connection is refused.
-            ConnectionLost, NotKafka, TimedOut, Refused: the first answer did not come, or is none of Kafka's.
+            ConnectionLost, NotKafka, TimedOut, Refused: ApiVersions was not answered, or not as Kafka answers it.
         """
         connection = cls(address, _connect(address, deadline, receive_buffer_bytes), identity)
         try:
             connection._agree_on_versions(deadline)
-        # KeyboardInterrupt too: nobody else has the socket yet.
+        # KeyboardInterrupt too: no other object has the socket yet, so nothing else would close it.
         except BaseException:
             connection.close()
             raise
@@ -143,7 +143,8 @@ class BrokerConnection:
         response = self._api_versions(request, ApiVersionsRequest.VERSIONS.high, deadline)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             ranges = _ranges(response)
-            # Brokers before Kafka 2.4 name no API beside this error (KIP-511); version 0 is served by all.
+            # Brokers before Kafka 2.4 name no API beside this error. Version 0, which all brokers since 0.10 serve, is
+            # then the fallback, as in Kafka's NetworkClient.handleApiVersionsResponse.
             highest = ranges.get(ApiKey.API_VERSIONS, VersionRange(0, 0)).high
             response = self._api_versions(request, min(highest, ApiVersionsRequest.VERSIONS.high), deadline)
         check(f"{self.address}: ApiVersions", response.error_code)
@@ -151,19 +152,20 @@ class BrokerConnection:
         self.features = _features(response)
 
     def _api_versions(self, request: ApiVersionsRequest, version: int, deadline: Deadline) -> ApiVersionsResponse:
-        """Ask once; an answer that begins with UNSUPPORTED_VERSION is read as the version 0 that it is."""
+        """Send ApiVersions once and decode the answer, which is in version 0 if it begins with UNSUPPORTED_VERSION."""
         pending = self._send_request(request, ApiVersionsResponse, version, deadline)
         frame, position = self._receive_answer(pending, deadline, ReceiveBuffer(), MAX_RESPONSE_BYTES)
+        # Every version begins with the error code, so it can be read before the version of the answer is known.
         code = int.from_bytes(frame[position : position + 2], "big", signed=True)
         if code == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
         return self._decoded(ApiVersionsResponse, ApiKey.API_VERSIONS, version, frame, position)
 
     def version_for(self, kind: type[Request[Any]], *, at_least: int = 0, at_most: int = NEWEST) -> int:
-        """Return the newest version of a request that both sides know, between the two bounds.
+        """Return the newest version of a request that both sides have, between the two bounds.
 
         Raises:
-            VersionNotServed: there is none.
+            VersionNotServed: they have none in common.
         """
         ours = VersionRange(max(kind.VERSIONS.low, at_least), min(kind.VERSIONS.high, at_most))
         served = self.served.get(kind.API_KEY, VersionRange(0, -1))
@@ -177,7 +179,7 @@ class BrokerConnection:
         return version
 
     def serves(self, kind: type[Request[Any]]) -> bool:
-        """Whether there is a version of a request that both sides know."""
+        """Whether both sides have a version of a request in common."""
         served = self.served.get(kind.API_KEY, VersionRange(0, -1))
         return max(kind.VERSIONS.low, served.low) <= min(kind.VERSIONS.high, served.high)
 
@@ -189,14 +191,14 @@ class BrokerConnection:
         Raises:
             VersionNotServed: there is no common version; nothing was sent.
             ClientError: a value does not fit into the request; nothing was sent.
-            ConnectionLost: the connection ended before the answer was here.
-            NotKafka: what came is not the answer.
-            TimedOut: the deadline came first.
+            ConnectionLost: the connection ended before the answer arrived.
+            NotKafka: the received bytes are not the answer.
+            TimedOut: the deadline passed before.
         """
         return self.finish(self.begin(request, deadline, version), deadline)
 
     def tell(self, request: Request[Any], deadline: Deadline, version: int) -> None:
-        """Send a request that is not answered, as Produce with ``acks=0`` is.
+        """Send a request that the broker does not answer: Produce with ``acks=0``.
 
         Raises:
             ClientError, ConnectionLost, TimedOut: as ``ask``.
@@ -205,7 +207,7 @@ class BrokerConnection:
         self._pending = None
 
     def begin(self, request: Request[ResponseT], deadline: Deadline, version: int | None = None) -> Pending[ResponseT]:
-        """Send a request and return at once; ``finish`` has to be called before the next one.
+        """Send a request and return without waiting; ``finish`` has to be called before the next request.
 
         Raises:
             VersionNotServed, ClientError, ConnectionLost, TimedOut: as ``ask``.
@@ -222,10 +224,10 @@ class BrokerConnection:
         buffer: ReceiveBuffer | None = None,
         max_bytes: int = MAX_RESPONSE_BYTES,
     ) -> ResponseT:
-        """Wait for the answer to what ``begin`` sent, and return it.
+        """Wait for the answer to the request that ``begin`` sent, and return it.
 
-        With ``buffer`` the answer is received there, and records in it are good only as long as that memory is.
-        ``max_bytes`` is the largest frame that is taken.
+        The answer is received into ``buffer`` if one is given; records in it are then valid until the buffer is used
+        again. ``max_bytes`` is the size of the largest frame that is accepted.
 
         Raises:
             ConnectionLost, NotKafka, TimedOut: as ``ask``.
@@ -249,7 +251,8 @@ class BrokerConnection:
             raise ClientError(f"{api_name(pending.api_key)} cannot be asked so: {error}") from None
         size = SIZE_PREFIX.pack(len(header) + sum(map(len, chunks)))
         with self._ends_with_errors(pending.api_key, deadline):
-            # A chunk of its own is only what is large, records to be written: joining would copy them once more.
+            # Only the records of a Produce are chunks of their own: to join them with the rest would copy them again.
+            # All that is before them is sent by one write, as one packet.
             self._send(b"".join((size, header, *chunks[:1])), deadline)
             for chunk in chunks[1:]:
                 self._send(chunk, deadline)
@@ -268,10 +271,10 @@ class BrokerConnection:
 
     @contextlib.contextmanager
     def _ends_with_errors(self, api_key: int, deadline: Deadline) -> Iterator[None]:
-        """Close the connection after any error of the socket, and raise it as one of ours."""
+        """Close the connection after any error of the socket, and raise it as a ``ClientError``."""
         try:
             yield
-        # Before OSError, whose subclass it is: the two are different errors to the caller.
+        # Before OSError, of which TimeoutError is a subclass: the caller distinguishes the two.
         except TimeoutError:
             self.close()
             waited = f"within {deadline.timeout_seconds:g} s"
@@ -322,8 +325,8 @@ class BrokerConnection:
 
     def _receive_frame(self, deadline: Deadline, buffer: ReceiveBuffer, max_bytes: int) -> memoryview:
         def receive_into(rest: memoryview) -> int:
-            # Set before each call: a socket's timeout begins anew with every byte, and a broker that sends one a second
-            # would never time out.
+            # Set before each call: a socket's timeout counts from the last received byte, so a broker that sends one
+            # byte a second would never reach it.
             self._socket.settimeout(_socket_seconds(deadline.remaining_seconds))
             received = self._socket.recv_into(rest)
             if not received:
@@ -340,10 +343,10 @@ def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) ->
     seconds = min(CONNECT_SECONDS, deadline.remaining_seconds)
     try:
         sock = socket.create_connection((address.host, address.port), _socket_seconds(seconds))
-        # A request may be two writes. Nagle's algorithm would keep the second back until the broker acknowledges the
-        # first, which systems delay by 40 ms.
+        # A request may be two writes. Nagle's algorithm would hold the second until the broker's system has
+        # acknowledged the first, and systems delay acknowledgements by 40 ms.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Not set unless asked for: any value ends the system's own growing of the buffer.
+        # Not set by default: with any explicit value the system stops adapting the buffer to the traffic.
         if receive_buffer_bytes != SYSTEMS_CHOICE:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     except TimeoutError:
@@ -355,14 +358,18 @@ def _connect(address: Address, deadline: Deadline, receive_buffer_bytes: int) ->
 
 
 def _socket_seconds(remaining: float) -> float:
-    """Return a timeout that sockets take; zero would mean not to wait at all rather than that the time is over."""
+    """Return ``remaining`` as a socket's timeout.
+
+    Raises:
+        TimeoutError: no time is left. A socket takes 0 as non-blocking, and would report that as another error.
+    """
     if remaining <= 0:
         raise TimeoutError
     return remaining
 
 
 def _reason(error: Exception) -> str:
-    """Return the system's words without its number."""
+    """Return the system's text for an error, without the error number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -371,7 +378,7 @@ def _ranges(response: ApiVersionsResponse) -> dict[int, VersionRange]:
 
 
 def _features(response: ApiVersionsResponse) -> tuple[Feature, ...]:
-    # Below zero the broker does not know what the cluster runs (KIP-584).
+    # An epoch of -1 says that the broker does not know the finalized features (KIP-584).
     is_known = response.finalized_features_epoch >= 0
     finalized = {each.name: each.max_version_level for each in response.finalized_features if is_known}
     supported = sorted(response.supported_features, key=lambda each: each.name)

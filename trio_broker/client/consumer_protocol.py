@@ -1,6 +1,7 @@
 """Decodes the subscriptions and assignments of a classic group's members for display.
 
-The broker does not validate these bytes, so a member may have sent anything: what does not decode is shown as unknown.
+The broker passes these bytes on without validating them, so a member may have sent anything. Bytes that cannot be
+decoded are shown as unknown.
 
 Source: ``kafka_wire.consumer_protocol``.
 """
@@ -14,11 +15,11 @@ from kafka_wire.errors import WireError
 from trio_broker.topic_partition import TopicPartition
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""The protocol type of groups whose members speak this."""
+"""The protocol type of groups whose members are consumers (``ConsumerProtocol.PROTOCOL_TYPE`` in Kafka)."""
 
 
 def read_subscription(data: bytes) -> tuple[str, ...] | None:
-    """Return the topics of a subscription in order, or None where the bytes are none."""
+    """Return the topics of a subscription in order, or None if the bytes are not a subscription."""
     try:
         return tuple(sorted(decode_subscription(data).topics))
     except WireError:
@@ -26,10 +27,8 @@ def read_subscription(data: bytes) -> tuple[str, ...] | None:
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
-    """Return the partitions of an assignment in order, or None where the bytes are none.
-
-    No bytes are an empty assignment, as members have it until the leader has sent SyncGroup.
-    """
+    """Return the partitions of an assignment in order, or None if the bytes are not an assignment."""
+    # A member's assignment is empty bytes until the group's leader has sent SyncGroup: no partitions, and no error.
     if not data:
         return ()
     try:

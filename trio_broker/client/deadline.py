@@ -1,7 +1,7 @@
 """The deadline of a command, and the pauses between its attempts.
 
-Pauses double from a tenth of a second to a second, as those of Kafka's own clients (``retry.backoff.ms``,
-``retry.backoff.max.ms``).
+Pauses double from 0.1 s to 1 s, the defaults of ``retry.backoff.ms`` and ``retry.backoff.max.ms`` in Kafka's clients
+(KIP-580, without its random jitter).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 import attrs
 
 FIRST_PAUSE_SECONDS: Final = 0.1
-"""Long enough for a broker to finish an election, short enough not to be noticed."""
+"""Kafka's default of ``retry.backoff.ms``: an election often takes less, and a user does not notice the pause."""
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
-"""A broker that loads its groups is asked once a second; a longer pause would only delay the command."""
+"""Kafka's default of ``retry.backoff.max.ms``. A longer pause would only delay the command."""
 
 SHORTEST_PAUSE_SECONDS: Final = 0.01
-"""The pause where the setting is 0, so that a broker that refuses at once is not asked in a busy loop."""
+"""The pause if the setting is 0. Without any, a broker that refuses immediately would be asked in a busy loop."""
 
 
 @attrs.frozen
 class Deadline:
-    """The time at which to give up. ``now`` and ``sleep`` are in seconds, and replaced by tests."""
+    """The time at which to give up, in seconds of the clock ``now``. Tests replace ``now`` and ``sleep``."""
 
     timeout_seconds: float
     now: Callable[[], float] = time.monotonic
@@ -32,21 +32,21 @@ class Deadline:
     ends_at: float = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        # The class is frozen, so its own assignment would raise; the field never changes after this.
+        # An assignment would raise, since the class is frozen; the field never changes after this.
         object.__setattr__(self, "ends_at", self.now() + self.timeout_seconds)
 
     @property
     def remaining_seconds(self) -> float:
-        """What is left, never below zero."""
+        """The seconds that are left, never below zero."""
         return max(0.0, self.ends_at - self.now())
 
     @property
     def remaining_ms(self) -> int:
-        """What is left, for requests that tell the broker how long it may take; at least one."""
+        """The milliseconds that are left, for a request's timeout field; at least 1, as 0 leaves the broker no time."""
         return max(1, int(self.remaining_seconds * 1000))
 
     def pause(self, seconds: float) -> bool:
-        """Sleep and return True, or return False at once where the deadline would come first."""
+        """Sleep and return True, or return False without sleeping if the deadline would pass during the pause."""
         if seconds >= self.remaining_seconds:
             return False
         self.sleep(seconds)
@@ -64,9 +64,9 @@ def pauses(
 
 
 class RetryDeadline:
-    """How long to go on without any progress: a deadline that begins anew with each step, and pauses that grow.
+    """How long to repeat a request without progress: a deadline that ``renew`` restarts, and pauses that grow.
 
-    ``now`` and ``sleep`` are in seconds, and replaced by tests.
+    Tests replace ``now`` and ``sleep``, which are in seconds.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class RetryDeadline:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew: there was progress, or there will be from now on."""
+        """Restart the deadline and the pauses: there was progress, or the first attempt is about to begin."""
         self._deadline = self.within(self.seconds)
         self._pauses = pauses(self._first_pause_seconds, self._longest_pause_seconds)
 
     def pause(self) -> bool:
-        """Sleep, each time longer, and return True; or return False at once where patience would end first."""
+        """Sleep, each time for longer, and return True; or return False at once if the deadline is too near."""
         return self._deadline.pause(next(self._pauses))
 
     def left_for(self, seconds: float) -> Deadline:
-        """Return the deadline of a question that may take ``seconds``, unless patience ends before."""
+        """Return the deadline of a request that may take ``seconds``, or what is left if that is less."""
         return self.within(min(seconds, self._deadline.remaining_seconds))
 
     def within(self, seconds: float) -> Deadline:

@@ -1,6 +1,6 @@
 """The errors of the client.
 
-The text of each error is one line: what was requested of which broker, and what came instead.
+The text of each error is one line: what was requested from which broker, and what was received instead.
 
 Source: Kafka's Errors enum for the codes.
 """
@@ -29,11 +29,11 @@ EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group's members are subscribed to the topic",
 }
-"""The text where a broker sends a code without a message, as it does for groups and offsets."""
+"""The explanation of a code that the broker sends without a message, as it does for groups and offsets."""
 
 
 class ClientError(Exception):
-    """A question to the cluster failed; the text says which and why."""
+    """A request to the cluster failed; the text says which request, and why."""
 
 
 class ConnectFailed(ClientError):
@@ -41,19 +41,19 @@ class ConnectFailed(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection ended after something was sent; whether it was done is unknown."""
+    """The connection ended after a request was sent; whether the broker carried it out is unknown."""
 
 
 class NotKafka(ClientError):
-    """What came back are not Kafka's bytes."""
+    """The received bytes are not an answer of the Kafka protocol."""
 
 
 class TimedOut(ClientError):
-    """The deadline of the whole command is over."""
+    """The deadline passed before the answer was received."""
 
 
 class VersionNotServed(ClientError):
-    """The broker serves no version of the API that we speak."""
+    """The broker and this client have no version of the API in common."""
 
 
 class DamagedRecords(ClientError):
@@ -61,19 +61,20 @@ class DamagedRecords(ClientError):
 
 
 class WriteFailed(ClientError):
-    """Records were not written, or nobody can say whether they were; the text names topic and partition."""
+    """Records were not written, or it is unknown whether they were; the text names topic and partition."""
 
 
 class RecordTooLarge(WriteFailed):
-    """One record is more than the topic, or a request, takes; the text names the size and the limit."""
+    """One record is larger than the topic or a request allows; the text names the size and the limit."""
 
 
 class Refused(ClientError):
-    """The broker understood and answered with an error code; ``subject`` is what it is about, such as a topic."""
+    """The broker answered with an error code; ``subject`` is what the code is about, such as a topic."""
 
     def __init__(self, subject: str, code: int, message: str | None = None) -> None:
         self.subject = subject
         self.code = code
+        # The broker's own words first: they name the value or the limit, which the code alone does not.
         reason = message or EXPLANATIONS.get(code, "")  # type: ignore[call-overload]
         super().__init__(": ".join(part for part in (subject, self.name, reason) if part))
 
@@ -84,7 +85,7 @@ class Refused(ClientError):
 
 
 class TopicReplaced(Refused):
-    """The topic was deleted, and another one has its name."""
+    """The topic was deleted and created again, so the name stands for another topic now (KIP-516)."""
 
     def __init__(self, topic: str, wanted: bytes, found: bytes) -> None:
         reason = f"it was deleted and created again: its id was {uuid_text(wanted)} and is {uuid_text(found)}"
@@ -100,10 +101,10 @@ def error_name(code: int) -> str:
 
 
 def only(results: Sequence[T], subject: str) -> T:
-    """Return the one result of an answer about one thing.
+    """Return the result of an answer that must have exactly one.
 
     Raises:
-        NotKafka: there are none, or several.
+        NotKafka: the answer has none, or several.
     """
     if len(results) != 1:
         raise NotKafka(f"{subject}: the answer has {len(results)} results instead of one")

@@ -1,12 +1,13 @@
-"""Records of partitions as their leaders serve them: a round of Fetch requests, one to each leader, after the other.
+"""Reads the records of partitions from their leaders, in rounds of one Fetch request to each leader.
 
-``Fetcher`` knows from which offset each partition is read next and asks for all of them, ``PartitionRecords`` is what
-came of one. All leaders are asked before the first answer is waited for. A leader that moves, restarts or is not there
-yet is asked again until there was no answer for the client's patience; what is gone for good ends the reading.
+``Fetcher`` has the next offset of each partition; ``PartitionRecords`` are the records of one partition in an answer. A
+round sends all requests before it waits for the first answer, so the leaders work at the same time. After a retriable
+error (a leader has moved, restarts or is not elected yet) the round is repeated, until no round has succeeded for
+the time that ``client.deadline`` gives. An error that cannot pass, such as a deleted topic, ends the reading.
 
-Fetch sessions are not used: a program that reads a few partitions for a while gains nothing from them.
+Fetch sessions (KIP-227) are not used: they save work where a request names many partitions, which is not the case here.
 
-Source: Kafka's Fetcher and CompletedFetch; KIP-74 for the first batch, KIP-516 for topic ids.
+Source: Kafka's Fetcher, FetchCollector and CompletedFetch; KIP-74 for the first batch, KIP-516 for topic ids.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from trio_broker.client.topics import find_topics
 from trio_broker.topic_partition import TopicPartition
 
 NAMES_UP_TO: Final = 12
-"""The last version of Fetch in which topics go by name; from the next one on a broker must have told an id."""
+"""The last version of Fetch that names topics. Later ones have topic ids, which brokers before 2.8 do not return."""
 
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -53,17 +54,18 @@ READ_COMMITTED: Final = 1
 NOT_A_REPLICA: Final = -1
 
 MAX_WAIT_MS: Final = 500
-"""How long a broker waits for new records before it answers without; Kafka's default ``fetch.max.wait.ms``."""
+"""How long a broker waits for new records before it sends an empty answer; Kafka's default ``fetch.max.wait.ms``."""
 
 FETCH_BYTES: Final = 16 * 1024 * 1024
-"""About the size of one answer."""
+"""About the largest size of one answer: enough for 16 full partitions, and a third of Kafka's default, because a
+command holds an answer of every leader at the same time."""
 
 PARTITION_BYTES: Final = 1024 * 1024
-"""About how much of one partition is in one answer; Kafka's default ``max.partition.fetch.bytes``."""
+"""About the most bytes of one partition in an answer; Kafka's default ``max.partition.fetch.bytes``."""
 
 MISSING_ROUNDS: Final = 5
-"""How often in a row a topic must be reported missing before the reading ends: about a second and a half. A broker that
-has just started, or does not have a new topic yet, reports that for a moment."""
+"""After how many rounds in a row that report a topic missing the reading ends: about 1.5 s. A broker that has just
+started, or has not learnt of a new topic yet, reports a topic missing for a moment."""
 
 MISSING: Final = frozenset(
     {
@@ -81,7 +83,10 @@ ASKED_AGAIN: Final = (
 
 @attrs.frozen
 class FetchedBatch:
-    """The records of one batch that are for the reader: none of a control batch or of an aborted transaction."""
+    """The records of one batch that the reader gets; none for a control batch or a batch of an aborted transaction.
+
+    ``next_offset`` is the offset after the batch, which the reader passes even if it gets no record.
+    """
 
     records: list[Record]
     timestamp_type: TimestampType
@@ -90,9 +95,9 @@ class FetchedBatch:
 
 @attrs.frozen
 class PartitionRecords:
-    """What one answer has of one partition, from ``fetch_offset`` on. ``data`` is good until the next round.
+    """The records of one partition in an answer, from ``fetch_offset`` on. ``data`` is valid until the next round.
 
-    ``aborted`` has the first offset of each aborted transaction in it, with its producer id.
+    ``aborted`` has the first offset and the producer id of each aborted transaction in it.
     """
 
     partition: TopicPartition
@@ -101,12 +106,12 @@ class PartitionRecords:
     aborted: tuple[tuple[int, int], ...]
 
     def batches(self) -> Iterator[FetchedBatch]:
-        """Yield the batches in order, their checksums compared.
+        """Yield the batches in order, after checking their checksums.
 
         Raises:
-            DamagedRecords: a batch is damaged, or of a format that is not read.
+            DamagedRecords: a batch is damaged, or in a format before version 2.
         """
-        # The last first, so that the next transaction to begin is popped from the end.
+        # In reverse order, because the next transaction to begin is popped from the end.
         waiting = sorted(self.aborted, reverse=True)
         aborted: set[int] = set()
         next_offset = self.fetch_offset
@@ -114,10 +119,12 @@ class PartitionRecords:
             for batch in read_batches(self.data):
                 batch.verify_crc()
                 header = batch.header
+                # By the batch's last offset: an aborted transaction may begin inside the batch's offset range when
+                # compaction has removed records before it. The same as CompletedFetch.consumeAbortedTransactionsUpTo.
                 while waiting and waiting[-1][0] <= header.last_offset:
                     aborted.add(waiting.pop()[1])
                 if header.is_control:
-                    # From its marker on, records of this producer belong to its next transaction.
+                    # After the marker, records of this producer belong to its next transaction.
                     if is_abort_marker(batch):
                         aborted.discard(header.producer_id)
                     records: list[Record] = []
@@ -131,7 +138,7 @@ class PartitionRecords:
                 yield FetchedBatch(records, header.timestamp_type, next_offset)
         except (CorruptRecordBatch, InvalidRecord) as error:
             raise DamagedRecords(f"{self.partition}: {error}") from None
-        # Without progress the same offset would be asked for again for ever.
+        # An incomplete last batch is ignored, as in Kafka; one that is also the first would be fetched again for ever.
         if next_offset <= self.fetch_offset:
             raise DamagedRecords(f"{self.partition}: no whole batch came from offset {self.fetch_offset} on")
 
@@ -144,7 +151,7 @@ def is_abort_marker(batch: RecordBatch) -> bool:
 
 @attrs.frozen
 class _LeaderAndEpoch:
-    """Who leads a partition, and what its topic is called there."""
+    """The broker that leads a partition, its leader epoch, and the topic's id."""
 
     node_id: int
     topic_id: bytes
@@ -153,7 +160,7 @@ class _LeaderAndEpoch:
 
 @attrs.frozen
 class _Question:
-    """A request under way."""
+    """A Fetch request that was sent to one leader and is not yet answered."""
 
     connection: BrokerConnection
     partitions: Mapping[TopicPartition, int]
@@ -163,10 +170,10 @@ class _Question:
 
 
 class Fetcher:
-    """Reads the partitions of ``positions`` from these offsets on; remove one from there to read it no longer.
+    """Reads the partitions in ``positions`` from the offsets there; the caller removes a partition to stop reading it.
 
-    ``client.deadline`` says how long one answer may take, and how long to go on without any. ``on_lost`` is called with
-    a line where records are gone that were not read yet.
+    The timeout of ``client.deadline`` limits the wait for one answer, and the time without any successful round.
+    ``on_lost`` is called with one line of text when retention has deleted records that were not read yet.
     """
 
     def __init__(
@@ -189,19 +196,20 @@ class Fetcher:
         self._retry_deadline = RetryDeadline(deadline.timeout_seconds, now=deadline.now, sleep=deadline.sleep)
 
     def fetch(self) -> list[PartitionRecords]:
-        """Ask each leader once, and return the records that came: perhaps none.
+        """Run one round and return its records, which may be none.
 
-        ``positions`` are moved by the caller, behind what it has taken.
+        The caller moves ``positions`` to the offset after the last batch that it has used.
 
         Raises:
-            Refused: a partition is gone, or may not be read.
-            ClientError: nobody answered for too long, or what came makes no sense.
+            Refused: a partition does not exist any more, or may not be read.
+            ClientError: no round succeeded in time, or an answer is not Kafka's.
         """
         self._retry_deadline.renew()
         while True:
             try:
                 return self._round()
-            # Its code is one of ``MISSING``, but waiting never brings the old topic back.
+            # Before ``Refused``, its base class: the code is one of ``MISSING``, but waiting never restores the old
+            # topic.
             except TopicReplaced:
                 raise
             except Refused as error:
@@ -214,6 +222,8 @@ class Fetcher:
                 failure: ClientError = error
             except (ConnectFailed, ConnectionLost, TimedOut) as error:
                 failure = error
+            # All leaders, not only that of the failed partition: a broker that stops moves many at once, and one
+            # Metadata request finds all of them again.
             self._leaders.clear()
             self._client.forget()
             if not self._retry_deadline.pause():
@@ -230,11 +240,11 @@ class Fetcher:
                 questions.append(self._ask(node_id, partitions))
             while questions:
                 fetched += self._answer(questions[0])
-                # Removed only after its answer was read: one that failed is closed below with the others.
+                # Removed only after its answer was read, so that a connection whose answer failed is closed below too.
                 questions.pop(0)
         finally:
             for question in questions:
-                # Its answer is still to come, and must not be taken for that to the next request.
+                # The answer is still under way, and the next request on this connection would receive it as its own.
                 question.connection.close()
         self._missing_rounds = 0
         self._rotate(fetched)
@@ -249,18 +259,18 @@ class Fetcher:
         return by_leader
 
     def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Learn who leads some partitions.
+        """Look up the leaders of some partitions.
 
         Raises:
-            Refused: one of them has no leader now, or does not exist.
-            TopicReplaced: this is not the topic any more.
+            Refused: one of them has no leader at the moment, or does not exist.
+            TopicReplaced: the name stands for another topic now.
         """
         wanted = set(partitions)
         for name, topic in find_topics(self._client, sorted({each.topic for each in wanted})).items():
             if isinstance(topic, Refused):
                 raise topic
-            # The first id seen is kept although leaders are asked for again: only so is a topic that was replaced
-            # noticed.
+            # The first id of a topic is kept for the whole reading. A topic that was deleted and created again is
+            # noticed by its new id only: its offsets mean other records.
             known_id = self._topic_ids.setdefault(name, topic.topic_id)
             if known_id != topic.topic_id:
                 raise TopicReplaced(name, known_id, topic.topic_id)
@@ -293,7 +303,7 @@ class Fetcher:
         deadline = self._client.deadline
         request = FetchRequest(
             replica_id=NOT_A_REPLICA,
-            # A broker that waits as long as we do would answer too late.
+            # At most half of the time that is left: a broker that waits until this client's deadline answers too late.
             max_wait_ms=min(MAX_WAIT_MS, deadline.remaining_ms // 2),
             min_bytes=1,
             max_bytes=FETCH_BYTES,
@@ -311,7 +321,7 @@ class Fetcher:
             question.pending,
             self._client.deadline,
             buffer=question.buffer,
-            # One batch comes whole even if it is larger than all limits (KIP-74).
+            # The first batch is sent whole even if it is larger than both limits of the request (KIP-74).
             max_bytes=FETCH_BYTES + MAX_RESPONSE_BYTES,
         )
         check(f"broker {question.connection.address}: Fetch", response.error_code)
@@ -320,7 +330,7 @@ class Fetcher:
             name = question.topic_names.get(topic.topic_id, topic.topic)
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                # A partition that was not asked for has no position, and a broker's mistake must not give it one.
+                # A partition that was not requested is ignored: it has no position, so its records have no reader.
                 if partition in question.partitions:
                     fetched += self._taken(partition, question.partitions[partition], data)
         return fetched
@@ -336,10 +346,10 @@ class Fetcher:
         return [PartitionRecords(partition, offset, memoryview(data.records), aborted)]
 
     def _move_into_range(self, partition: TopicPartition, offset: int) -> None:
-        """Go on where the log begins now, if that is behind what was to be read.
+        """Move a position to the beginning of the log, if the log begins after it by now.
 
         Raises:
-            Refused: the log ends before it.
+            Refused: the log ends before the position, so records were lost; the reader must not begin again silently.
         """
         log = find_ranges(self._client, [partition])[partition]
         if isinstance(log, Refused):
@@ -347,14 +357,17 @@ class Fetcher:
         if offset > log.latest:
             reason = f"offset {offset} was to be read, and the log ends at {log.latest}"
             raise Refused(f"partition {partition}", ErrorCode.OFFSET_OUT_OF_RANGE, reason)
-        # Within the range by now, nothing is moved: the next round reads there.
+        # A position that is within the range by now stays: the next round reads there.
         if offset < log.earliest:
             self._on_lost(f"{partition}: offsets {offset} to {log.earliest - 1} are gone; the log begins behind them")
             self.positions[partition] = log.earliest
 
     def _rotate(self, fetched: Iterable[PartitionRecords]) -> None:
-        """Put the partitions that were served behind the others: an answer that is full has those that come first."""
+        """Move the partitions that returned records behind the others.
+
+        A broker fills an answer in the order of the request, so without this the last partitions could wait for ever.
+        """
         for each in fetched:
-            # A dict keeps the order of insertion: an entry that is removed and set again is the last.
+            # A dict keeps the order of insertion, so an entry that is removed and added again becomes the last.
             if each.partition in self.positions:
                 self.positions[each.partition] = self.positions.pop(each.partition)

@@ -1,8 +1,8 @@
-"""The offsets that groups have committed: reading, setting and forgetting them.
+"""The offsets that groups have committed: reading, setting and deleting them.
 
-They are set as a consumer outside of the group's protocol does it, which brokers allow while the group has no members.
+This client commits without being a member of the group, which brokers allow while the group has no members.
 
-Topics are named, not given by their ids, so the newest versions of the first two APIs are left out.
+Requests name topics instead of giving their ids, so they use OffsetFetch and OffsetCommit up to version 9 only.
 
 Source: Kafka's OffsetFetch, OffsetCommit and OffsetDelete APIs.
 """
@@ -53,7 +53,7 @@ NO_OFFSET: Final = -1
 
 @attrs.frozen
 class CommittedOffset:
-    """The next offset a group will read, the leader epoch of what it read last (-1: unknown), and its own note."""
+    """The next offset that a group reads, the leader epoch of the record before (-1: unknown), and its metadata."""
 
     offset: int
     leader_epoch: int
@@ -101,10 +101,10 @@ def _committed(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartit
 def commit_offsets(
     client: KafkaClient, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Outcome]:
-    """Set a group's offsets, and return how each partition fared.
+    """Set a group's offsets, and return the outcome for each partition.
 
     Raises:
-        Refused: the coordinator refused all of them for now, until the time was over.
+        Refused: the coordinator answered with a retriable error until the deadline.
     """
 
     def ask() -> dict[TopicPartition, Outcome]:
@@ -122,6 +122,7 @@ def commit_offsets(
             )
             for name, partitions in _by_topic(offsets).items()
         ]
+        # No member id and, by default, generation -1: the commit of a client that is not a member.
         request = OffsetCommitRequest(group_id=group_id, member_id="", topics=topics)
         response = client.ask(client.coordinator(group_id), request, at_most=NEWEST_WITH_NAMES)
         return _outcomes(
@@ -140,10 +141,10 @@ def commit_offsets(
 def delete_offsets(
     client: KafkaClient, group_id: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, Outcome]:
-    """Forget a group's offsets for some partitions, and return how each fared.
+    """Delete a group's offsets for some partitions, and return the outcome for each.
 
     Raises:
-        Refused: the group does not exist, or has members and is not one of consumers.
+        Refused: the group does not exist, or it has members that are not consumers.
     """
 
     def ask() -> dict[TopicPartition, Outcome]:
@@ -172,10 +173,14 @@ def delete_offsets(
 def _outcomes(
     group_id: str, asked: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Outcome]:
-    """Return how each partition fared; a refusal for now is raised, so that all of them are asked for again."""
+    """Return the outcome for each partition.
+
+    Raises:
+        Refused: one has a retriable error. The whole request is then repeated, which does no harm to the others.
+    """
     outcomes: dict[TopicPartition, Outcome] = {}
     for partition in asked:
-        # -1 is UNKNOWN_SERVER_ERROR, for a partition that the broker left out of its answer.
+        # A partition that the broker left out of its answer counts as UNKNOWN_SERVER_ERROR, which is -1.
         code = codes.get(partition, -1)
         refusal = Refused(f"group {group_id!r}, partition {partition}", code) if code else None
         if refusal is not None and code in NOT_NOW:

@@ -1,8 +1,8 @@
-"""Groups: which there are, who is in them, and their end.
+"""Groups: listing, describing and deleting them.
 
-There are two kinds for consumers. A KIP-848 group is described by ConsumerGroupDescribe; what that API does not know is
-looked for among the classic groups, of whose members the broker has only bytes: those of consumers are read, those of
-others are not.
+Consumers form two types of group. ConsumerGroupDescribe describes a group of the consumer protocol (KIP-848). A group
+that this API does not find is looked up with DescribeGroups, as a classic group. The broker has the subscriptions and
+assignments of a classic group's members as opaque bytes, which are decoded here if the members are consumers.
 
 Source: Kafka's ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups APIs; DescribeConsumerGroupsHandler.
 """
@@ -28,25 +28,25 @@ from trio_broker.topic_partition import TopicPartition
 
 FILTERS_STATES_FROM: Final = 4
 FILTERS_TYPES_FROM: Final = 5
-"""The first versions of ListGroups that can filter, and that tell states and types."""
+"""The versions of ListGroups from which on it filters by, and returns, states (KIP-518) and types (KIP-848)."""
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""The types of group, as ListGroups tells them."""
+"""The types of group, as ListGroups names them."""
 
 DEAD: Final = "Dead"
-"""The state that older brokers give a group that does not exist."""
+"""The state that DescribeGroups before version 6 gives a group that does not exist (KIP-1043)."""
 
 MEMBERLESS_STATES: Final = frozenset({"Empty", DEAD})
-"""The states in which no member can be disturbed by a change of offsets."""
+"""The states of a group without members, whose offsets may be changed from outside."""
 
 
 @attrs.frozen
 class GroupMember:
-    """One member. ``assigned`` is None where its bytes are not a consumer's.
+    """One member. ``assigned`` is None if the member's bytes are not a consumer's assignment.
 
-    Only a KIP-848 group tells ``target`` (what the member shall have), ``epoch`` and the regular expression; there
-    ``is_classic`` marks a member that speaks the older protocol.
+    ``target`` (the partitions that the member is to have next), ``epoch`` and ``subscribed_regex`` are None in a
+    classic group. In a KIP-848 group ``is_classic`` marks a member that uses the classic protocol, during a migration.
     """
 
     member_id: str
@@ -63,7 +63,7 @@ class GroupMember:
 
 @attrs.frozen
 class GroupDescription:
-    """One group; the epochs are None for a classic one. ``assignor`` is empty while none was chosen."""
+    """One group. The epochs are None for a classic group; ``assignor`` is empty until one has been chosen."""
 
     group_id: str
     type: str
@@ -77,13 +77,14 @@ class GroupDescription:
 
 
 def list_groups(client: KafkaClient, *, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-    """Return the groups of every broker by name, all of them where a filter is empty.
+    """Return the groups of all brokers, sorted by name; an empty filter lets every group pass.
 
     Raises:
-        Refused: a broker cannot tell now, for longer than there is time.
-        VersionNotServed: a filter is given that a broker does not know.
+        Refused: a broker could not list its groups before the deadline, as while it loads them.
+        VersionNotServed: a broker is too old for a filter that was given.
     """
     groups: dict[str, ListedGroup] = {}
+    # Every broker lists only the groups that it coordinates.
     for node in client.attempt(client.brokers).nodes:
         for group in client.attempt(functools.partial(_list_groups, client, node, states, types)):
             # By id: while a group changes its coordinator, two brokers may list it.
@@ -129,7 +130,8 @@ def _describe(client: KafkaClient, group_id: str) -> GroupDescription:
         try:
             return _describe_consumer_group(client, group_id)
         except Refused as error:
-            # A broker with the API but without the protocol switched on answers UNSUPPORTED_VERSION.
+            # GROUP_ID_NOT_FOUND may mean a classic group. UNSUPPORTED_VERSION comes from a broker that has the API
+            # while the protocol is disabled. Kafka's DescribeConsumerGroupsHandler treats the two alike.
             if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                 raise
     return _describe_classic_group(client, group_id)
@@ -163,6 +165,7 @@ def _consumer_member(member: consumer_group_describe.Member) -> GroupMember:
         assigned=_partitions(member.assignment),
         target=_partitions(member.target_assignment),
         epoch=member.member_epoch,
+        # KIP-1099: 0 is classic, 1 consumer; -1, unknown, is what version 0 of the API leaves.
         is_classic=member.member_type == 0,
     )
 
@@ -181,10 +184,11 @@ def _describe_classic_group(client: KafkaClient, group_id: str) -> GroupDescript
     request = DescribeGroupsRequest(groups=[group_id])
     group = only(client.ask(client.coordinator(group_id), request).groups, f"group {group_id!r}")
     check(f"group {group_id!r}", group.error_code, group.error_message)
-    # Up to version 5 a group that does not exist is in state Dead, without an error (KIP-1043).
+    # Up to version 5 a group that does not exist is in state Dead, without an error; version 6 has GROUP_ID_NOT_FOUND
+    # for it (KIP-1043).
     if group.group_state == DEAD:
         raise Refused(f"group {group_id!r}", ErrorCode.GROUP_ID_NOT_FOUND)
-    # A group that has only ever committed offsets has no protocol type.
+    # A group whose clients commit offsets and never join has no protocol type: a simple consumer group in Kafka.
     is_of_consumers = group.protocol_type in (CONSUMER_PROTOCOL, "")
     members = [_classic_member(member, is_of_consumers) for member in group.members]
     return GroupDescription(

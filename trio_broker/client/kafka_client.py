@@ -1,13 +1,14 @@
 """The client of a cluster: sends each request to the right broker, and repeats it where that helps.
 
-The brokers' addresses come from any of the bootstrap addresses by Metadata. ``any_broker``,
+A Metadata request to one of the bootstrap addresses returns the addresses of all brokers. ``any_broker``,
 ``controller``, ``node`` and ``coordinator`` return connections, which are kept until the client is closed or a request
-fails in a way that makes them doubtful.
+on them fails.
 
-``attempt`` repeats what a broker refused with a retriable code: it is no longer the coordinator, is loading, elects. A
-request whose answer was lost is repeated only if it is idempotent; else the error says that the outcome is unknown.
+``attempt`` repeats a request that a broker refused with a retriable code: the broker is no longer the coordinator, is
+loading the group, or the partition has no leader at the moment. A request whose answer was lost is repeated only if it
+is idempotent; otherwise the error says that the outcome is unknown.
 
-Source: Kafka's AdminClient, KafkaAdminClient's call types; the retriable exceptions of its Errors.
+Source: Kafka's KafkaAdminClient (Call, its node providers); the retriable exceptions among its Errors.
 """
 
 from __future__ import annotations
@@ -46,23 +47,23 @@ NOT_NOW: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Codes that say: not done, and soon it may be possible, here or at another broker."""
+"""Retriable codes: the request had no effect, and may succeed soon, at this broker or at another one."""
 
 PERHAPS_DONE: Final = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
-"""Codes after which the change may still happen, so that only what may be done twice is asked again."""
+"""Codes after which the change may still happen, so only idempotent requests are repeated."""
 
 LOST_CONNECTIONS: Final = 3
-"""How many connections one question may lose or fail to make. A broker that restarts is worth another attempt; an
-address that nobody listens at is better reported than tried for the rest of the time."""
+"""How many connections one request may lose or fail to make. Another attempt reaches a broker that restarts; an address
+where nothing listens is reported instead of tried until the deadline."""
 
 GROUP_KEY_TYPE: Final = 0
 BATCHED_COORDINATORS_FROM: Final = 4
-"""The version of FindCoordinator that takes a list of keys."""
+"""The version of FindCoordinator from which on it takes a list of keys (KIP-699)."""
 
 
 @attrs.frozen
 class Node:
-    """A broker, as the cluster tells of it."""
+    """A broker's id and address, as Metadata returns them."""
 
     node_id: int
     address: Address
@@ -71,7 +72,7 @@ class Node:
 
 @attrs.frozen
 class Brokers:
-    """The brokers of a cluster; ``controller_id`` is one that takes changes, or -1 where any does."""
+    """The brokers of a cluster; ``controller_id`` is the broker to send changes to, or -1 if Metadata names none."""
 
     cluster_id: str | None
     controller_id: int
@@ -81,8 +82,8 @@ class Brokers:
 class KafkaClient:
     """Connections to the brokers of one cluster, for one command. Use it as a context manager, or call ``close``.
 
-    ``bootstrap`` are the addresses that were given. ``deadline`` is when to give up; a program that asks more than once
-    puts another one there each time.
+    ``bootstrap`` are the addresses that the user gave. ``deadline`` counts for all requests of a command; a program
+    that runs for longer assigns a new deadline before each request.
     """
 
     def __init__(
@@ -124,11 +125,11 @@ class KafkaClient:
     # --- Finding the broker ---
 
     def any_broker(self) -> BrokerConnection:
-        """Return a connection to the first bootstrap address that works, else to another broker that was heard of.
+        """Return a connection to the first bootstrap address that works, otherwise to a broker that Metadata named.
 
         Raises:
-            ConnectFailed: none takes a connection; the text names them all.
-            ClientError: one takes it and then makes no sense, or the time is over.
+            ConnectFailed: no address accepts a connection; the text names them all.
+            ClientError: an address accepts it and then does not answer as Kafka, or the deadline has passed.
         """
         failures: list[str] = []
         for address in dict.fromkeys(self.bootstrap + self._told_addresses):
@@ -139,10 +140,10 @@ class KafkaClient:
         raise ConnectFailed("; ".join(failures))
 
     def brokers(self) -> Brokers:
-        """Return the cluster's brokers; asked for once and kept."""
+        """Return the cluster's brokers, which are requested once and cached."""
         if self._brokers is None:
             broker = self.any_broker()
-            # Before version 1 an empty list of topics asked for all of them.
+            # In version 0 an empty list of topics asks for all topics; from version 1 on, for none.
             version = broker.version_for(MetadataRequest, at_least=1)
             response = broker.ask(MetadataRequest(topics=[]), self.deadline, version)
             check("Metadata", response.error_code)
@@ -151,7 +152,7 @@ class KafkaClient:
                 controller_id=response.controller_id,
                 nodes=tuple(Node(each.node_id, Address(each.host, each.port), each.rack) for each in response.brokers),
             )
-            # Kept even when the rest is forgotten: the bootstrap address may be the one broker that is down.
+            # ``forget`` keeps these addresses: the only bootstrap address may belong to the broker that is down.
             self._told_addresses = tuple(node.address for node in self._brokers.nodes)
         return self._brokers
 
@@ -160,8 +161,8 @@ class KafkaClient:
         brokers = self.brokers()
         if any(node.node_id == brokers.controller_id for node in brokers.nodes):
             return self.node(brokers.controller_id)
-        # No broker has the controller's id: it is -1, or that of a KRaft controller, which clients cannot reach. Any
-        # broker forwards changes then (KIP-590).
+        # Metadata names no controller (-1), or one that it does not list. A KRaft broker names a random live broker,
+        # since every broker forwards changes to the real controller, which clients cannot reach (KIP-590).
         return self.any_broker()
 
     def node(self, node_id: int) -> BrokerConnection:
@@ -176,10 +177,10 @@ class KafkaClient:
         raise Refused(f"broker {node_id}", ErrorCode.BROKER_NOT_AVAILABLE, "it is not among the cluster's live brokers")
 
     def coordinator_node(self, group_id: str) -> Node:
-        """Return the broker that looks after a group; asked for once and kept.
+        """Return the broker that coordinates a group, which is requested once and cached.
 
         Raises:
-            Refused: there is none now, or the group's name is not allowed.
+            Refused: no broker coordinates it at the moment, or the group's id is not allowed.
         """
         if group_id not in self._coordinators:
             broker = self.any_broker()
@@ -193,7 +194,7 @@ class KafkaClient:
         return self._coordinators[group_id]
 
     def coordinator(self, group_id: str) -> BrokerConnection:
-        """Return a connection to the broker that looks after a group; errors as ``coordinator_node``."""
+        """Return a connection to the broker that coordinates a group; errors as ``coordinator_node``."""
         return self._learnt(self.coordinator_node(group_id))
 
     def ask(
@@ -213,7 +214,11 @@ class KafkaClient:
         return connection
 
     def _learnt(self, node: Node) -> BrokerConnection:
-        """Connect to an address that the cluster told, and say so when that fails: it is often the wrong one for us."""
+        """Connect to an address that the cluster returned.
+
+        Raises:
+            ConnectFailed: the text says where the address is from: a wrong ``advertised.listeners`` is a common cause.
+        """
         try:
             return self._connected(node.address)
         except ConnectFailed as error:
@@ -223,10 +228,9 @@ class KafkaClient:
     # --- Another attempt ---
 
     def attempt(self, ask: Callable[[], T], *, repeatable: bool = True) -> T:
-        """Return what ``ask`` returns, calling it again while it is refused for now and there is time.
+        """Return what ``ask`` returns, and call it again after a retriable error until the deadline.
 
-        ``repeatable`` says that doing it twice is the same as doing it once. Where it is not, an answer that did not
-        come ends the attempts.
+        ``repeatable`` says that the request is idempotent. For one that is not, a lost answer ends the attempts.
 
         Raises:
             ClientError: the last failure of ``ask``, when another attempt would not help or would come too late.
@@ -239,7 +243,7 @@ class KafkaClient:
                 if not (error.code in NOT_NOW or (repeatable and error.code in PERHAPS_DONE)):
                     raise
                 failure: ClientError = error
-            # Nothing was sent, so that even what is not repeatable may be asked again.
+            # Nothing was sent, so even a request that is not idempotent may be repeated.
             except ConnectFailed as error:
                 failure = error
                 lost += 1
@@ -248,7 +252,7 @@ class KafkaClient:
                     raise ConnectionLost(f"{error}; whether it was done is not known") from None
                 failure = error
                 lost += 1
-            # Whatever failed: the next attempt asks anew which broker is the right one.
+            # After any of these errors: another broker may be the controller, leader or coordinator by now.
             self.forget()
             if lost >= LOST_CONNECTIONS or not self.deadline.pause(pause):
                 raise failure
@@ -257,6 +261,7 @@ class KafkaClient:
 
 def _coordinator(group_id: str, response: FindCoordinatorResponse) -> Node:
     subject = f"coordinator of group {group_id!r}"
+    # Up to version 3 the one coordinator is in the response's own fields.
     if not response.coordinators:
         check(subject, response.error_code, response.error_message)
         return Node(response.node_id, Address(response.host, response.port))

@@ -1,4 +1,4 @@
-"""How far a group is behind: its committed offsets beside the ends of the logs, and who reads what.
+"""The lag of a group: its committed offsets beside the ends of the logs, and the member that reads each partition.
 
 Source: Kafka's ConsumerGroupCommand.
 """
@@ -18,10 +18,10 @@ from trio_broker.topic_partition import TopicPartition
 
 @attrs.frozen
 class PartitionLag:
-    """One partition of a group: committed to, assigned, or both.
+    """One partition for which the group has a committed offset, an assigned member, or both.
 
-    ``log_end_offset`` is None where the partition could not tell, and ``problem`` then says why. A committed offset
-    after the end of the log gives a lag below zero: the topic was created anew, or lost records.
+    ``log_end_offset`` is None if its leader did not answer, and ``problem`` then says why. A committed offset behind
+    the end of the log gives a negative lag: the topic was created again, or lost records.
     """
 
     partition: TopicPartition
@@ -32,7 +32,7 @@ class PartitionLag:
 
     @property
     def lag_records(self) -> int | None:
-        """How many offsets are yet to be read; None where either side is not known."""
+        """The number of offsets between the commit and the end of the log; None if either of them is unknown."""
         if self.committed_offset is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.committed_offset

@@ -1,7 +1,7 @@
-"""Questions about partitions, each asked of the broker that leads it.
+"""Requests about partitions, each sent to the broker that leads the partition.
 
-A leader that moved is looked for again; a partition that has none for a while is reported rather than waited for, so
-that one of them does not keep the others from being answered.
+After a leader has moved, the client looks up the new one. A partition without a leader is reported after a few attempts
+instead of awaited until the deadline, so that one such partition does not delay the answers about all others.
 
 Source: Kafka's PartitionLeaderStrategy.
 """
@@ -23,20 +23,21 @@ from trio_broker.topic_partition import TopicPartition
 T = TypeVar("T")
 
 LEADER_ROUNDS: Final = 5
-"""How often a partition without a leader is asked for: about a second and a half, an ordinary election."""
+"""How many attempts a partition gets. The pauses between five add up to 1.5 s, about what an election takes."""
 
 AskLeader = Callable[[BrokerConnection, Collection[TopicPartition]], Mapping[TopicPartition, T | Refused]]
-"""Asks one broker about the partitions that it leads."""
+"""Sends a request about some partitions to the broker that leads them."""
 
 
 def ask_leaders(
     client: KafkaClient, partitions: Collection[TopicPartition], ask: AskLeader[T]
 ) -> dict[TopicPartition, T | Refused]:
-    """Return the answer for each partition, or why there is none. ``ask`` may be called again after an error."""
+    """Return the answer for each partition, or the error that took its place. ``ask`` may be called repeatedly."""
     found: dict[TopicPartition, T | Refused] = {}
     wanted: Collection[TopicPartition] = partitions
     for rounds, pause in enumerate(pauses(), 1):
         found |= _ask_once(client, wanted, ask)
+        # Only these: a repeated question about the others would cost a round trip and could change their answer.
         wanted = [each for each in wanted if _is_worth_another_round(found[each])]
         if not wanted or rounds == LEADER_ROUNDS or not client.deadline.pause(pause):
             break
@@ -44,7 +45,7 @@ def ask_leaders(
 
 
 def find_leaders(client: KafkaClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | Refused]:
-    """Return the leader of each partition by its id, or why there is none."""
+    """Return the id of the broker that leads each partition, or the error that says why no broker does."""
     topics = find_topics(client, sorted({partition.topic for partition in partitions}))
     leaders: dict[TopicPartition, int | Refused] = {}
     for partition in partitions:
@@ -85,7 +86,7 @@ def _ask_once(
 def _ask_leader(
     client: KafkaClient, leader_id: int, led: Collection[TopicPartition], ask: AskLeader[T]
 ) -> dict[TopicPartition, T | Refused]:
-    """Ask one broker. One that cannot be reached is an answer too, for its own partitions only."""
+    """Ask one broker. If it cannot be reached, its own partitions get that error, and no others."""
     try:
         answers = client.attempt(lambda: ask(client.node(leader_id), led))
     except (ConnectFailed, ConnectionLost) as error:

@@ -1,6 +1,6 @@
-"""Where the logs of partitions begin and end, and what offset a time stands for.
+"""The first and last offsets of partitions, and the offset of the first record at or after a time.
 
-Each partition is asked of its leader (``leaders``).
+Each request goes to the leader of its partitions (``leaders``).
 
 Source: Kafka's ListOffsets API.
 """
@@ -21,32 +21,32 @@ from trio_broker.client.leaders import ask_leaders
 from trio_broker.topic_partition import TopicPartition
 
 LATEST: Final = -1
-"""As a timestamp: the offset that the next record gets to be visible at: the high watermark, or the last stable offset
-for those who read committed records only."""
+"""As a timestamp: the end of the visible log, which is the high watermark, or for ``read_committed`` the last stable
+offset."""
 
 EARLIEST: Final = -2
-"""As a timestamp: the first offset that is still there."""
+"""As a timestamp: the log start offset."""
 
 UNKNOWN_OFFSET: Final = -1
-"""What a broker answers when no record is as young as the timestamp."""
+"""The broker's answer if no record is as young as the timestamp."""
 
 CONSUMER_REPLICA: Final = -1
-"""As a replica id: no replica at all."""
+"""The replica id of a client that is not a replica."""
 
 ISOLATION_LEVELS_FROM: Final = 2
-"""The first version of ListOffsets in which one can ask for the last stable offset."""
+"""The version of ListOffsets from which on a request has an isolation level (KIP-98)."""
 
 
 @attrs.frozen
 class LogRange:
-    """The first offset of a log and the one after its last visible record."""
+    """The log start offset, and the offset after the last visible record."""
 
     earliest: int
     latest: int
 
 
 Found = int | Refused
-"""An offset, or why the partition could not tell."""
+"""An offset, or the error that the partition's leader gave."""
 
 
 def find_offsets(
@@ -62,8 +62,11 @@ def find_offsets(
 def find_offsets_at(
     client: KafkaClient, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
 ) -> dict[TopicPartition, Found]:
-    """As ``find_offsets``, with a timestamp for each partition. With ``read_committed`` nothing lies behind the last
-    stable offset: it is what ``LATEST`` means, and a younger record is not found."""
+    """As ``find_offsets``, with a timestamp for each partition.
+
+    With ``read_committed`` the log ends at the last stable offset: ``LATEST`` means that offset, and a record at or
+    after it is not found.
+    """
     isolation_level = 1 if read_committed else 0
 
     def ask(leader: BrokerConnection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Found]:
@@ -75,8 +78,8 @@ def find_offsets_at(
 def find_ranges(
     client: KafkaClient, partitions: Collection[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, LogRange | Refused]:
-    """Return where each partition's log begins and ends; with ``read_committed`` at its last stable offset."""
-    # The beginning is asked for first: both ends only move forward, so that the range is never negative.
+    """Return the range of each partition's log; with ``read_committed`` it ends at the last stable offset."""
+    # The beginning is asked for first. Both ends only move forward, so the end is never before the beginning.
     earliest = find_offsets(client, partitions, EARLIEST)
     latest = find_offsets(client, partitions, LATEST, read_committed=read_committed)
     return {partition: _range(earliest[partition], latest[partition]) for partition in partitions}

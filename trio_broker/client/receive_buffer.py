@@ -1,8 +1,8 @@
-"""The buffer that answers are received into.
+"""The buffer into which answers are received.
 
-The announced size of an answer is not trusted: memory is allocated as the bytes arrive, doubled each time it is full. A
-caller that reads large answers one after the other keeps one buffer for all of them, so that it grows once and its
-pages stay mapped; each answer then overwrites the one before.
+The announced size of an answer is not trusted: memory is allocated as the bytes arrive, and doubled each time it is
+full. A caller that reads many large answers uses one buffer for all of them. The buffer then grows once and its pages
+stay mapped, and each answer overwrites the one before.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Callable
 from typing import Final
 
 FIRST_BYTES: Final = 256 * 1024
-"""How much is taken for the first bytes of an answer that says it is larger."""
+"""The first allocation for an answer that announces more: most answers fit, and a false announcement costs little."""
 
 STEP_BYTES: Final = 1024 * 1024
-"""Large answers of nearly the same size are to fit into memory that one of them grew: it ends at a multiple of this."""
+"""Large buffers are rounded up to a multiple of this, so that the next answer of about the same size fits as well."""
 
 
 class ReceiveBuffer:
-    """A piece of memory that grows with what comes, and is used again for the next answer."""
+    """Memory that grows with the received bytes and is used again for the next answer."""
 
     def __init__(self) -> None:
         self._memory = bytearray()
 
     def fill(self, count: int, receive_into: Callable[[memoryview], int]) -> memoryview:
-        """Return a view of ``count`` bytes, which ``receive_into`` put there piece by piece.
+        """Call ``receive_into`` until ``count`` bytes have arrived, and return a view of them.
 
-        ``receive_into`` takes the rest of the memory and returns how many bytes it wrote at its start. The view is
-        valid until the next call, which overwrites its bytes.
+        ``receive_into`` gets the part of the memory that is still to be filled, and returns how many bytes it has
+        written at the start of that part. The returned view is valid until the next call, which overwrites its bytes.
 
         Raises:
             Exception: as ``receive_into``.
@@ -41,7 +41,7 @@ class ReceiveBuffer:
 
     def _grow(self, count: int) -> None:
         wanted = count if count <= FIRST_BYTES else -(-count // STEP_BYTES) * STEP_BYTES
-        # A new buffer rather than ``extend``: that raises BufferError while any view of the old one exists.
+        # A new bytearray: ``extend`` raises BufferError while a view of the old one exists, and callers keep views.
         larger = bytearray(min(wanted, max(FIRST_BYTES, 2 * len(self._memory))))
         larger[: len(self._memory)] = self._memory
         self._memory = larger

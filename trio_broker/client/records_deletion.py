@@ -1,4 +1,4 @@
-"""Records deleted before their time: the log start offset of partitions moves forward.
+"""Deletion of records before their retention ends, by moving the log start offset of partitions forward.
 
 Source: Kafka's DeleteRecords API; KIP-107.
 """
@@ -17,9 +17,9 @@ from trio_broker.topic_partition import TopicPartition
 
 
 def delete_records(client: KafkaClient, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Refused]:
-    """Delete the records before each partition's offset; return where each log begins now, or why it was refused.
+    """Delete the records before each partition's offset; return the new log start offset, or the error, of each.
 
-    To delete up to the same offset twice is the same as once, so that a lost answer is asked for again.
+    The request is idempotent, so it is repeated after a lost answer.
     """
 
     def ask(leader: BrokerConnection, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | Refused]:

@@ -1,4 +1,4 @@
-"""Topics: what there is, and changes to it.
+"""Topics: listing, describing and changing them.
 
 Source: Kafka's Metadata, CreateTopics, CreatePartitions and DeleteTopics APIs.
 """
@@ -18,18 +18,18 @@ from trio_broker.client.errors import Refused, check, only
 from trio_broker.client.kafka_client import KafkaClient
 
 ASKS_WITHOUT_CREATING_FROM = 4
-"""The first version of Metadata in which asking for a missing topic need not create it."""
+"""The version of Metadata from which on a request can forbid the creation of a missing topic."""
 
 TOPIC_STATES_FROM = 6
-"""The first version of DeleteTopics that takes structures in place of names."""
+"""The version of DeleteTopics from which on topics are structures of a name or an id (KIP-516)."""
 
 BROKER_DEFAULT = -1
-"""As a number of partitions or a replication factor: what the broker is configured to take."""
+"""As a number of partitions or a replication factor: the broker's configured default (KIP-464)."""
 
 
 @attrs.frozen
 class PartitionDescription:
-    """One partition; ``leader_id`` is -1 while it has no leader, ``leader_epoch`` -1 where the broker does not tell."""
+    """One partition; ``leader_id`` is -1 without a leader, ``leader_epoch`` -1 if the broker is too old for it."""
 
     index: int
     leader_id: int
@@ -41,7 +41,7 @@ class PartitionDescription:
 
 @attrs.frozen
 class TopicDescription:
-    """One topic; ``topic_id`` is all zeros where the broker does not tell."""
+    """One topic; ``topic_id`` is all zeros if the broker is too old for topic ids."""
 
     name: str
     topic_id: bytes
@@ -50,7 +50,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The most replicas any partition has."""
+        """The number of replicas of the partition that has the most; a reassignment may make them differ."""
         return max((len(partition.replicas) for partition in self.partitions), default=0)
 
 
@@ -60,7 +60,7 @@ def list_topics(client: KafkaClient) -> list[TopicDescription]:
 
 
 def find_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, TopicDescription | Refused]:
-    """Return each of the named topics, or why it cannot be described; nothing is created."""
+    """Return each of the named topics, or the error that describing it gave; a missing topic is not created."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
@@ -100,7 +100,7 @@ def create_topic(
     configs: Mapping[str, str],
     validate_only: bool,
 ) -> None:
-    """Create a topic, or only check whether it could be; either count may be ``BROKER_DEFAULT``."""
+    """Create a topic; with ``validate_only``, only check it. Both counts may be ``BROKER_DEFAULT``."""
     topic = CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -121,7 +121,7 @@ def create_topic(
 
 
 def add_partitions(client: KafkaClient, name: str, *, count: int, validate_only: bool) -> None:
-    """Let a topic have ``count`` partitions in all, or only check whether it could."""
+    """Increase the number of a topic's partitions to ``count``; with ``validate_only``, only check it."""
 
     def ask() -> None:
         request = CreatePartitionsRequest(
@@ -132,7 +132,7 @@ def add_partitions(client: KafkaClient, name: str, *, count: int, validate_only:
         result = only(client.ask(client.controller(), request).results, f"topic {name!r}")
         check(f"topic {name!r}", result.error_code, result.error_message)
 
-    # A second attempt would find as many partitions as it asks for, and report INVALID_PARTITIONS.
+    # After a lost answer a second attempt would find ``count`` partitions already, and report INVALID_PARTITIONS.
     client.attempt(ask, repeatable=validate_only)
 
 
@@ -149,7 +149,7 @@ def delete_topic(client: KafkaClient, name: str) -> None:
         result = only(controller.ask(request, client.deadline, version).responses, f"topic {name!r}")
         check(f"topic {name!r}", result.error_code, result.error_message)
 
-    # A second attempt would report its own deletion as UNKNOWN_TOPIC_OR_PARTITION.
+    # After a lost answer a second attempt would report a topic that it deleted itself as UNKNOWN_TOPIC_OR_PARTITION.
     client.attempt(ask, repeatable=False)
 
 

@@ -2,7 +2,7 @@
 
 A level belongs to the running process, so a change is checked and set, and nothing is recorded.
 
-Source: Kafka's ConfigAdminManager (BROKER_LOGGER) and LoggingController; KIP-412.
+Source: Kafka's RuntimeLoggerManager and LoggingController; KIP-412.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def change_levels(change: ConfigChange, *, validate_only: bool) -> None:
     """Set the levels that ``change`` says, all of them or none.
 
     Raises:
-        KafkaError: INVALID_REQUEST for a change that levels do not know, INVALID_CONFIG for a wrong logger or level.
+        KafkaError: INVALID_REQUEST for a list operation or a reset of the root logger, INVALID_CONFIG for a logger or
+            level that does not exist.
     """
     if isinstance(change, ResourceReplacement):
         raise KafkaError("logger levels are changed by IncrementalAlterConfigs only", code=ErrorCode.INVALID_REQUEST)

@@ -3,7 +3,7 @@
 Levels have the names of log4j, which Kafka's tools send. They belong to the running process: a change is in effect at
 once and gone with the next start, as in Kafka. Listed are the root and every logger of our own packages.
 
-Source: Kafka's LoggingController and ConfigAdminManager.
+Source: Kafka's LoggingController and RuntimeLoggerManager.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from kafka_wire.error_codes import ErrorCode
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import ConfigEntry, ConfigSource
 from trio_broker.config.errors import ConfigError
@@ -42,12 +43,14 @@ def check_level(name: str, level: str | None) -> None:
     """Check that the logger may get ``level``; None lets it follow its parent again.
 
     Raises:
-        ConfigError: there is no such logger or level, or the root shall follow a parent.
+        ConfigError: there is no such logger or level (INVALID_CONFIG), or the root logger, which has no parent, is to
+            lose its level (INVALID_REQUEST).
     """
     if name != ROOT and name not in _names():
         raise ConfigError(f"there is no logger {name}", key=name)
     if level is None and name == ROOT:
-        raise ConfigError("the root logger always has a level of its own", key=name)
+        # Not INVALID_CONFIG, as the other two: Kafka's RuntimeLoggerManager makes this difference.
+        raise ConfigError("the root logger always has a level of its own", key=name, code=ErrorCode.INVALID_REQUEST)
     if level is not None and level.upper() not in LEVELS:
         raise ConfigError(f"{name}: {level!r} is refused: the level must be one of {', '.join(LEVELS)}", key=name)
 

@@ -1,7 +1,10 @@
 """AlterReplicaLogDirs: move replicas to other log directories.
 
-This broker does not move a log once it is created. For a replica that is in the directory there is nothing to do, and
-the answer is no error, as in Kafka. A real move is refused.
+This broker does not move a log once it is created. For a replica that is in the named directory already there is
+nothing to do, and the answer has no error, as in Kafka. A real move is refused.
+
+Kafka also notes the directory for a replica that the broker does not have yet, and later creates it there. Here such a
+replica is answered UNKNOWN_TOPIC_OR_PARTITION: a broker that stands alone has a replica of every partition.
 
 Source: Kafka's ReplicaManager.alterReplicaLogDirs; KIP-113.
 """
@@ -29,8 +32,9 @@ from trio_broker.yield_budget import YieldBudget
 log = logging.getLogger(__name__)
 
 MOVE_REFUSED: Final = ErrorCode.INVALID_REQUEST
-"""Clients show it as a request to an incompatible broker, whose log has the details. The errors that Kafka has for
-moves would mislead: KAFKA_STORAGE_ERROR means a failed disk, and after REPLICA_NOT_AVAILABLE tools try again."""
+"""Clients report it as a request that the broker cannot serve and refer to the broker's log, which has the reason. The
+codes that Kafka has for moves would mislead: KAFKA_STORAGE_ERROR means a failed disk, and REPLICA_NOT_AVAILABLE makes
+``kafka-reassign-partitions`` try again until its timeout."""
 
 
 def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
@@ -48,7 +52,8 @@ def error_response(request: AlterReplicaLogDirsRequest, error: KafkaError) -> Al
 
 
 def asked_paths(request: AlterReplicaLogDirsRequest) -> dict[str, dict[int, str]]:
-    """The path for each partition, by topic. Of several for one partition the last counts, as in Kafka."""
+    """The path for each partition, by topic. If a partition is named with several paths, the last one counts, as in the
+    map that Kafka makes of the request."""
     paths: dict[str, dict[int, str]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -84,8 +89,8 @@ async def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: C
 
 
 def place(topic_partition: TopicPartition, directory: LogDirectory | None, replicas: ReplicaManager) -> ErrorCode:
-    """Whether a replica is in ``directory``, which is None for a path that is not in ``log.dirs``."""
-    # The directory comes before the partition, as in Kafka: a wrong path is reported even for a topic that is not here.
+    """Return NONE if a replica is in ``directory``, which is None for a path that is not in ``log.dirs``."""
+    # The directory is checked before the partition, as in Kafka: a wrong path is reported even for a missing topic.
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if directory.failure is not None:

@@ -281,7 +281,7 @@ def test_a_broker_that_stays_silent_is_asked_again_when_its_time_is_over():
 @pytest.mark.parametrize(
     ("code", "meaning"),
     [
-        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the broker misses records that it had acknowledged"),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the broker has lost records that it acknowledged"),
         (ErrorCode.UNKNOWN_PRODUCER_ID, "the broker has forgotten this producer"),
         (ErrorCode.INVALID_PRODUCER_EPOCH, "another producer took over this one's id"),
     ],

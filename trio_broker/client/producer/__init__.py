@@ -1,5 +1,6 @@
 """An idempotent producer of record batches, for programs without an event loop.
 
-``batch_producer`` delivers batches and knows what each error means (``error_codes``), ``producer_metadata`` who
-leads which partition, ``producer_batch`` gives a batch its producer id and sequence.
+``record_producer`` gathers records into batches, ``batch_producer`` delivers batches and repeats requests according to
+``error_codes``, ``producer_metadata`` finds the leaders of partitions, and ``producer_batch`` adds producer id and
+sequence to a batch.
 """

@@ -1,16 +1,18 @@
-"""A blocking producer: record batches in, acknowledgements of all in-sync replicas out.
+"""A blocking producer of record batches, which are written when all in-sync replicas have acknowledged them.
 
-Every batch carries the producer's id and, counted by partition, the sequence number of its first record. A batch that
-is sent again because its answer was lost is the same bytes with the same sequence, so the broker that has it already
-knows it and says yes without appending it twice (KIP-98). Per broker one request is under way, with one batch of each
-partition: what comes later never overtakes what failed, which keeps both the order and the sequences simple.
+Every batch carries the producer's id and the sequence number of its first record, which counts the records of each
+partition. A batch whose answer was lost is sent again as the same bytes with the same sequence. A broker that has
+appended it already recognises the sequence, and acknowledges the batch without appending it twice (KIP-98). Each broker
+gets one request at a time, with at most one batch of each partition, so a later batch never overtakes one that failed.
+This keeps the order of the records, and makes the next sequence certain. (Kafka's producer has up to five requests
+under way and sorts the failed batches back into their order.)
 
-What may pass is retried until ``delivery.timeout.ms``; what cannot is an error at once, and so is whatever says that
-the broker and we disagree about sequences: going on would lose or double records without a word. After an error the
-producer is of no use; a new one has a new id, to which the brokers cannot tie the old one's records.
+Retriable errors are retried until ``delivery.timeout.ms``. Other errors end the producer at once, and so does a code
+that says that broker and producer disagree about the sequence: to go on could lose or duplicate records unnoticed.
+After an error a new producer has to be used. It gets a new id, so brokers cannot recognise batches of the old one.
 
-With other ``acks`` than all the broker may lose what it acknowledged, so that there is no point in sequences: batches
-carry no producer id, and one that may have been appended is not sent again.
+With any ``acks`` but all, a broker may lose records that it has acknowledged, and sequences could not prevent that.
+Batches then carry no producer id, and a batch that may have been appended is not sent again.
 
 Source: Kafka's Sender and TransactionManager; KIP-98, KIP-360.
 """
@@ -63,21 +65,21 @@ from trio_broker.client.producer.settings import ACKS_ALL, ACKS_NONE, ProducerSe
 from trio_broker.topic_partition import TopicPartition
 
 BY_ID_FROM: Final = 13
-"""The version of Produce from which on topics go by their ids."""
+"""The version of Produce from which on requests have topic ids in place of names (KIP-516)."""
 
 MOST_LEADERS_AT_ONCE: Final = 16
-"""Threads that wait for brokers. In larger clusters the rest waits for a free one."""
+"""The number of threads that wait for brokers. With more leaders, the remaining requests wait for a free thread."""
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-"""Means nothing without transactions; Kafka's own default."""
+"""Kafka's default of ``transaction.timeout.ms``. Brokers ignore it without a transactional id."""
 
 LIMIT_SECONDS: Final = 5.0
-"""How long the limit is asked for that an error is to name."""
+"""How long the lookup of a topic's size limit may take, which only serves the text of an error."""
 
 
 @attrs.frozen
 class Timer:
-    """The time as the producer sees it, in seconds; tests turn it."""
+    """The producer's clock, in seconds; tests replace it."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -88,7 +90,7 @@ class Timer:
 
 @attrs.define(eq=False)
 class _Sending:
-    """A batch on its way. ``perhaps_appended`` says that an attempt ended without telling how."""
+    """A batch with the state of its delivery. ``perhaps_appended`` says that an attempt had an unknown outcome."""
 
     batch: ProducerBatch
     pauses: Iterator[float]
@@ -99,16 +101,16 @@ class _Sending:
 
 @attrs.frozen
 class _Failure:
-    """Why an attempt came to nothing, and whether it may have come to something all the same."""
+    """Why an attempt was not acknowledged, and whether the broker may have appended the batch all the same."""
 
     reason: str
     perhaps_appended: bool
 
 
 class BatchProducer:
-    """For one thread at a time. Use it as a context manager, or call ``close``.
+    """The producer. Only one thread at a time may use it. Use it as a context manager, or call ``close``.
 
-    ``is_usable`` is False after an error, or once closed.
+    ``is_usable`` is False after an error and after ``close``.
     """
 
     def __init__(self, settings: ProducerSettings, timer: Timer | None = None) -> None:
@@ -141,8 +143,9 @@ class BatchProducer:
         self.close()
 
     def close(self) -> None:
-        """Close every connection. What another thread is delivering ends with an error at its next attempt."""
+        """Close every connection. A delivery in another thread ends with an error at its next attempt."""
         self.is_usable = False
+        # The threads first: they use the connections.
         if self._threads is not None:
             self._threads.shutdown()
         for connection in self._connections.values():
@@ -151,29 +154,30 @@ class BatchProducer:
         self._metadata.close()
 
     def begin(self) -> None:
-        """Start a job: topics may have been created anew, or grown, since the last one."""
+        """Start a job: since the last one, topics may have been created again or got more partitions."""
         self._metadata.forget()
         self._topic_ids.clear()
 
     def partition_count(self, topic: str) -> int:
-        """Return how many partitions a topic has; asked for once in a job.
+        """Return the number of a topic's partitions, which is requested once in a job.
 
         Raises:
-            WriteFailed: it does not exist, or nobody answers.
+            WriteFailed: the topic does not exist, or no broker answers.
         """
         known = self._metadata.topic(topic)
+        # The first id in a job is kept, so that ``_look_again`` notices when the name stands for another topic.
         self._topic_ids.setdefault(topic, known.topic_id)
         return len(known.leaders)
 
     # --- Delivery ---
 
     def deliver(self, batches: Iterable[UnsequencedBatch]) -> dict[TopicPartition, int]:
-        """Have the brokers append batches, those of a partition in their order; return each one's last offset.
+        """Have the brokers append batches, in order within a partition; return the last offset of each partition.
 
-        An offset is -1 where the broker only said that it has the batch already.
+        An offset is -1 if the broker does not know it any more, because the batch is an old duplicate.
 
         Raises:
-            WriteFailed: some batch was refused, or not acknowledged in time. Others may have been appended.
+            WriteFailed: a batch was refused, or not acknowledged in time. Others may have been appended.
         """
         assert self.is_usable, "the producer was used after an error"
         try:
@@ -181,7 +185,7 @@ class BatchProducer:
             for batch in batches:
                 queues[batch.partition].append(self._sending(self._encode(batch)))
             return self._empty(queues)
-        # KeyboardInterrupt too: with an answer outstanding, the next sequence number is not known.
+        # KeyboardInterrupt too: while an answer is outstanding, the broker's next sequence number is unknown.
         except BaseException:
             self.is_usable = False
             raise
@@ -197,8 +201,8 @@ class BatchProducer:
             if not self.is_usable:
                 raise WriteFailed("writing was given up before everything was acknowledged")
             now = self._timer.now()
-            # Of each partition only the first batch: a second one under way would overtake a first that has to be
-            # repeated.
+            # Only the first batch of each partition: a second one under way would overtake a first that has to be sent
+            # again, and the broker would refuse it as OUT_OF_ORDER_SEQUENCE_NUMBER.
             heads = {partition: queue[0] for partition, queue in queues.items() if queue[0].not_before <= now}
             if not heads:
                 self._timer.sleep(min(queue[0].not_before for queue in queues.values()) - now)
@@ -215,8 +219,8 @@ class BatchProducer:
                 if isinstance(outcome, int):
                     last_offsets[partition] = outcome
                 else:
-                    # ``extendleft`` turns the order round, and ``reversed`` turns it back. The halves keep the deadline
-                    # of the whole.
+                    # The halves replace the batch at the head. ``extendleft`` reverses the order, hence ``reversed``.
+                    # They keep the batch's deadline, so that splitting does not prolong the delivery.
                     queue.extendleft(self._sending(half, sending.deadline) for half in reversed(outcome))
                 if not queue:
                     del queues[partition]
@@ -225,12 +229,12 @@ class BatchProducer:
         return last_offsets
 
     def _put_off(self, sending: _Sending, failure: _Failure) -> None:
-        """Say when to try again.
+        """Set the time of a batch's next attempt.
 
         Raises:
-            WriteFailed: that would be too late.
+            WriteFailed: the next attempt would be after the deadline, or it could write the records twice.
         """
-        # Never reset: an attempt that certainly failed says nothing about the one before it.
+        # Never reset to False: an attempt that certainly failed says nothing about the attempts before it.
         sending.perhaps_appended |= failure.perhaps_appended
         assert sending.deadline is not None
         if failure.perhaps_appended and self.settings.acks != ACKS_ALL:
@@ -247,13 +251,14 @@ class BatchProducer:
         sending.not_before = self._timer.now() + pause
 
     def _look_again(self, topics: set[str]) -> None:
-        """Ask who leads what; where nobody tells, the next attempt fails as this one did, until its time is over.
+        """Look up the leaders of some topics again.
 
         Raises:
-            WriteFailed: a topic is another one now.
+            WriteFailed: the name of a topic stands for another topic now.
         """
         try:
             self._metadata.refresh(topics)
+        # Not an error yet: the next attempt goes to the known leader, and the batch's deadline limits the attempts.
         except ClientError:
             return
         for name in topics:
@@ -266,15 +271,16 @@ class BatchProducer:
     # --- One attempt ---
 
     def _attempt(self, heads: dict[TopicPartition, _Sending]) -> dict[TopicPartition, _Outcome]:
-        """Send to each leader what fits into one request, and return how it went for what was sent."""
+        """Send one request to each leader, and return the outcome of every batch that was in one."""
         outcomes: dict[TopicPartition, _Outcome] = {}
         by_leader: dict[int, list[_Sending]] = defaultdict(list)
         for partition, sending in heads.items():
-            # The time counts from the first attempt, not from when the batch began to wait behind others.
+            # The time counts from the first attempt: a batch that waits behind others has not been tried yet.
             if sending.deadline is None:
                 sending.deadline = self._timer.deadline(self.settings.delivery_timeout_ms / 1000)
             if sending.batch.size_bytes > self.settings.max_request_size:
                 limit = f"{self.settings.max_request_size} bytes ({self.settings.option_name('max.request.size')})"
+                # ``limit=limit`` binds this turn's text; the next turn of the loop assigns another.
                 outcomes[partition] = self._split(sending.batch, lambda limit=limit: limit)  # type: ignore[misc]
             elif (leader := self._metadata.leader(partition.topic, partition.partition)) == NO_LEADER:
                 outcomes[partition] = _Failure("the partition has no leader now", perhaps_appended=False)
@@ -286,7 +292,7 @@ class BatchProducer:
         return outcomes
 
     def _one_request(self, sendings: Sequence[_Sending]) -> list[_Sending]:
-        """Return the first few that are no more than ``max.request.size`` together."""
+        """Return as many of the first batches as ``max.request.size`` allows; the others are in the next request."""
         size, count = 0, 0
         for sending in sendings:
             size += sending.batch.size_bytes
@@ -296,7 +302,7 @@ class BatchProducer:
         return list(sendings[:count])
 
     def _at_once(self, wanted: list[tuple[int, list[_Sending]]]) -> list[dict[TopicPartition, _Outcome]]:
-        # One leader, as with a single broker: the caller's thread would only wait for the other.
+        # With one leader, as in a cluster of one broker, this thread would only wait for another one: it asks itself.
         if len(wanted) < 2:
             return [self._ask_leader(*each) for each in wanted]
         if self._threads is None:
@@ -309,7 +315,8 @@ class BatchProducer:
         except VersionNotServed as error:
             raise WriteFailed(str(error)) from None
         except ClientError as error:
-            # Only without a connection is it certain that nothing was sent.
+            # Only a failed connection proves that nothing was sent; after any other error the broker may have the
+            # batch.
             failure = _Failure(str(error), perhaps_appended=not isinstance(error, ConnectFailed))
             return {sending.batch.partition: failure for sending in sendings}
         unanswered = _Failure("the broker left it out of its answer", perhaps_appended=True)
@@ -340,8 +347,8 @@ class BatchProducer:
             connection.tell(request, deadline, version)
             return {batch.partition: _assumed_written(batch) for batch in batches}
         response = connection.ask(request, deadline, version)
-        # KIP-219: the broker answers at once and reads no further request for this long, so that one sent now would
-        # only run into its timeout.
+        # KIP-219: the broker answers at once and then mutes the connection for this long, so a request that is sent
+        # earlier would only use up its timeout.
         if response.throttle_time_ms > 0:
             self._timer.sleep(response.throttle_time_ms / 1000)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -352,10 +359,10 @@ class BatchProducer:
         }
 
     def _connected(self, leader: int, deadline: Deadline) -> BrokerConnection:
-        """Return the connection to a broker; each is touched by one thread at a time."""
+        """Return the connection to a broker. Threads do not share one: each thread asks another broker."""
         connection = self._connections.get(leader)
         address = self._metadata.address(leader)
-        # A broker may restart at another address with the same id.
+        # A broker may have restarted at another address with the same id, as in containers.
         if connection is None or not connection.is_usable or connection.address != address:
             if connection is not None:
                 connection.close()
@@ -363,15 +370,18 @@ class BatchProducer:
         return connection
 
     def _outcome(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> _Outcome:
-        """Return the batch's last offset, why to try again, or the parts that it is to be sent in.
+        """Return the batch's last offset, the reason for another attempt, or the halves to send in its place.
 
         Raises:
-            WriteFailed: it was refused for good.
+            WriteFailed: the error is not retriable.
         """
         code = answer.error_code
+        # A duplicate of one of the last five batches (ProducerStateEntry.NUM_BATCHES_TO_RETAIN in Kafka) is answered
+        # here too, with the offset of the first append.
         if code == ErrorCode.NONE:
             return answer.base_offset + batch.record_count - 1 if answer.base_offset >= 0 else -1
-        # An earlier attempt was appended. The broker remembers the offsets of the last five batches only.
+        # The batch was appended by an earlier attempt, and the broker has dropped its offset since. Kafka's Sender
+        # takes this code for success as well.
         if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return -1
         told = f": {answer.error_message}" if answer.error_message else ""
@@ -397,7 +407,7 @@ class BatchProducer:
         return halves(batch)
 
     def _topic_limit(self, topic: str) -> str:
-        """Return what a topic takes, for an error; if it does not say, its name must do."""
+        """Return a topic's size limit for the text of an error, or only the limit's name if the lookup fails."""
         bootstrap, deadline = self.settings.bootstrap_servers, self._timer.deadline(LIMIT_SECONDS)
         resource = Resource(ResourceType.TOPIC, topic)
         try:
@@ -411,17 +421,18 @@ class BatchProducer:
     # --- Sequences ---
 
     def _encode(self, batch: UnsequencedBatch) -> ProducerBatch:
-        """Give a batch this producer's id and the partition's next sequence numbers."""
-        # For its effect: ``_topic_ids`` has the topic afterwards.
+        """Encode a batch with this producer's id and the partition's next sequence number."""
+        # Called for its effect: ``_topic_ids`` has the topic afterwards.
         self.partition_count(batch.partition.topic)
         if self.settings.acks != ACKS_ALL:
             return encode_batch(batch, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
         if self._producer_id is None:
             self._metadata.retry("no producer id was given out", self._init_producer_id)
         assert self._producer_id is not None
-        # With the topic's id: the partitions of a topic that was created again begin at sequence 0.
+        # The key has the topic's id, because the partitions of a topic that was created again begin at sequence 0.
         place = (self._topic_ids[batch.partition.topic], batch.partition)
         sequence = self._sequences.get(place, 0)
+        # Counted when the batch is encoded, not when it is acknowledged: every batch of one delivery needs its own.
         self._sequences[place] = (sequence + batch.record_count) & MAX_SEQUENCE
         return encode_batch(batch, self._producer_id, self._producer_epoch, sequence)
 
@@ -438,7 +449,7 @@ class BatchProducer:
 
 
 def _assumed_written(batch: ProducerBatch) -> PartitionProduceResponse:
-    """Return what stands for the answer that ``acks=0`` does without: nothing is known but that it was sent."""
+    """Return a result in place of the answer that ``acks=0`` does not get: without an error, and without an offset."""
     return PartitionProduceResponse(index=batch.partition.partition, base_offset=-1)
 
 
@@ -447,4 +458,4 @@ def _records(batch: ProducerBatch) -> str:
 
 
 _Outcome = int | _Failure | tuple[ProducerBatch, ProducerBatch]
-"""The last offset of a batch that was appended, why it was not, or the halves in which it is to be sent instead."""
+"""The last offset of a batch that was appended, the reason why it was not, or the halves to send in its place."""

@@ -1,6 +1,6 @@
 """The hash that gives a record's key its partition, the same as in Kafka's Java clients.
 
-Records of one key so lie together whatever program wrote them.
+All records with the same key therefore go to the same partition, whichever program writes them.
 
 Source: Kafka's Utils.murmur2 and BuiltInPartitioner.
 """
@@ -14,7 +14,7 @@ MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
 POSITIVE: Final = 0x7FFF_FFFF
-"""What is left of a hash when its sign is dropped."""
+"""Masks the sign bit, as Kafka's ``Utils.toPositive`` does; ``abs`` would give other partitions."""
 
 WORD_BYTES: Final = 4
 
@@ -29,6 +29,7 @@ def murmur2(data: bytes) -> int:
         word = int.from_bytes(data[start : start + WORD_BYTES], "little") * MULTIPLIER & mask
         # ``*`` binds before ``&``, and ``&`` before ``^``.
         value = value * MULTIPLIER & mask ^ (word ^ word >> SHIFT) * MULTIPLIER & mask
+    # The switch over 1 to 3 remaining bytes in Kafka's code, as one little-endian number.
     if tail:
         value = (value ^ int.from_bytes(data[size - tail :], "little")) * MULTIPLIER & mask
     value = (value ^ value >> 13) * MULTIPLIER & mask
@@ -36,5 +37,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key in a topic with so many partitions."""
+    """Return the partition of a key in a topic with ``partition_count`` partitions."""
     return (murmur2(key) & POSITIVE) % partition_count

@@ -1,8 +1,8 @@
-"""Record batches as they are sent: with a producer's id and sequence, and in halves if they turn out too large.
+"""Record batches as they are sent: with a producer's id and sequence, and split in halves if they are too large.
 
-A batch that a broker refuses for its size was not appended, so its records keep their sequence numbers in the halves:
-the first begins where the batch did, the second follows on it. Halves are made of the records themselves, read back
-from the batch, which is slow and rare.
+A batch that a broker refuses for its size was not appended, so its records keep their sequence numbers when it is
+split: the first half has the batch's base sequence, and the second half continues after the first. The records are
+decoded from the batch and encoded again, which is slow but rare.
 
 Source: Kafka's ProducerBatch.split.
 """
@@ -31,14 +31,14 @@ from kafka_wire.records.record import NewRecord, Record
 from trio_broker.topic_partition import TopicPartition
 
 MOST_RECORDS: Final = 500_000
-"""Records of one batch. Readers refuse a million, however small they are."""
+"""The most records of one batch: half of the million at which readers of this package take a batch for an attack."""
 
 
 @attrs.frozen(eq=False, repr=False)
 class UnsequencedBatch:
-    """Records of one partition with all that their header needs but a producer's id and sequence.
+    """Records of one partition, and the fields of the batch header except producer id, epoch and sequence.
 
-    ``blocks`` are the records as they are sent, compressed or not, one behind the other.
+    ``blocks`` are the encoded records, compressed if ``codec`` says so. The batch has them in this order.
     """
 
     partition: TopicPartition
@@ -50,13 +50,13 @@ class UnsequencedBatch:
 
     @property
     def size_bytes(self) -> int:
-        """With the header."""
+        """The size of the whole batch with its header."""
         return BATCH_HEADER_BYTES + sum(map(len, self.blocks))
 
 
 @attrs.frozen(eq=False, repr=False)
 class ProducerBatch:
-    """A whole batch as bytes, which never change again."""
+    """A whole batch as bytes. They never change, so every attempt sends the same bytes with the same sequence."""
 
     partition: TopicPartition
     record_count: int
@@ -89,7 +89,7 @@ def encode_batch(batch: UnsequencedBatch, producer_id: int, producer_epoch: int,
 
 
 def halves(batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-    """Return ``batch``, which has more than one record, as two."""
+    """Split a batch of more than one record in two."""
     [whole] = read_batches(batch.data)
     header = whole.header
     records = [_new(record) for record in whole.records(max_bytes=MAX_DECOMPRESSED_BYTES)]
@@ -105,6 +105,7 @@ def halves(batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         )
         return ProducerBatch(batch.partition, len(records), base_sequence, data)
 
+    # Sequences wrap round from 2**31 - 1 to 0 (KIP-98).
     second_sequence = batch.base_sequence
     if second_sequence != NO_SEQUENCE:
         second_sequence = (batch.base_sequence + middle) & MAX_SEQUENCE

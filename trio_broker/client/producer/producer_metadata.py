@@ -1,7 +1,7 @@
-"""Where the partitions of topics are led, as a producer needs to know it.
+"""The leaders of the partitions that a producer writes to, and the ids of their topics.
 
-Kept until somebody says that it is wrong. Asking about a topic lets the brokers create it, where they do such things,
-as every producer's question does.
+The answers are cached until the producer reports that they are out of date. A request about a missing topic makes the
+broker create it if ``auto.create.topics.enable`` is set, as with Kafka's producer.
 
 Source: Kafka's ProducerMetadata and KafkaProducer.waitOnMetadata.
 """
@@ -23,23 +23,23 @@ from trio_broker.client.errors import ClientError, VersionNotServed, WriteFailed
 from trio_broker.client.kafka_client import KafkaClient
 
 MISSING_TOPIC_SECONDS: Final = 10.0
-"""How long a topic may be missing: a broker that creates it says so first and has it moments later. Kafka's producer
-waits for a minute, which is long for a misspelt name."""
+"""How long a topic may be missing. A broker that creates it answers LEADER_NOT_AVAILABLE first and has it moments
+later. Kafka's producer waits for ``max.block.ms``, a minute, which is long for a misspelt name."""
 
 AUTO_CREATION_FROM: Final = 4
-"""The first version of Metadata in which the client says whether a topic may be created."""
+"""The version of Metadata from which on the client says whether a missing topic may be created."""
 
 NOT_YET: Final = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID}
 )
-"""What is said of a topic that is being created."""
+"""The codes that brokers give for a topic that is being created."""
 
 NO_LEADER: Final = -1
 
 
 @attrs.frozen
 class Topic:
-    """``topic_id`` is all zeros where brokers do not tell; ``leaders`` are broker ids by partition, -1 for none."""
+    """A topic's id, all zeros if brokers are too old for ids, and the leader's broker id of each partition, or -1."""
 
     topic_id: bytes
     leaders: dict[int, int]
@@ -73,15 +73,15 @@ class ProducerMetadata:
                 self._client = None
 
     def forget(self) -> None:
-        """Ask anew about every topic."""
+        """Drop all topics, so that the next call about each asks the brokers again."""
         with self._lock:
             self._topics.clear()
 
     def topic(self, name: str) -> Topic:
-        """Return a topic, after waiting for it a little.
+        """Return a topic; one that is missing is waited for, at most ``MISSING_TOPIC_SECONDS``.
 
         Raises:
-            WriteFailed: there is no such topic, it may not be used, or nobody answers.
+            WriteFailed: the topic does not exist, it may not be used, or no broker answers.
         """
         with self._lock:
             if name not in self._topics:
@@ -95,15 +95,15 @@ class ProducerMetadata:
             return NO_LEADER if known is None else known.leaders.get(partition, NO_LEADER)
 
     def address(self, node_id: int) -> Address:
-        """Return where a broker listens that leads something."""
+        """Return the address of a broker that leads a partition."""
         with self._lock:
             return self._addresses[node_id]
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Ask about topics again; of one that is missing now the old state is kept, for it may come back.
+        """Ask about topics again. A topic that is reported missing keeps its old state: the report may be momentary.
 
         Raises:
-            ClientError: nobody answers.
+            ClientError: no broker answers.
         """
         with self._lock:
             for topic in self._ask(sorted(set(names))):
@@ -111,30 +111,32 @@ class ProducerMetadata:
                     self._take(topic)
 
     def any_broker(self, deadline: Deadline) -> BrokerConnection:
-        """Return a connection for a question that every broker answers; errors as ``KafkaClient.any_broker``."""
+        """Return a connection for a request that any broker can answer; errors as ``KafkaClient.any_broker``."""
         with self._lock:
             if self._client is None:
+                # Known brokers after the bootstrap addresses, any of which may be down by now.
                 addresses = dict.fromkeys((*self.bootstrap, *self._addresses.values()))
                 self._client = KafkaClient(tuple(addresses), self.identity, deadline)
             self._client.deadline = deadline
             return self._client.any_broker()
 
     def retry(self, subject: str, ask: Callable[[Deadline], str | None]) -> None:
-        """Call ``ask`` until it returns None; the text that it returns otherwise, or what it raises, is why not yet.
+        """Call ``ask`` until it returns None. A text that it returns, or a retriable error, is the reason to go on.
 
         Raises:
-            WriteFailed: ``max.block.ms`` is over.
+            WriteFailed: ``max.block.ms`` have passed; the text has the last reason. Or ``ask`` raised it itself.
         """
         deadline = self.new_deadline(self.block_seconds)
         for pause in pauses():
             try:
                 reason = ask(self.new_deadline(min(self.request_seconds, deadline.remaining_seconds)))
-            # A ClientError too, and final: the last clause would try again.
+            # WriteFailed is a ClientError as well, but final: the last clause would call ``ask`` again.
             except WriteFailed:
                 raise
             except VersionNotServed as error:
                 raise WriteFailed(f"{subject}: {error}") from None
             except ClientError as error:
+                # The next attempt begins with the bootstrap addresses again, over a new connection.
                 self.close()
                 reason = str(error)
             if reason is None:
@@ -166,19 +168,20 @@ class ProducerMetadata:
         )
         try:
             broker = self.any_broker(deadline)
-            # An earlier version would create the topic although ``may_create_topics`` says no.
+            # A version before 4 would create the topic even with ``may_create_topics=False``.
             version = broker.version_for(MetadataRequest, at_least=AUTO_CREATION_FROM)
             response = broker.ask(request, deadline, version)
         except ClientError:
             self.close()
             raise
+        # Added, never removed: a leader that has gone is not asked again, and its id may return with another address.
         for each in response.brokers:
             self._addresses[each.node_id] = Address(each.host, each.port)
         return response.topics
 
     def _take(self, topic: MetadataResponseTopic) -> None:
         leaders = {
-            # A leader that the answer does not list is down; without an address nothing can be sent to it.
+            # A leader without an address, which no answer has listed, is down: nothing can be sent to it.
             each.partition_index: each.leader_id if each.leader_id in self._addresses else NO_LEADER
             for each in topic.partitions
         }

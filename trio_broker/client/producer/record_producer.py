@@ -1,8 +1,9 @@
-"""Single records in, batches out to a ``BatchProducer``.
+"""Gathers single records into batches, which a ``BatchProducer`` delivers.
 
-A record goes to the partition that it names, else to that of its key, by the hash of Kafka's Java clients. Records with
-neither go to one partition until its batch is full, then to the next, which makes whole batches (KIP-480). What is
-gathered is sent when it makes a worthwhile request, or by ``flush``.
+A record goes to the partition that it names, otherwise to the partition of its key, by the hash of Kafka's Java
+clients. Records with neither go to one partition until its batch is full and then to the next one, which makes full
+batches (the sticky partitioner of KIP-480; Kafka's picks the next one at random). Gathered records are sent when full
+batches make a request worthwhile, or by ``flush``.
 
 Source: Kafka's KafkaProducer, RecordAccumulator and BuiltInPartitioner.
 """
@@ -25,15 +26,17 @@ from trio_broker.client.producer.producer_batch import MOST_RECORDS, Unsequenced
 from trio_broker.topic_partition import TopicPartition
 
 DELIVERED_BYTES: Final = 1024 * 1024
-"""Full batches of so many bytes together are sent: a request of that size costs little beside what it carries."""
+"""Full batches are delivered when they have this many bytes together: the costs of a request are then small beside
+those of its records."""
 
 RECORD_OVERHEAD_BYTES: Final = 32
-"""About what a record takes beside key, value and headers, and each header beside its own."""
+"""Estimates the lengths and deltas in an encoded record, and the lengths in each header. They rarely take more than 20
+bytes, so a batch is closed a little early rather than too late."""
 
 
 @attrs.frozen
 class ProducerRecord:
-    """A record to be written. Without ``partition`` its key decides, without ``timestamp`` (ms) it is now."""
+    """A record to be written. Without ``partition`` its key decides; without ``timestamp`` (ms) it gets the present."""
 
     key: bytes | None
     value: bytes | None
@@ -43,13 +46,13 @@ class ProducerRecord:
 
 
 def system_now_ms() -> int:
-    """Return the time of records that have none, in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @attrs.define(eq=False)
 class OpenBatch:
-    """Records of one partition, as they are sent, up to now."""
+    """The records of one partition that were gathered since its last batch, already encoded."""
 
     base_timestamp: int
     max_timestamp: int
@@ -57,7 +60,8 @@ class OpenBatch:
     data: bytearray = attrs.field(factory=bytearray)
 
     def append(self, record: NewRecord) -> None:
-        """Put a record behind the others."""
+        """Encode a record and add it."""
+        # May be negative: records need not be in the order of their timestamps.
         timestamp_delta = record.timestamp - self.base_timestamp
         append_record(self.data, timestamp_delta, self.record_count, record.key, record.value, record.headers)
         self.record_count += 1
@@ -76,9 +80,10 @@ class OpenBatch:
 
 
 class RecordProducer:
-    """Gathers records for ``producer``, which it does not close. ``record_counts`` has what was acknowledged.
+    """Gathers records for ``producer``, which the caller closes.
 
-    ``first_partition`` is where records without key and partition go first; ``now_ms`` is replaced by tests.
+    ``record_counts`` has the number of acknowledged records of each partition. Records without key and partition go to
+    ``first_partition`` first. Tests replace ``now_ms``.
     """
 
     def __init__(
@@ -99,14 +104,14 @@ class RecordProducer:
         return bool(self._open or self._full)
 
     def send(self, topic: str, record: ProducerRecord) -> None:
-        """Take a record, and send what is full by it.
+        """Add a record to the batch of its partition, and deliver the full batches if they are worthwhile.
 
         Raises:
             WriteFailed: the topic does not exist or has no such partition, or records could not be written.
         """
         partition = self._partition(topic, record)
         timestamp = self._now_ms() if record.timestamp is None else record.timestamp
-        # More than once: the next sticky partition may have a full batch too, of records that name it or have keys.
+        # A loop, because the next sticky partition may have a full batch too: of records that name it or have keys.
         while (batch := self._open.get(partition)) is not None and self._is_full(batch, record):
             self._close(partition)
             if record.key is None and record.partition is None:
@@ -119,7 +124,7 @@ class RecordProducer:
             self._deliver()
 
     def flush(self) -> None:
-        """Return when everything is acknowledged.
+        """Deliver all gathered records; return when they are acknowledged.
 
         Raises:
             WriteFailed: a record could not be written.
@@ -139,7 +144,7 @@ class RecordProducer:
         return TopicPartition(topic, self._sticky_partition % count)
 
     def _is_full(self, batch: OpenBatch, record: ProducerRecord) -> bool:
-        """Return whether a batch has no room for another record."""
+        """Whether a batch has no room for another record, whose encoded size is estimated."""
         size = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
         size += sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in record.headers)
         too_large = BATCH_HEADER_BYTES + len(batch.data) + size > self._settings.batch_size
@@ -151,7 +156,8 @@ class RecordProducer:
         self._full_bytes += batch.size_bytes
 
     def _deliver(self) -> None:
-        # Emptied before the delivery: batches whose delivery failed must not be delivered once more.
+        # Emptied before the delivery, because a batch whose delivery failed may be in the log and must not be sent
+        # again.
         batches, self._full, self._full_bytes = self._full, [], 0
         self._producer.deliver(batches)
         for batch in batches:

@@ -1,4 +1,7 @@
-"""How records are sent: the settings of the producer, under Kafka's names."""
+"""The settings of the producer, under Kafka's names.
+
+Source: Kafka's ProducerConfig. A constant that differs from its default says why.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,27 @@ from kafka_wire.records.compression import Codec
 from trio_broker.client.address import Address
 
 ACKS_ALL: Final = -1
-"""As ``acks``: every in-sync replica has the records."""
+"""The value of ``acks`` with which the broker answers when every in-sync replica has the records."""
 
 ACKS_NONE: Final = 0
-"""As ``acks``: the broker answers nothing, and what is lost is lost without a word."""
+"""The value of ``acks`` with which the broker sends no answer, so a lost record is not noticed."""
 
 DEFAULT_BATCH_BYTES: Final = 256 * 1024
-"""Records of one batch before compression. Sixteen times what producers take: here nobody waits for a single record,
-and batches of this size are appended, compressed and read 1.3 to 2.4 times faster. A quarter of what a topic takes."""
+"""Bytes of one batch before compression. Sixteen times Kafka's default: no user of this producer waits for a single
+record, and batches of this size are appended, compressed and read 1.3 to 2.4 times faster. A quarter of the default
+``max.message.bytes`` of topics."""
 
 MOST_BATCH_BYTES: Final = 64 * 1024 * 1024
-"""What readers inflate a batch to when nobody says otherwise."""
+"""The most that ``batch_size`` may be: by default, readers of this package decompress a batch to no more."""
 
 DEFAULT_REQUEST_BYTES: Final = 16 * 1024 * 1024
-"""A record up to this size is sent, if its topic takes it; brokers take requests of 100 MiB."""
+"""Kafka's default is 1 MiB. Larger, because the limit of a record is then its topic's alone; brokers accept requests up
+to 100 MiB (``socket.request.max.bytes``)."""
 
 MOST_REQUEST_BYTES: Final = 1024 * 1024 * 1024
 
 DEFAULT_BUFFER_BYTES: Final = 32 * 1024 * 1024
-"""Records gathered and not yet acknowledged in one task. Kafka's own default."""
+"""Bytes of records that one task may hold before they are acknowledged; Kafka's default of ``buffer.memory``."""
 
 DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
 DEFAULT_DELIVERY_TIMEOUT_MS: Final = 120_000
@@ -43,9 +48,9 @@ DEFAULT_RETRY_BACKOFF_MAX_MS: Final = 1000
 class ProducerSettings:
     """Names and meanings are Kafka's; ``batch_size``, ``max_request_size`` and ``buffer_memory`` are bytes.
 
-    ``compression_level`` is on the codec's own scale; None is a good one. With ``ignore_keys`` a record's key does not
-    decide its partition. Without ``ACKS_ALL`` a record is sent once, and perhaps lost or not known to be written.
-    ``option_prefix`` and ``own_options`` say how the user of a program sets them (``option_name``).
+    ``compression_level`` is on the codec's own scale; None is the codec's default. With ``ignore_keys`` a record's key
+    does not decide its partition. With any ``acks`` but ``ACKS_ALL`` a batch that may have been appended is not
+    repeated. ``option_prefix`` and ``own_options`` say how the user of a program sets them (``option_name``).
     """
 
     bootstrap_servers: tuple[Address, ...]
