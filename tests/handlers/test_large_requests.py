@@ -252,7 +252,6 @@ async def test_thousands_of_topics_are_taken_in_turns(open_wire_client, monkeypa
             RequestHeader(api_key=0, api_version=version, correlation_id=1, client_id="test"),
             memoryview(b""),
             CONNECTION,
-            0.0,
             release_slot=lambda: None,
         ),
         wire.services,

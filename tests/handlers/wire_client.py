@@ -49,7 +49,7 @@ class WireClient:
         sent = RequestHeader(api_key=api_key, api_version=version, correlation_id=CORRELATION_ID, client_id="test")
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
-        self.request = QueuedRequest(header, frame[position:], self.connection, 0.0, release_slot=self.count_parked)
+        self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_parked)
         answer = await self.dispatcher.answer(self.request)
         return None if answer is None else joined(list(answer))
 

@@ -14,7 +14,7 @@ INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 
 
 def request(number: int) -> QueuedRequest:
-    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO, 0.0)
+    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO)
 
 
 def number_of(received: QueuedRequest | None) -> int:

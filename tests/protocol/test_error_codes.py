@@ -15,17 +15,6 @@ def test_the_table_is_kafkas(kafka_messages: Path) -> None:
     assert {code.name: code.value for code in ErrorCode} == theirs
 
 
-def test_retriable_is_what_kafkas_client_retries(kafka_messages: Path) -> None:
-    with (kafka_messages / "error-codes.csv").open(newline="") as file:
-        theirs = {row["name"] for row in csv.DictReader(file) if row["retriable_in_java_client"] == "yes"}
-    assert {code.name for code in ErrorCode if code.retriable} == theirs
-
-
-def test_success_is_zero_and_not_retriable() -> None:
-    assert int(ErrorCode.NONE) == 0
-    assert not ErrorCode.NONE.retriable
-
-
 def test_a_refusal_carries_the_code_of_its_class() -> None:
     class NotHere(KafkaError):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,13 +13,9 @@ from kafka_wire.primitives import (
     random_uuid,
     read_tag,
     read_unsigned_varint,
-    read_varint,
-    read_varlong,
     skip_tags,
     unsigned_varint,
     uuid_text,
-    varint,
-    varlong,
 )
 
 
@@ -35,46 +31,26 @@ def test_an_unsigned_varint_reads_as_it_was_written(value: int) -> None:
     assert read_unsigned_varint(b"\xff" + encoded + b"\xff", 1) == (value, 1 + len(encoded))
 
 
-@given(st.integers(-(2**31), 2**31 - 1))
-def test_a_varint_reads_as_it_was_written(value: int) -> None:
-    assert read_varint(varint(value), 0) == (value, len(varint(value)))
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-@example(-(2**63))
-def test_a_varlong_reads_as_it_was_written(value: int) -> None:
-    assert read_varlong(varlong(value), 0) == (value, len(varlong(value)))
-
-
-def test_small_numbers_of_either_sign_take_one_byte() -> None:
-    assert [varint(value) for value in (0, -1, 1, -64, 63)] == [b"\0", b"\1", b"\2", b"\x7f", b"\x7e"]
-
-
 @pytest.mark.parametrize("encoded", [b"", b"\x80", b"\x80\x80", b"\xff\xff\xff\xff"])
 def test_a_varint_that_is_cut_off_is_refused(encoded: bytes) -> None:
-    for read in (read_unsigned_varint, read_varint, read_varlong):
-        with pytest.raises(WireError, match="past the end"):
-            read(encoded, 0)
+    with pytest.raises(WireError, match="past the end"):
+        read_unsigned_varint(encoded, 0)
 
 
 def test_a_varint_of_more_bytes_than_a_number_needs_is_refused() -> None:
     with pytest.raises(WireError, match="longer than 5 bytes"):
         read_unsigned_varint(b"\x80" * 5 + b"\1", 0)
-    with pytest.raises(WireError, match="longer than 10 bytes"):
-        read_varlong(b"\x80" * 10 + b"\1", 0)
 
 
 def test_a_varint_that_overflows_is_refused() -> None:
     with pytest.raises(WireError, match="32 bits"):
         read_unsigned_varint(b"\xff\xff\xff\xff\x1f", 0)
-    with pytest.raises(WireError, match="64 bits"):
-        read_varlong(b"\xff" * 9 + b"\x03", 0)
 
 
 def test_numbers_that_do_not_fit_are_not_written() -> None:
-    for write, value in ((unsigned_varint, -1), (unsigned_varint, 2**32), (varint, 2**31), (varlong, -(2**63) - 1)):
+    for value in (-1, 2**32):
         with pytest.raises(ValueError, match="does not fit"):
-            write(value)
+            unsigned_varint(value)
 
 
 def test_unknown_tags_are_skipped() -> None:

@@ -299,7 +299,6 @@ class Processor:
             header,
             frame[position:],
             connection.info,
-            self.context.clock.monotonic(),
             connection.software,
             connection.reply,
             perf_counter_ns(),

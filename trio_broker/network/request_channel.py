@@ -124,14 +124,13 @@ def _no_slot() -> None:
 class QueuedRequest:
     """One request on its way to a handler.
 
-    ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``received_at`` is
-    ``Clock.monotonic`` when the frame was whole, ``queued_ns`` the performance counter then.
+    ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``queued_ns`` is
+    the performance counter when the frame was whole.
     """
 
     header: RequestHeader
     body: memoryview
     connection: ConnectionInfo
-    received_at: float
     client_software: ClientSoftware = attrs.field(factory=ClientSoftware)
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)

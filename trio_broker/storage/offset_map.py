@@ -79,11 +79,6 @@ class OffsetMap:
         """The size of the table."""
         return self.slots * SLOT_BYTES
 
-    @property
-    def utilization(self) -> float:
-        """The share of the slots in use."""
-        return self.keys / self.slots
-
     def put_all(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> bool:
         """Note the offsets of ``keys``, in ascending order; null keys are passed over.
 

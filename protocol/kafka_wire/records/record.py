@@ -85,14 +85,12 @@ class NewRecord:
 class RecordsSummary:
     """What a walk over the records of a batch found, for deciding about the batch.
 
-    ``max_timestamp_offset_delta`` belongs to the first record that has the largest timestamp. ``null_keys`` says
-    whether some record has no key.
+    ``null_keys`` says whether some record has no key.
     """
 
     record_count: int
     min_timestamp: int
     max_timestamp: int
-    max_timestamp_offset_delta: int
     null_keys: bool
 
 
@@ -191,9 +189,9 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
     # for every record that is produced, and a call costs more than the arithmetic in it. Change all four together.
     _check_count(data, record_count)
     zigzag = ZIGZAG
-    position = index = null_keys = max_delta_index = 0
-    # Beyond all deltas, so that the first record sets both, ``max_delta_index`` included.
-    min_delta, max_delta = INT64_MAX, INT64_MIN - 1
+    position = index = null_keys = 0
+    # Beyond all deltas, so that the first record sets both.
+    min_delta, max_delta = INT64_MAX, INT64_MIN
     headers_left = MAX_HEADERS_PER_BATCH
     try:
         for index in range(record_count):
@@ -221,7 +219,6 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
                 timestamp_delta, position = read_varlong(data, position)
             if timestamp_delta > max_delta:
                 max_delta = timestamp_delta
-                max_delta_index = index
             if timestamp_delta < min_delta:
                 min_delta = timestamp_delta
             byte = data[position]
@@ -274,7 +271,7 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
     min_timestamp, max_timestamp = base_timestamp + min_delta, base_timestamp + max_delta
     if min_timestamp < INT64_MIN or max_timestamp > INT64_MAX:
         raise InvalidRecord("a timestamp beyond 64 bits")
-    return RecordsSummary(record_count, min_timestamp, max_timestamp, max_delta_index, bool(null_keys))
+    return RecordsSummary(record_count, min_timestamp, max_timestamp, bool(null_keys))
 
 
 def append_record(
