@@ -47,6 +47,18 @@ def decode(kind: type[T], version: int, buffer: ReadableBuffer, position: int = 
         raise WireError(f"{kind.__name__} v{version} has a string that is not UTF-8: {error.reason}") from None
 
 
+def decode_whole(kind: type[T], version: int, buffer: ReadableBuffer, position: int) -> T:
+    """Read a message that must fill ``buffer`` from ``position`` to its end, as the records of a broker's own logs do.
+
+    Raises:
+        WireError: as ``decode``, or bytes are left over.
+    """
+    message, end = decode(kind, version, buffer, position)
+    if end != len(buffer):
+        raise WireError(f"{len(buffer) - end} bytes left over after {kind.__name__} version {version}")
+    return message
+
+
 def encode(message: Any, version: int) -> list[Chunk]:
     """Write a message as chunks; its records are chunks as they are, everything between them is joined.
 

@@ -30,6 +30,4 @@ async def consumer_group_heartbeat(
     require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
-    return await context.services.groups.call(
-        request.group_id, request, context.request_context, context.release_handler
-    )
+    return await context.call_group(request.group_id, request)

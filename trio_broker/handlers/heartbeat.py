@@ -24,6 +24,4 @@ def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatRes
 @handles(HeartbeatRequest, error_response=error_response)
 async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Renew a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
-    return await context.services.groups.call(
-        request.group_id, request, context.request_context, context.release_handler
-    )
+    return await context.call_group(request.group_id, request)

@@ -19,14 +19,15 @@ from kafka_wire.messages.incremental_alter_configs import (
 )
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource
-from trio_broker.handlers.support.config_changes import change_resources
+from trio_broker.handlers.support.config_changes import change_resources, resource_response
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
 
 
 def error_response(request: IncrementalAlterConfigsRequest, error: KafkaError) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(responses=[outcome_of(resource, error) for resource in request.resources])
+    return IncrementalAlterConfigsResponse(
+        responses=[resource_response(AlterConfigsResourceResponse, each, error) for each in request.resources]
+    )
 
 
 @handles(IncrementalAlterConfigsRequest, error_response=error_response)
@@ -34,12 +35,10 @@ async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or answer with its error."""
-    outcomes = await change_resources(request.resources, alterations, context, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[
-            outcome_of(resource, error)
-            async for resource, error in InTurns(zip(request.resources, outcomes, strict=True))
-        ]
+        responses=await change_resources(
+            request.resources, alterations, AlterConfigsResourceResponse, context, validate_only=request.validate_only
+        )
     )
 
 
@@ -59,12 +58,3 @@ def alteration(config: AlterableConfig) -> ConfigAlteration:
         text = f"unknown operation {config.config_operation} on {config.name}"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
     return ConfigAlteration(config.name, operation, config.value)
-
-
-def outcome_of(resource: AlterConfigsResource, error: KafkaError | None) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if error is None else error.code,
-        error_message=None if error is None else str(error),
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )

@@ -30,9 +30,7 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Join a group, and answer when its rebalance has a generation."""
     try:
-        response = await context.services.groups.call(
-            request.group_id, request, context.request_context, context.release_handler
-        )
+        response = await context.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)
     if response.error_code:

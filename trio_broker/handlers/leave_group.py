@@ -26,9 +26,7 @@ async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGrou
     names_members = context.version >= MEMBERS_SINCE_VERSION
     if not names_members:
         request.members = [MemberIdentity(member_id=request.member_id)]
-    response = await context.services.groups.call(
-        request.group_id, request, context.request_context, context.release_handler
-    )
+    response = await context.call_group(request.group_id, request)
     return response if names_members else of_one_member(response)
 
 

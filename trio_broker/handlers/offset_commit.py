@@ -89,9 +89,7 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await context.services.groups.call(
-            request.group_id, request, context.request_context, context.release_handler
-        )
+        response = await context.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)
     if result.missing:

@@ -26,6 +26,4 @@ async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupRe
     """Answer with the member's assignment, once the leader has sent it."""
     if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return await context.services.groups.call(
-        request.group_id, request, context.request_context, context.release_handler
-    )
+    return await context.call_group(request.group_id, request)

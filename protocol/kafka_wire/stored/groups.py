@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.codec import decode_whole, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import NO_UUID, Bytes, Int8, Int32, Int64, String, Uuid
 from kafka_wire.schema import field, message, struct
@@ -377,10 +377,11 @@ def decode_group_record(key: bytes | memoryview, value: bytes | memoryview | Non
     if kinds is None:
         return None
     key_kind, value_kind = kinds
-    decoded_key = _decode_whole(key_kind, 0, key)
+    decoded_key = decode_whole(key_kind, 0, key, INT16_BYTES)
     if value is None:
         return GroupRecord(decoded_key, None)
-    return GroupRecord(decoded_key, _decode_whole(value_kind, _leading_int16(value, value_kind.__name__), value))
+    version = _leading_int16(value, value_kind.__name__)
+    return GroupRecord(decoded_key, decode_whole(value_kind, version, value, INT16_BYTES))
 
 
 def _version_to_write(value: GroupValue) -> int:
@@ -398,11 +399,3 @@ def _leading_int16(data: bytes | memoryview, what: str) -> int:
     if len(data) < INT16_BYTES:
         raise WireError(f"{what} of {len(data)} bytes has no version")
     return int.from_bytes(data[:INT16_BYTES], "big", signed=True)
-
-
-def _decode_whole(kind: type[Any], version: int, data: bytes | memoryview) -> Any:
-    """Return the message that ``data`` has after its int16, and nothing else."""
-    decoded, end = decode(kind, version, data, INT16_BYTES)
-    if end != len(data):
-        raise WireError(f"{len(data) - end} bytes left over after {kind.__name__} version {version}")
-    return decoded

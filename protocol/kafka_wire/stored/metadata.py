@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafka_wire.codec import decode, encode_bytes
+from kafka_wire.codec import decode_whole, encode_bytes
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
     Boolean,
@@ -348,7 +348,4 @@ def decode_metadata_record(value: bytes | memoryview) -> Any:
     version, position = read_unsigned_varint(view, position)
     if version not in kind.VERSIONS:
         raise WireError(f"{kind.__name__} in version {version}, not {kind.VERSIONS}")
-    record, end = decode(kind, version, view, position)
-    if end != len(view):
-        raise WireError(f"{len(view) - end} bytes left over after {kind.__name__} version {version}")
-    return record
+    return decode_whole(kind, version, view, position)

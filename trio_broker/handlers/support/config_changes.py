@@ -22,19 +22,21 @@ class NamesResource(Protocol):
 
 
 R = TypeVar("R", bound=NamesResource)
+A = TypeVar("A")
 
 
 async def change_resources(
     resources: Sequence[R],
     read_change: Callable[[R, ConfigResource], ConfigChange],
+    response: Callable[..., A],
     context: Context,
     *,
     validate_only: bool,
-) -> list[KafkaError | None]:
-    """Change each resource as ``read_change`` says; return its error, or None, for each in order."""
+) -> list[A]:
+    """Change each resource as ``read_change`` says; return a ``response`` for each, in order."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     changes: dict[int, ConfigChange] = {}
-    outcomes: list[KafkaError | None] = [None] * len(resources)
+    errors: dict[int, KafkaError] = {}
     # All valid changes go to the controller in one call, which is one append to the metadata log and one publication.
     async for index, resource in InTurns(enumerate(resources)):
         try:
@@ -42,13 +44,27 @@ async def change_resources(
                 raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
             changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
         except KafkaError as error:
-            outcomes[index] = error
+            errors[index] = error
     outcome = await context.services.controller.change_configs(
         list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
     )
-    async for index, result in InTurns(zip(changes, outcome.results, strict=True)):
-        outcomes[index] = result if isinstance(result, KafkaError) else None
-    return outcomes
+    errors |= {
+        index: result for index, result in zip(changes, outcome.results, strict=True) if isinstance(result, KafkaError)
+    }
+    return [
+        resource_response(response, resource, errors.get(index))
+        async for index, resource in InTurns(enumerate(resources))
+    ]
+
+
+def resource_response(response: Callable[..., A], resource: NamesResource, error: KafkaError | None) -> A:
+    """The ``response`` of either API to the changes of one resource."""
+    return response(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else str(error),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
 
 
 def requested_by(context: Context) -> str:

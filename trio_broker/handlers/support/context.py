@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import attrs
 
 from kafka_wire.headers import RequestHeader
+from kafka_wire.schema import Request
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -39,6 +44,14 @@ class Context:
         """The client as the group coordinator stores it with a member."""
         header = self.request.header
         return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
+
+    async def call_group(self, group_id: str, request: Request[R]) -> R:
+        """Let the coordinator answer ``request`` for its group.
+
+        Raises:
+            KafkaError: those of ``GroupCoordinator.call``.
+        """
+        return await self.services.groups.call(group_id, request, self.request_context, self.release_handler)
 
     def release_handler(self) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""
