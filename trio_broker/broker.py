@@ -202,7 +202,7 @@ class Broker:
         log.info("stopping; requests in flight have %.1f s", grace_seconds)
         self.server.stop_accepting()
         services.replicas.stop_waiting()
-        services.groups.stop_waiting()
+        services.groups.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
     async def _answer(self, request: QueuedRequest) -> Answer:

@@ -147,5 +147,5 @@ async def running_coordinator(directory: Path, *, clock: ManualClock | None = No
         await nursery.start(services.replicas.run)
         await nursery.start(services.groups.run)
         yield CoordinatorHarness(services, clock)
-        services.groups.stop_waiting()
+        services.groups.runtime.close()
         nursery.cancel_scope.cancel()

@@ -138,7 +138,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
         await loaded(broker)
         await trio.sleep(30)
         assert await broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert broker.groups.snapshots()[0].state == "Empty"
+        assert broker.groups.shard("g").snapshot("g").state == "Empty"
 
 
 async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
@@ -268,7 +268,7 @@ async def test_a_stop_answers_everybody_who_waits_for_others(broker):
         nursery.start_soon(join_again)
         await trio.testing.wait_all_tasks_blocked()
         assert await broker.heartbeat(first, "g") == ErrorCode.REBALANCE_IN_PROGRESS
-        broker.groups.stop_waiting()
+        broker.groups.runtime.close()
     assert completions == [ErrorCode.NOT_COORDINATOR]
 
 

@@ -33,13 +33,11 @@ from trio_broker.coordinator.group_loading import Group
 from trio_broker.coordinator.group_shard import GroupShard
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
-from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagReport, GroupSnapshot
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, ReleaseHandler
 from trio_broker.coordinator.runtime.log import CoordinatorLog
-from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.coordinator.runtime.shard import ShardContext
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.yield_budget import YieldBudget
@@ -79,12 +77,8 @@ class GroupCoordinator:
             task_status.started()
             await self.runtime.load_new_partitions()
 
-    def stop_waiting(self) -> None:
-        """The broker stops: requests that wait for other members are completed now, and none waits any more."""
-        self.runtime.close()
-
-    def _new_shard(self, log: CoordinatorLog, context: ShardContext) -> GroupShard:
-        return GroupShard(log, context, self.settings, self._notify_rebalance)
+    def _new_shard(self, log: CoordinatorLog, runtime: CoordinatorRuntime[GroupShard]) -> GroupShard:
+        return GroupShard(log, runtime, self.settings, self._notify_rebalance)
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
@@ -148,16 +142,10 @@ class GroupCoordinator:
         of the last two go by name, and the caller checks that they exist.
 
         Raises:
-            KafkaError: those of ``shard``; the request was refused as a whole, or could not be made durable in time.
+            KafkaError: those of ``shard`` and of ``CoordinatorRuntime.call``.
         """
         shard = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest))
-        future = shard.handle(request, context)
-        # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
-        if future.is_done and future.required_offset == NO_REQUIRED_OFFSET:
-            response: R = future.response
-        else:
-            response = await self.runtime.response(shard, future, release_handler)
-        return response
+        return await self.runtime.call(shard, request, context, release_handler)
 
     async def fetch_offsets(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
@@ -212,10 +200,6 @@ class GroupCoordinator:
             for group in groups
             if (not states or group.state.value.lower() in states) and (not types or group.type.value in types)
         ]
-
-    def snapshots(self) -> list[GroupSnapshot]:
-        """All groups that are loaded."""
-        return [shard.snapshot(group_id) for shard in self.runtime.active_shards() for group_id in shard.groups]
 
     async def lags(self, group_id: str) -> list[ConsumerLag]:
         """The lag of a group in every partition it has committed or owns; errors as ``GroupShard.snapshot``."""

@@ -52,10 +52,10 @@ from trio_broker.coordinator.offsets.requests import (
 )
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, Rebalance
 from trio_broker.coordinator.reporting.timeline import Timeline
+from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorShard
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, RequestContext
-from trio_broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
@@ -74,12 +74,12 @@ class GroupShard(CoordinatorShard):
     def __init__(
         self,
         log: CoordinatorLog,
-        context: ShardContext,
+        runtime: CoordinatorRuntime[GroupShard],
         settings: GroupCoordinatorConfig,
         on_rebalance: Callable[[str], None] = lambda group_id: None,
     ) -> None:
         """``on_rebalance`` is called with each group that has finished a rebalance."""
-        super().__init__(log, context)
+        super().__init__(log, runtime)
         self.groups: dict[str, Group] = {}
         self.offsets = CommittedOffsets()
         self.commits = 0
@@ -94,29 +94,24 @@ class GroupShard(CoordinatorShard):
         return LoadedGroups(self._settings)
 
     def restore(self, replay: LoadedGroups) -> None:
-        self.groups, self.offsets = replay.groups(self.context.now()), replay.offsets
+        self.groups, self.offsets = replay.groups(self.runtime.now()), replay.offsets
         for group_id in replay.consumer:
             self.settings_changed(group_id)
         for tombstones in replay.contradictory.values():
             self._append(tombstones)
         for group in self.groups.values():
-            self.context.schedule(group.group_id, group.next_deadline())
+            self.runtime.timer.schedule(group.group_id, group.next_deadline())
 
     def abandon(self, code: ErrorCode) -> None:
         for group in self.groups.values():
             self.complete(group.abandon(code).completions)
-            self.context.schedule(group.group_id, None)
+            self.runtime.timer.schedule(group.group_id, None)
         self.groups = {}
 
     # ---- members --------------------------------------------------------------------------------------------------
 
     def handle(self, request: Any, context: RequestContext) -> ResponseFuture:
-        """Pass a request to its group, and return the future of its response.
-
-        Raises:
-            KafkaError: the request had no effect.
-        """
-        event = CoordinatorEvent(request, context, ResponseFuture(), self.context.now(), self.context.image)
+        event = CoordinatorEvent(request, context, ResponseFuture(), self.runtime.now(), self.runtime.image)
         _HANDLERS[type(request)](self, event)
         return event.future
 
@@ -179,14 +174,14 @@ class GroupShard(CoordinatorShard):
     def on_timeout(self, key: str) -> None:
         """The timer of a group has run: something may be due."""
         if (group := self.groups.get(key)) is not None:
-            self._commit_result(group, group.tick(self.context.now(), self.context.image))
+            self._commit_result(group, group.tick(self.runtime.now(), self.runtime.image))
 
     def topics_changed(self) -> None:
         """Topics were created, deleted or grown."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.metadata_changed()
-                self.context.schedule(group.group_id, group.next_deadline())
+                self.runtime.timer.schedule(group.group_id, group.next_deadline())
 
     def settings_changed(self, group_id: str) -> None:
         """Let a consumer group follow its own settings; a member learns them with its next heartbeat."""
@@ -196,49 +191,50 @@ class GroupShard(CoordinatorShard):
 
     def _settings_of(self, group_id: str) -> GroupCoordinatorConfig:
         """The broker's settings, with the group's own in their places."""
-        own = self.context.image.configs(ConfigResource(ConfigResourceType.GROUP, group_id))
+        own = self.runtime.image.configs(ConfigResource(ConfigResourceType.GROUP, group_id))
         return group_config(own, self._settings)
 
     # ---- results of events ----------------------------------------------------------------------------------------
 
     def _commit_result(self, group: Group, result: CoordinatorResult) -> None:
-        """Append the records of ``result``, let the group take them in, complete futures and reschedule its timer.
+        """Append the records of ``result``, let the group change, complete futures and reschedule the group's timer.
 
-        A group that is new, or the successor of another, is registered with its first records. If the log refuses them,
-        the group says what its responses are instead; without records a new group is dropped.
+        A group that is new, or the successor of another, is registered with its first records, or dropped if the log
+        refuses them or there are none.
         """
-        before = self.groups.get(group.group_id)
-        after, code = result.successor or group, ErrorCode.NONE
-        if result.records:
-            try:
-                self._append(result.records)
-            except KafkaError as error:
-                # Clients can cause this at any rate, by what is too large for a record.
-                text = f"group {group.group_id!r:.200}: a change is not written: {error}"
-                self.context.log_throttled(error.code.name, text)
-                after, code = group, coordinator_code(error.code)
-            else:
-                self.groups[group.group_id] = after
+        before, code = self.groups.get(group.group_id), self._append_result(group, result)
+        if result.records and not code:
+            group = self.groups[group.group_id] = result.successor or group
         if result.on_append is not None:
             result.extend(result.on_append(code))
         if code and before is not group:
             # It was to be registered with the records. No later event would complete the requests that wait in it.
             result.extend(group.abandon(code))
-        self._complete(after, result)
-        if result.records and not code and before is not None and before is not after:
-            # Members whose requests wait in the classic group that became a consumer group join that.
-            self.complete(before.abandon(ErrorCode.REBALANCE_IN_PROGRESS).completions)
-
-    def _complete(self, group: Group, result: CoordinatorResult) -> None:
         self.complete(result.completions)
         if self.groups.get(group.group_id) is not group:
             return
+        if before is not None and before is not group:
+            # Members whose requests wait in the classic group that became a consumer group join that.
+            self.complete(before.abandon(ErrorCode.REBALANCE_IN_PROGRESS).completions)
         if result.events:
             timeline = self._timelines.setdefault(group.group_id, Timeline())
             if ended := timeline.record(result.events, len(group.members)):
                 self.rebalances += ended
                 self._on_rebalance(group.group_id)
-        self.context.schedule(group.group_id, group.next_deadline())
+        self.runtime.timer.schedule(group.group_id, group.next_deadline())
+
+    def _append_result(self, group: Group, result: CoordinatorResult) -> ErrorCode:
+        """NONE, or why the log refuses the records of ``result``, of which it then has none."""
+        if not result.records:
+            return ErrorCode.NONE
+        try:
+            self._append(result.records)
+        except KafkaError as error:
+            # Clients can cause this at any rate, by what is too large for a record.
+            text = f"group {group.group_id!r:.200}: a change is not written: {error}"
+            self.runtime.throttled_log.warning(error.code.name, text)
+            return coordinator_code(error.code)
+        return ErrorCode.NONE
 
     def _append(self, records: Iterable[GroupRecord]) -> None:
         """Append all of ``records`` or none.
@@ -246,7 +242,7 @@ class GroupShard(CoordinatorShard):
         Raises:
             KafkaError: none was appended.
         """
-        now_ms = self.context.now().wall_ms
+        now_ms = self.runtime.now().wall_ms
         try:
             encoded = [NewRecord(now_ms, *encode_group_record(record)) for record in records]
         except ValueError as error:
@@ -335,7 +331,7 @@ class GroupShard(CoordinatorShard):
         """Delete offsets of a group that have expired, a batch of them, and the group if it has neither offsets nor
         members left; return whether there may be more to delete.
         """
-        group, now, limit = self.groups.get(group_id), self.context.now(), TOMBSTONES_PER_BATCH
+        group, now, limit = self.groups.get(group_id), self.runtime.now(), TOMBSTONES_PER_BATCH
         if group is None:
             return False
         expired = expired_offsets(self.offsets, group_id, group, self._settings, now, at_most=limit)
@@ -373,7 +369,7 @@ class GroupShard(CoordinatorShard):
         self._append(group.tombstones())
         del self.groups[group.group_id]
         self._timelines.pop(group.group_id, None)
-        self.context.schedule(group.group_id, None)
+        self.runtime.timer.schedule(group.group_id, None)
 
     # ---- reporting ------------------------------------------------------------------------------------------------
 
@@ -398,12 +394,12 @@ class GroupShard(CoordinatorShard):
         """A consumer group and its members; errors as ``describe``."""
         group = self._known(group_id)
         if isinstance(group, ConsumerGroup):
-            return group.describe(self.context.image)
+            return group.describe(self.runtime.image)
         raise KafkaError(f"group {group_id!r} is not a consumer group", code=ErrorCode.GROUP_ID_NOT_FOUND)
 
     def snapshot(self, group_id: str, *, with_members: bool = True) -> GroupSnapshot:
         """A group of either protocol; errors as ``describe``."""
-        return self._known(group_id).snapshot(self.context.image, with_members=with_members)
+        return self._known(group_id).snapshot(self.runtime.image, with_members=with_members)
 
     def timeline(self, group_id: str) -> Sequence[Rebalance]:
         """The recent rebalances of a group; errors as ``describe``."""

@@ -2,41 +2,49 @@
 
 A key (a group's id) lives with all its records on one partition of the coordinator's internal topic, by the hash of the
 key; the broker that leads the partition coordinates the key. The topic is created when the first client looks for a
-coordinator. A shard is loaded before it answers; until then requests get COORDINATOR_LOAD_IN_PROGRESS.
+coordinator. A shard is one partition and the state that its records describe: it is loaded before it answers; until
+then requests get COORDINATOR_LOAD_IN_PROGRESS.
 
+From then on every event appends its records before another event can change the state: either all that an event changes
+is in the log, or the request is answered with why not. An event runs between two checkpoints, so nothing comes between.
 A response is sent when the records that it depends on are as durable as ``log.durability`` says. Requests that wait,
 for other requests or for the disk, release their handler slot.
 
-Source: Kafka's CoordinatorRuntime, GroupCoordinatorService.partitionFor and AutoTopicCreationManager.
+Source: Kafka's CoordinatorRuntime and CoordinatorShard, GroupCoordinatorService.partitionFor and
+AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 import trio
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.errors import KafkaError
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.schema import Request
 from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
-from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import Now
-from trio_broker.coordinator.runtime.shard import CoordinatorShard, ShardContext
+from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, coordinator_code
+from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET, ResponseFuture
+from trio_broker.coordinator.runtime.result import Completion, Now, RequestContext
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
 
 log = logging.getLogger(__name__)
 
-ShardT = TypeVar("ShardT", bound=CoordinatorShard)
+R = TypeVar("R")
+ShardT = TypeVar("ShardT", bound="CoordinatorShard")
 
 ReleaseHandler = Callable[[], None]
 """Releases the handler slot of the request; called before a request waits."""
@@ -49,6 +57,11 @@ MAX_CACHED_KEY_CHARACTERS = 255
 
 LOADING_TASKS = 4
 """Shards loaded side by side: decoding is Python, so more would only wait for each other."""
+
+LOAD_ATTEMPTS = 3
+"""How often a shard is read before it stays closed: compaction may move segments under the first reading."""
+
+LOAD_RETRY_SECONDS = 1.0
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -74,24 +87,33 @@ _cached_partition = lru_cache(MAX_CACHED_KEYS)(_partition)
 
 @attrs.define(eq=False)
 class CoordinatorRuntime(Generic[ShardT]):
-    """The shards of the partitions of ``topic`` that this broker leads."""
+    """The shards of the partitions of ``topic`` that this broker leads, and what they need of the broker."""
 
     topic: str
     new_topic: Callable[[], NewTopic]
-    new_shard: Callable[[CoordinatorLog, ShardContext], ShardT]
+    new_shard: Callable[[CoordinatorLog, CoordinatorRuntime[ShardT]], ShardT]
     commit_timeout_seconds: float
     replicas: ReplicaManager
     controller: Controller
     clock: Clock
     shards: dict[int, ShardT] = attrs.field(factory=dict, init=False)
     timer: CoordinatorTimer[str] = attrs.field(init=False)
+    throttled_log: LogThrottle = attrs.field(init=False)
+    """For what clients can cause at any rate."""
     _partition_count: int = attrs.field(default=1, init=False)
     _creating: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    _throttled_log: LogThrottle = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.timer = CoordinatorTimer(self._on_timeout)
-        self._throttled_log = LogThrottle(log, self.clock)
+        self.throttled_log = LogThrottle(log, self.clock)
+
+    def now(self) -> Now:
+        return Now(trio.current_time(), self.clock.now_ms())
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster's current metadata."""
+        return self.controller.image
 
     # ---- shards ---------------------------------------------------------------------------------------------------
 
@@ -102,18 +124,12 @@ class CoordinatorRuntime(Generic[ShardT]):
             return
         if not self.shards:
             # Kafka, too, goes by the number at the start: keys would change their partition if it grew.
-            self._partition_count = len(self.controller.image.topics[self.topic].partitions)
-        context = ShardContext(
-            now=lambda: Now(trio.current_time(), self.clock.now_ms()),
-            image=self.controller.image,
-            schedule=self.timer.schedule,
-            log_throttled=self._throttled_log.warning,
-        )
+            self._partition_count = len(self.image.topics[self.topic].partitions)
         limiter = trio.CapacityLimiter(LOADING_TASKS)
         async with trio.open_nursery() as nursery:
             for index, partition in topic.partitions.items():
                 if index not in self.shards and index < self._partition_count:
-                    self.shards[index] = self.new_shard(CoordinatorLog(partition, self.replicas), context)
+                    self.shards[index] = self.new_shard(CoordinatorLog(partition, self.replicas), self)
                     nursery.start_soon(self.shards[index].load, limiter)
 
     async def apply_metadata(self, delta: MetadataDelta) -> None:
@@ -149,7 +165,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         Raises:
             KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
         """
-        shard = self.shards.get(partition_for(key, self._partition_count))
+        shard = self._shard_of(key)
         if shard is None:
             raise KafkaError(f"{key!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
         shard.require_active()
@@ -180,20 +196,31 @@ class CoordinatorRuntime(Generic[ShardT]):
             log.error("%s cannot be created: %s", self.topic, outcome)
             raise KafkaError(str(outcome), code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    # ---- responses ------------------------------------------------------------------------------------------------
+    # ---- requests -------------------------------------------------------------------------------------------------
 
-    async def response(self, shard: ShardT, future: ResponseFuture, release_handler: ReleaseHandler) -> Any:
-        """The response of ``future``, once it is set and durable.
+    async def call(
+        self, shard: ShardT, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
+    ) -> R:
+        """The response of ``shard`` to ``request``, once the records that it depends on are durable.
 
         Raises:
-            KafkaError: its records were not made durable, or not in time; a restart shows whether they are in the log.
+            KafkaError: the shard refused the request; its records were not made durable, or not in time: a restart
+                shows whether they are in the log.
         """
-        response = await future.wait(release_handler)
-        await self.until_durable(shard, future.required_offset, release_handler)
+        future = shard.handle(request, context)
+        # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
+        if not future.is_done or future.required_offset != NO_REQUIRED_OFFSET:
+            await future.wait(release_handler)
+            await self.until_durable(shard, future.required_offset, release_handler)
+        response: R = future.response
         return response
 
     async def until_durable(self, shard: ShardT, required_offset: int, release_handler: ReleaseHandler) -> None:
-        """Wait until the high watermark of ``shard`` has reached ``required_offset``; errors as ``response``."""
+        """Wait until the high watermark of ``shard`` has reached ``required_offset``.
+
+        Raises:
+            KafkaError: the records were not made durable, or not in time.
+        """
         partition = shard.log.partition
         if partition.high_watermark >= required_offset:
             return
@@ -205,3 +232,114 @@ class CoordinatorRuntime(Generic[ShardT]):
         if code:
             text = f"{partition.topic_partition}: not durable: {code.name}"
             raise KafkaError(text, code=coordinator_code(code))
+
+
+class ShardState(enum.Enum):
+    LOADING = enum.auto()
+    ACTIVE = enum.auto()
+    CLOSED = enum.auto()
+
+
+class Replay(Protocol):
+    """The state that a shard's records describe, while they are read."""
+
+    def fold(self, record: EncodedRecord) -> None:
+        """Take in one record as it stands in the log.
+
+        Raises:
+            WireError: it is damaged; nothing has changed.
+        """
+        ...
+
+
+class CoordinatorShard(ABC):
+    """One partition of the coordinator's internal topic. Subclasses say what the state is."""
+
+    def __init__(self, log: CoordinatorLog, runtime: CoordinatorRuntime[Any]) -> None:
+        self.log = log
+        self.runtime = runtime
+        self.state = ShardState.LOADING
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is ShardState.ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is ShardState.CLOSED
+
+    def require_active(self) -> None:
+        """Refuse while the shard cannot answer.
+
+        Raises:
+            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
+        """
+        if self.state is ShardState.ACTIVE and self.log.partition.failure is None:
+            return
+        if self.state is ShardState.LOADING:
+            text = f"{self.log.partition.topic_partition} is being loaded"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(f"{self.log.partition.topic_partition} is closed", code=ErrorCode.NOT_COORDINATOR)
+
+    async def load(self, limiter: trio.CapacityLimiter) -> None:
+        """Read all records. The shard is active then, or closed if its log cannot be read; others are not affected."""
+        async with limiter:
+            for attempt in range(1, LOAD_ATTEMPTS + 1):
+                try:
+                    await self._load()
+                except Exception:
+                    log.exception("%s cannot be loaded, attempt %d", self.log.partition.topic_partition, attempt)
+                    await trio.sleep(LOAD_RETRY_SECONDS)
+                else:
+                    return
+        self.close(ErrorCode.NOT_COORDINATOR)
+
+    async def _load(self) -> None:
+        replay = self.new_replay()
+        async for part in self.log.slices():
+            for record in part.records:
+                try:
+                    replay.fold(record)
+                except WireError as error:
+                    log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
+            await trio.lowlevel.checkpoint()
+        await self.log.ready_to_append()
+        # The shard may have been closed while it was read.
+        if self.state is ShardState.LOADING:
+            self.state = ShardState.ACTIVE
+            self.restore(replay)
+
+    @abstractmethod
+    def new_replay(self) -> Replay:
+        """A state without records, which the records of the log are folded into."""
+
+    @abstractmethod
+    def restore(self, replay: Any) -> None:
+        """Take the state that ``new_replay`` made and that all records are folded into; the shard is active."""
+
+    @abstractmethod
+    def abandon(self, code: ErrorCode) -> None:
+        """Complete all requests that wait with ``code``, and drop the state."""
+
+    @abstractmethod
+    def handle(self, request: Any, context: RequestContext) -> ResponseFuture:
+        """Pass a request to its key, and return the future of its response.
+
+        Raises:
+            KafkaError: the request had no effect.
+        """
+
+    @abstractmethod
+    def on_timeout(self, key: str) -> None:
+        """The timer of ``key`` has run."""
+
+    def close(self, code: ErrorCode) -> None:
+        """Complete all requests that wait with ``code``, and answer no more."""
+        self.state = ShardState.CLOSED
+        self.abandon(code)
+
+    def complete(self, completions: Iterable[Completion]) -> None:
+        """Complete futures; the responses are sent once all that is appended so far is durable."""
+        required_offset = self.log.required_offset
+        for completion in completions:
+            completion.future.set_result(completion.response, required_offset)
