@@ -25,7 +25,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
 from trio_broker.broker import Broker
-from trio_broker.broker_view import LiveBrokerView
+from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
 

@@ -176,7 +176,7 @@ class Broker:
             return ""
         # Imported here, because a broker without an admin page should not pay for one.
         from broker_admin.server import AdminListenerError, serve_admin
-        from trio_broker.broker_view import LiveBrokerView
+        from trio_broker.broker_view.live import LiveBrokerView
 
         view = LiveBrokerView(self.services, self.server, self.dispatcher.requests, self._stopping.is_set)
         host, port = parse_host_port(listener)

@@ -14,7 +14,7 @@ import cattrs
 import trio
 from starlette.responses import Response
 
-from broker_admin.view import JournalEntry
+from broker_admin.views.config import JournalEntry
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigEntry, ConfigSource
 from trio_broker.coordinator.reporting.snapshot import GroupLag

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from broker_admin.pages import error_page
-from broker_admin.view import ConfigRefusal
+from broker_admin.views.config import ConfigRefusal
 
 EXPLANATIONS = {
     404: "there is nothing at this address; /api/v1/openapi.json lists what there is",

@@ -21,26 +21,19 @@ import trio
 
 from broker_admin.fake_groups import FakeGroup, fake_groups
 from broker_admin.server import AdminAddress, serve_admin
-from broker_admin.view import (
+from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
+from broker_admin.views.events import BrokerEvent
+from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
+from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
+from broker_admin.views.segments import (
     MANIFEST_VERSION,
     AbortedTransactionInfo,
-    AdvertisedListener,
-    BrokerEvent,
-    ConfigChangeResult,
-    ConfigRefusal,
-    GroupsRebalanced,
-    JournalEntry,
     LogManifest,
-    NodeDescription,
     PartitionManifest,
-    PoolStatistics,
     PositionInfo,
-    QueueStatistics,
-    Readiness,
     SegmentInfo,
-    ThreadStatistics,
     TopicManifest,
-    WorkerStatistics,
 )
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource, ConfigSynonym

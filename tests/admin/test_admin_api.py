@@ -11,7 +11,7 @@ import trio
 
 from broker_admin.app import create_app
 from broker_admin.testing import FakeBrokerView
-from broker_admin.view import ThreadStatistics
+from broker_admin.views.readings import ThreadStatistics
 
 CHANGE_HEADERS = {"x-requested-with": "pytest", "content-type": "application/json"}
 

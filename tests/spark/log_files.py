@@ -9,16 +9,16 @@ from typing import Any
 
 import attrs
 
-from broker_admin import view
 from broker_admin.encoding import encode
+from broker_admin.views.segments import MANIFEST_VERSION, TopicManifest
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
+from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.replication.partition import Durability, Partition
-from trio_broker.segment_view import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
@@ -115,8 +115,8 @@ class LogFiles:
         if self.high_watermark is not None:
             partition.high_watermark = self.high_watermark
         taken = PartitionSnapshot(self.log.topic_partition.partition, log_snapshot(partition))
-        told = view.TopicManifest(
-            version=view.MANIFEST_VERSION,
+        told = TopicManifest(
+            version=MANIFEST_VERSION,
             cluster_id=CLUSTER_ID,
             node_id=1,
             topic=self.log.topic_partition.topic,

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, mask_changes, mask_entry, sensitive_keys
 from broker_admin.errors import error_response
 from broker_admin.parts import parts_of
-from broker_admin.view import ConfigRefusal
+from broker_admin.views.config import ConfigRefusal
 
 MAX_BODY_BYTES = 64 * 1024
 """Every key there is, with a long value each, is far less."""

@@ -27,7 +27,8 @@ from starlette.types import Receive, Scope, Send
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
 from broker_admin.errors import error_response
 from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, parts_of
-from broker_admin.view import BrokerEvent, GroupsRebalanced
+from broker_admin.views.events import BrokerEvent
+from broker_admin.views.groups import GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
 
 HEARTBEAT_SECONDS = 10.0

@@ -16,9 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin import group_list, metrics_page, view
+from broker_admin import group_list, metrics_page
 from broker_admin.encoding import MEMBERS_OF_GROUPS, converter, json_response
 from broker_admin.routes import config, events, groups, health, readings, segments
+from broker_admin.views.config import ConfigRefusal, JournalEntry
+from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.node import NodeDescription
+from broker_admin.views.readings import ThreadStatistics
+from broker_admin.views.segments import TopicManifest
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.metrics.history import HistorySample
@@ -33,19 +38,19 @@ PLAIN_SCHEMAS: Mapping[type, dict[str, Any]] = {
 }
 
 DESCRIBED_CLASSES: tuple[type, ...] = (
-    view.NodeDescription,
+    NodeDescription,
     ConfigEntry,
-    view.JournalEntry,
-    view.ConfigRefusal,
-    view.ThreadStatistics,
+    JournalEntry,
+    ConfigRefusal,
+    ThreadStatistics,
     TopicInfo,
-    view.TopicManifest,
+    TopicManifest,
     HistorySample,
     group_list.GroupList,
     GroupSnapshot,
     GroupOffsets,
     Rebalance,
-    view.GroupsRebalanced,
+    GroupsRebalanced,
 )
 """What appears at the top of an answer; the classes inside them are found by following their attributes."""
 

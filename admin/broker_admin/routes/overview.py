@@ -14,7 +14,8 @@ from broker_admin.group_list import GroupList, GroupOrder, GroupQuery, select_gr
 from broker_admin.knobs import knob_states
 from broker_admin.pages import ASSETS, TEMPLATES, frame_at
 from broker_admin.parts import parts_of
-from broker_admin.view import BrokerView, JournalEntry
+from broker_admin.view import BrokerView
+from broker_admin.views.config import JournalEntry
 from trio_broker.metrics.topics import TopicInfo
 
 SHOWN_TOPICS = 200

@@ -16,7 +16,15 @@ from collections.abc import Collection, Sequence
 import attrs
 import trio
 
-from broker_admin import view
+from broker_admin.views.segments import (
+    MANIFEST_VERSION,
+    AbortedTransactionInfo,
+    LogManifest,
+    PartitionManifest,
+    PositionInfo,
+    SegmentInfo,
+    TopicManifest,
+)
 from kafka_wire.primitives import uuid_text
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import Partition
@@ -57,7 +65,7 @@ class PartitionSnapshot:
     log: LogSnapshot | str
 
 
-class SegmentView:
+class LiveSegmentsView:
     """The part of the admin app's view that is about segments."""
 
     def __init__(self, replicas: ReplicaManager, cluster_id: str, node_id: int) -> None:
@@ -66,7 +74,7 @@ class SegmentView:
         self.node_id = node_id
         self._limiter = trio.CapacityLimiter(MANIFEST_THREADS)
 
-    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> view.TopicManifest | None:
+    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         """The files of these partitions, or of all, by number; None if there is no such topic."""
         hosted = self.replicas.topics.get(topic)
         if hosted is None:
@@ -78,9 +86,9 @@ class SegmentView:
                 await trio.lowlevel.checkpoint()
         return await trio.to_thread.run_sync(self._manifest, hosted, snapshots, limiter=self._limiter)
 
-    def _manifest(self, hosted: HostedTopic, snapshots: Sequence[PartitionSnapshot]) -> view.TopicManifest:
-        return view.TopicManifest(
-            version=view.MANIFEST_VERSION,
+    def _manifest(self, hosted: HostedTopic, snapshots: Sequence[PartitionSnapshot]) -> TopicManifest:
+        return TopicManifest(
+            version=MANIFEST_VERSION,
             cluster_id=self.cluster_id,
             node_id=self.node_id,
             topic=hosted.name,
@@ -115,17 +123,17 @@ def log_snapshot(partition: Partition) -> LogSnapshot:
     )
 
 
-def partition_manifest(taken: PartitionSnapshot) -> view.PartitionManifest:
+def partition_manifest(taken: PartitionSnapshot) -> PartitionManifest:
     """One partition for the API; safe in a worker thread."""
     if isinstance(taken.log, str):
-        return view.PartitionManifest(taken.partition, taken.log, None)
+        return PartitionManifest(taken.partition, taken.log, None)
     try:
-        return view.PartitionManifest(taken.partition, None, log_manifest(taken.log))
+        return PartitionManifest(taken.partition, None, log_manifest(taken.log))
     except (CorruptIndex, OSError) as error:
-        return view.PartitionManifest(taken.partition, str(error), None)
+        return PartitionManifest(taken.partition, str(error), None)
 
 
-def log_manifest(taken: LogSnapshot) -> view.LogManifest:
+def log_manifest(taken: LogSnapshot) -> LogManifest:
     """One log for the API.
 
     Raises:
@@ -133,7 +141,7 @@ def log_manifest(taken: LogSnapshot) -> view.LogManifest:
     """
     directory = os.path.abspath(taken.log.directory)
     aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset, taken.segments)
-    return view.LogManifest(
+    return LogManifest(
         log_directory=os.path.dirname(directory),
         directory_name=os.path.basename(directory),
         leader_epoch=taken.leader_epoch,
@@ -141,17 +149,17 @@ def log_manifest(taken: LogSnapshot) -> view.LogManifest:
         last_stable_offset=taken.last_stable_offset,
         high_watermark=taken.high_watermark,
         segments=segment_infos(taken),
-        active_positions=tuple(view.PositionInfo(each.offset, each.position) for each in taken.active_positions),
+        active_positions=tuple(PositionInfo(each.offset, each.position) for each in taken.active_positions),
         aborted_transactions=tuple(
-            view.AbortedTransactionInfo(each.producer_id, each.first_offset, each.last_offset) for each in aborted
+            AbortedTransactionInfo(each.producer_id, each.first_offset, each.last_offset) for each in aborted
         ),
     )
 
 
-def segment_infos(taken: LogSnapshot) -> tuple[view.SegmentInfo, ...]:
+def segment_infos(taken: LogSnapshot) -> tuple[SegmentInfo, ...]:
     """The segments, each up to where the next one begins, and the last one up to the end of the log."""
     ends = [*(segment.base_offset for segment in taken.segments[1:]), taken.log_end_offset]
     return tuple(
-        view.SegmentInfo(segment.base_offset, end, size)
+        SegmentInfo(segment.base_offset, end, size)
         for segment, end, size in zip(taken.segments, ends, taken.sizes, strict=True)
     )

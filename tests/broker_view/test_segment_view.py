@@ -16,8 +16,8 @@ from kafka_wire.errors import KafkaError
 from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
+from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot
 from trio_broker.replication.replica_manager import ReplicaManager
-from trio_broker.segment_view import MAX_ACTIVE_POSITIONS, SegmentView, log_snapshot
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.segment import Segment
 
@@ -32,8 +32,8 @@ async def replicas(tmp_path):
 
 
 @pytest.fixture
-def view(replicas) -> SegmentView:
-    return SegmentView(replicas, "cluster", 1)
+def view(replicas) -> LiveSegmentsView:
+    return LiveSegmentsView(replicas, "cluster", 1)
 
 
 async def written_to(replicas, **configs):
@@ -43,7 +43,7 @@ async def written_to(replicas, **configs):
     return partition
 
 
-async def only_log(view: SegmentView):
+async def only_log(view: LiveSegmentsView):
     manifest = await view.topic_manifest("orders")
     assert manifest is not None
     [partition] = manifest.partitions
@@ -98,7 +98,7 @@ async def test_records_that_are_not_safe_yet_are_behind_the_high_watermark(tmp_p
     replicas = make_replicas(tmp_path, log_durability="fsync")
     partition = await written_to(replicas)
     partition.append(batch(b"a"), now_ms=NOW_MS)
-    log = await only_log(SegmentView(replicas, "cluster", 1))
+    log = await only_log(LiveSegmentsView(replicas, "cluster", 1))
     assert (log.high_watermark, log.segments[0].next_offset) == (0, 1)
 
 
@@ -152,7 +152,7 @@ async def test_partitions_can_be_chosen_and_topics_may_be_missing(replicas, view
     assert await view.topic_manifest("nowhere") is None
 
 
-async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, view: SegmentView, monkeypatch):
+async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, view: LiveSegmentsView, monkeypatch):
     partition = await written_to(replicas)
     log = partition.log
     row = [Segment(log.directory, base, log.config, size=1000, created_ms=NOW_MS) for base in range(-MANY_SEGMENTS, 0)]

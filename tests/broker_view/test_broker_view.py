@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
+import re
 from time import perf_counter_ns
 
 import httpx
 import pytest
 import trio
 
-from broker_admin.view import BrokerView, JournalEntry
+from broker_admin.view import BrokerView
+from broker_admin.views.config import JournalEntry
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
-from trio_broker.broker_view import MAX_POOL_SIZE, LiveBrokerView
+from trio_broker.broker_view.config import MAX_POOL_SIZE
+from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config import keys
 from trio_broker.config.entries import ConfigSource
 from trio_broker.metrics.history import HistorySample
@@ -59,7 +63,18 @@ async def described(client, broker, name):
 
 async def test_it_is_all_that_the_admin_app_asks_for(view):
     asked: BrokerView = view
-    assert {name for name in vars(BrokerView) if not name.startswith("_")} <= set(dir(asked))
+    assert {name for name in dir(BrokerView) if not name.startswith("_")} <= set(dir(asked))
+
+
+def test_no_two_areas_use_one_attribute_for_two_things():
+    used: dict[str, str] = {}
+    for area in LiveBrokerView.__bases__:
+        functions = [each for each in vars(area).values() if inspect.isfunction(each)]
+        source = "".join(inspect.getsource(each) for each in functions)
+        names = {each.__name__ for each in functions} | set(re.findall(r"\bself\.(\w+)(?:: .+)? = ", source))
+        for name in names - {"__init__", "services"}:
+            assert name not in used, f"{name} is of {used[name]} and of {area.__name__}"
+            used[name] = area.__name__
 
 
 async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were_bound(broker, view):

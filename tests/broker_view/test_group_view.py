@@ -9,14 +9,15 @@ import httpx
 import pytest
 import trio
 
-from broker_admin import view as values
 from broker_admin.app import create_app
+from broker_admin.views.events import BrokerEvent
+from broker_admin.views.groups import GroupsRebalanced
 from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
 from tests.replication.real_logs import batch
 from tests.running_broker import running, view_of
+from trio_broker.broker_view.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import GroupType
-from trio_broker.group_view import MAX_GROUP_IDS, REPORT_SECONDS, GroupView
 
 
 @pytest.fixture
@@ -28,8 +29,8 @@ async def broker(tmp_path):
 
 
 @pytest.fixture
-def view(broker) -> GroupView:
-    return GroupView(broker.groups, broker.clock.now_ms)
+def view(broker) -> LiveGroupsView:
+    return LiveGroupsView(broker.groups, broker.clock.now_ms)
 
 
 async def append(broker, *records: bytes) -> None:
@@ -177,13 +178,13 @@ async def test_groups_that_rebalanced_are_shown_once_and_not_more_than_fit(broke
 async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
     async with running(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
         view = view_of(broker)
-        heard: list[values.BrokerEvent] = []
+        heard: list[BrokerEvent] = []
         view.subscribe(heard.append)
         await broker.services.groups.find("a/b")
         clock: Any = broker.clock  # the harness lets no time pass here
         await CoordinatorHarness(broker.services, clock).settle("a/b")
         broker.server.sample(perf_counter_ns())
-        rebalanced = [event for event in heard if isinstance(event, values.GroupsRebalanced)]
+        rebalanced = [event for event in heard if isinstance(event, GroupsRebalanced)]
         assert [event.group_ids for event in rebalanced] == [("a/b",)]
         transport = httpx.ASGITransport(create_app(view))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

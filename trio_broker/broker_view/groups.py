@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from broker_admin.view import GroupsRebalanced
+from broker_admin.views.groups import GroupsRebalanced
 from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import (
@@ -31,7 +31,7 @@ MAX_GROUP_IDS = 50
 """Ids of groups that have rebalanced in one event; of a thousand at once, only their number is of use."""
 
 
-class GroupView:
+class LiveGroupsView:
     """The part of the admin app's view that is about groups."""
 
     def __init__(self, coordinator: GroupCoordinator, now_ms: Callable[[], int]) -> None:

@@ -1,0 +1,61 @@
+"""The broker's config keys, changing them, and the journal of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import attrs
+
+from trio_broker.config.entries import ConfigEntry
+
+
+@attrs.frozen
+class JournalEntry:
+    """One line of the journal: a key's effective value before and after.
+
+    ``sequence`` grows by one with each change and names it for good. ``changed_by`` says who and from where, in words:
+    ``kafka client rdkafka from 10.0.0.7``.
+    """
+
+    sequence: int
+    changed_at_ms: int
+    changed_by: str
+    key: str
+    old: str | None
+    new: str | None
+
+
+@attrs.frozen
+class ConfigRefusal:
+    """Why one key of a change was not accepted."""
+
+    key: str
+    reason: str
+
+
+@attrs.frozen
+class ConfigChangeResult:
+    """What came of a change: all of it (``changes``) or nothing of it (``refusals``)."""
+
+    changes: tuple[JournalEntry, ...] = ()
+    refusals: tuple[ConfigRefusal, ...] = ()
+
+
+class ConfigView(Protocol):
+    """The config keys of a broker, as the admin app sees and changes them."""
+
+    def config_entries(self) -> Sequence[ConfigEntry]:
+        """Every broker key, in the order they are to be shown."""
+        ...
+
+    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
+        """Set keys for this broker, or reset those whose value is None to the layer below; all of them or none.
+
+        Returns once the change is durable and in effect. A key that keeps its effective value needs no journal line.
+        """
+        ...
+
+    def journal(self) -> Sequence[JournalEntry]:
+        """The recent changes, oldest first, bounded."""
+        ...

@@ -1,0 +1,42 @@
+"""The groups of a broker, their lag and their rebalances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
+
+
+@attrs.frozen
+class GroupsRebalanced:
+    """Which groups have finished a rebalance since the last such event, at most one event a second.
+
+    ``further_groups`` counts those beyond the ids that fit.
+    """
+
+    at_ms: int
+    group_ids: tuple[str, ...]
+    further_groups: int = 0
+
+
+class GroupsView(Protocol):
+    """The groups of a broker, as the admin app sees them."""
+
+    async def groups(self) -> GroupLagReport:
+        """All groups by id, with their lag from memory: it reads no disk, and may be some seconds old."""
+        ...
+
+    def group(self, group_id: str) -> GroupSnapshot | None:
+        """One group with its members, as it is now; None if there is none."""
+        ...
+
+    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+        """Its committed offsets and lag, by topic and partition; None if there is no such group."""
+        ...
+
+    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
+        """Its recent rebalances, oldest first, bounded; the last may be under way. None if there is no such group."""
+        ...

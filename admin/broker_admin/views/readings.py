@@ -1,0 +1,68 @@
+"""What the broker measures of itself: threads, history, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+
+from trio_broker.metrics.history import HistorySample
+
+
+@attrs.frozen
+class WorkerStatistics:
+    """One network thread or handler slot; ``idle_ratio`` over the last sample's second."""
+
+    name: str
+    idle_ratio: float
+
+
+@attrs.frozen
+class PoolStatistics:
+    """A pool of workers. ``size`` is what is configured; while a pool shrinks it may still have more workers."""
+
+    size: int
+    idle_ratio: float
+    workers: tuple[WorkerStatistics, ...]
+
+
+@attrs.frozen
+class QueueStatistics:
+    """The request channel between network threads and handlers."""
+
+    depth: int
+    capacity: int
+
+
+@attrs.frozen
+class ThreadStatistics:
+    """Both pools, what lies between them, and the loop they all share.
+
+    ``parked_requests`` wait for something other than a slot (long polls, acks=all) and occupy none.
+    """
+
+    network: PoolStatistics
+    io: PoolStatistics
+    queue: QueueStatistics
+    parked_requests: int
+    event_loop_busy_ratio: float
+
+
+class ReadingsView(Protocol):
+    """The readings of a broker, as the admin app sees them."""
+
+    def threads(self) -> ThreadStatistics:
+        """The pools, the queue and the loop, as of the last sample."""
+        ...
+
+    def history(self) -> Sequence[HistorySample]:
+        """The samples kept, oldest first, one a second."""
+        ...
+
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
+        """Take the numbers now, of many partitions if need be; what is returned makes Prometheus's text of them.
+
+        It may be called in any thread.
+        """
+        ...

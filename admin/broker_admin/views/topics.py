@@ -1,0 +1,16 @@
+"""The topics of a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from trio_broker.metrics.topics import TopicInfo
+
+
+class TopicsView(Protocol):
+    """The topics of a broker, as the admin app sees them."""
+
+    def topics(self) -> Sequence[TopicInfo]:
+        """All topics, by name."""
+        ...

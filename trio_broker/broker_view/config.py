@@ -1,0 +1,112 @@
+"""The config keys of a running broker, for the admin app, and the journal of their changes.
+
+Nothing here decides anything but what one change over HTTP may do to a pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
+from kafka_wire.errors import KafkaError
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.config import keys
+from trio_broker.config.broker_config import ConfigScope, ValueChange
+from trio_broker.config.entries import AllowedRange, ConfigEntry
+from trio_broker.config.errors import ConfigError
+from trio_broker.handlers.support.services import BrokerServices
+
+JOURNAL_CHANGES = 200
+"""Changes kept for the page: some weeks of a busy operator, a few kilobytes."""
+
+MAX_POOL_SIZE = 256
+"""Threads that one change over HTTP may give a pool: a digit too many must not start thousands. Twice the present size
+is always allowed, as it is to Kafka's clients."""
+
+
+class LiveConfigView:
+    """The part of the admin app's view that is about config keys. ``publish`` gets each change of one."""
+
+    def __init__(self, services: BrokerServices, publish: Callable[[JournalEntry], None]) -> None:
+        self.services = services
+        self._publish_change = publish
+        # With each entry the change that it is about, by which the entries of one request are found.
+        self._journal: deque[tuple[ValueChange, JournalEntry]] = deque(maxlen=JOURNAL_CHANGES)
+        self._sequence = itertools.count(1)
+        services.config.subscribe_all(self._config_changed)
+
+    def config_entries(self) -> Sequence[ConfigEntry]:
+        return [
+            attrs.evolve(entry, allowed_range=self._allowed_range(entry.name))
+            for entry in self.services.config.entries()
+        ]
+
+    def _allowed_range(self, name: str) -> AllowedRange | None:
+        key = keys.BROKER_KEYS[name]
+        if not key.thread_pool:
+            return None
+        return AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.services.config.value(key)))
+
+    def journal(self) -> Sequence[JournalEntry]:
+        return [entry for _, entry in self._journal]
+
+    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
+        """Set or reset settings of this broker: written to the metadata log, and in effect when this returns."""
+        if refusals := self._refusals(changes):
+            return ConfigChangeResult(refusals=tuple(refusals))
+        controller = self.services.controller
+        wanted = ResourceAlterations(
+            controller.broker_resource,
+            tuple(alteration(name, value) for name, value in changes.items()),
+            any_pool_size=True,
+        )
+        outcome = await controller.change_configs([wanted], changed_by=changed_by)
+        [result] = outcome.results
+        if isinstance(result, KafkaError):
+            at_fault = result.key if isinstance(result, ConfigError) else None
+            return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or ", ".join(changes), str(result)),))
+        made = [entry for change, entry in self._journal if any(change is each for each in outcome.effective)]
+        return ConfigChangeResult(changes=tuple(made))
+
+    def _refusals(self, changes: Mapping[str, str | None]) -> Sequence[ConfigRefusal]:
+        """What speaks against each key by itself. What speaks against all of them together is for the controller."""
+        refusals = []
+        for name, value in changes.items():
+            try:
+                self.services.config.check_value(ConfigScope.BROKER, name, value)
+                self._check_pool_size(name, value)
+            except ConfigError as error:
+                refusals.append(ConfigRefusal(name, str(error)))
+        return refusals
+
+    def _check_pool_size(self, name: str, value: str | None) -> None:
+        """Refuse a pool of more threads than one change may give it; a reset goes back whatever that was.
+
+        Raises:
+            ConfigError: as said.
+        """
+        allowed = self._allowed_range(name)
+        if value is not None and allowed is not None and keys.BROKER_KEYS[name].parse(value) > allowed.maximum:
+            raise ConfigError(f"{name}={value} is refused: one change may set at most {allowed.maximum}", key=name)
+
+    def _config_changed(self, changes: tuple[ValueChange, ...], changed_by: str) -> None:
+        for each in changes:
+            entry = JournalEntry(
+                sequence=next(self._sequence),
+                changed_at_ms=self.services.clock.now_ms(),
+                changed_by=changed_by,
+                key=each.name,
+                old=each.old,
+                new=each.new,
+            )
+            self._journal.append((each, entry))
+            self._publish_change(entry)
+
+
+def alteration(name: str, value: str | None) -> ConfigAlteration:
+    operation = ConfigOperation.DELETE if value is None else ConfigOperation.SET
+    return ConfigAlteration(name, operation, value)

@@ -1,0 +1,84 @@
+"""LiveBrokerView: a running broker, as the admin app sees it, answered from the broker's own statistics.
+
+The one place that knows all areas. Each area takes what it needs and can stand alone; what needs several of them is
+here. An area keeps only what the admin app needs and the broker does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from kafka_wire.apis import ApiKey
+from trio_broker.broker_view.config import LiveConfigView
+from trio_broker.broker_view.events import LiveEventsView
+from trio_broker.broker_view.groups import LiveGroupsView
+from trio_broker.broker_view.node import LiveNodeView
+from trio_broker.broker_view.readings import LiveReadingsView
+from trio_broker.broker_view.segments import LiveSegmentsView
+from trio_broker.broker_view.topics import LiveTopicsView
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.metrics.history import HistorySample
+from trio_broker.network.socket_server import SocketServer
+
+
+class LiveBrokerView(
+    LiveNodeView,
+    LiveConfigView,
+    LiveTopicsView,
+    LiveGroupsView,
+    LiveReadingsView,
+    LiveSegmentsView,
+    LiveEventsView,
+):
+    """One broker for the admin app. ``requests`` counts the requests answered, by API key.
+
+    Each area is initialized by name with what it needs. Attributes of all areas share one namespace;
+    ``tests/broker_view`` holds that no two areas use one name for two things.
+    """
+
+    def __init__(
+        self,
+        services: BrokerServices,
+        server: SocketServer,
+        requests: Mapping[int, int],
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._requests = requests
+        LiveEventsView.__init__(self)
+        LiveNodeView.__init__(self, services, is_stopping)
+        LiveConfigView.__init__(self, services, self.publish)
+        LiveTopicsView.__init__(self, services)
+        LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
+        LiveReadingsView.__init__(self, services, server)
+        LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
+        self.samples.subscribe(self._sampled)
+
+    def _sampled(self, sample: HistorySample) -> None:
+        self.publish(sample)
+        if (rebalanced := self.pop_rebalanced()) is not None:
+            self.publish(rebalanced)
+
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
+        # Imported here: prometheus_client is for those who are scraped.
+        from trio_broker.metrics.prometheus import MetricsSnapshot, render
+
+        per_partition = self.services.config.node.metrics_per_partition
+        lags = await self.partition_lags() if per_partition else ()
+        node, replicas = self.node(), self.services.replicas
+        snapshot = MetricsSnapshot(
+            version=node.version,
+            node_id=node.node_id,
+            cluster_id=node.cluster_id,
+            durability=node.durability,
+            uptime_seconds=node.uptime_seconds,
+            log_size_bytes=sum(partition.log.size_bytes for partition in replicas.partitions()),
+            server=self.server.statistics(),
+            requests={ApiKey(api_key).name.lower(): count for api_key, count in self._requests.items()},
+            replicas=replicas.statistics(),
+            cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            groups=self.services.groups.statistics(),
+            topics=self.topics() if per_partition else (),
+            lags=lags,
+        )
+        return partial(render, snapshot)
