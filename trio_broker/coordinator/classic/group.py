@@ -117,6 +117,15 @@ class ClassicGroupState(enum.Enum):
 
 EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
 
+PREVIOUS_STATES: Final = {
+    EMPTY: {PREPARING_REBALANCE},
+    PREPARING_REBALANCE: {EMPTY, COMPLETING_REBALANCE, STABLE},
+    COMPLETING_REBALANCE: {PREPARING_REBALANCE},
+    STABLE: {COMPLETING_REBALANCE},
+    DEAD: set(ClassicGroupState),
+}
+"""From which states each may follow: Kafka's ClassicGroupState.addValidPreviousStates."""
+
 # Heartbeats are the most frequent requests of a group, and members of an enum class are slow to look up.
 _NONE: Final = ErrorCode.NONE
 _REBALANCE_IN_PROGRESS: Final = ErrorCode.REBALANCE_IN_PROGRESS
@@ -323,7 +332,7 @@ class ClassicGroup:
             self._initial_delay.has_grown = True
         self.member_table.add(member)
         self._await_join(member, join)
-        self._set_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._extend_session(member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._record_event(GroupEventKind.MEMBER_JOINED, member, join.request.reason)
         self._rebalance_or_complete_join(f"{member_id} joined")
 
@@ -490,7 +499,6 @@ class ClassicGroup:
             self._prepare_rebalance(reason)
 
     def _prepare_rebalance(self, reason: str) -> None:
-        assert self.state in (EMPTY, COMPLETING_REBALANCE, STABLE), self.state
         if self.state is COMPLETING_REBALANCE:
             # Members that wait for an assignment have to join again: it would be one of the old generation.
             for member in self.members.values():
@@ -650,15 +658,13 @@ class ClassicGroup:
         if self._join_deadline > self._now.monotonic_seconds:
             return
         delay = self._initial_delay
-        if delay is not None and (next_delay_ms := self._next_delay_ms(delay)):
+        most_ms = self.settings.group_initial_rebalance_delay_ms
+        if delay is not None and delay.has_grown and (next_delay_ms := min(most_ms, delay.remaining_ms)):
+            # Kafka, too, takes off the delay that has passed, not the one that begins (KIP-134).
             self._initial_delay = InitialDelay(next_delay_ms, max(delay.remaining_ms - delay.delay_ms, 0))
             self._join_deadline = self._now.monotonic_seconds + next_delay_ms / 1000
         else:
             self._complete_join()
-
-    def _next_delay_ms(self, delay: InitialDelay) -> int:
-        """How much longer to wait after ``delay``, or 0."""
-        return min(self.settings.group_initial_rebalance_delay_ms, delay.remaining_ms) if delay.has_grown else 0
 
     def _sync_deadline_passed(self) -> None:
         if self._sync_deadline > self._now.monotonic_seconds:
@@ -692,10 +698,9 @@ class ClassicGroup:
         sessions = (member.session_deadline for member in self.members.values() if member.has_session_timeout)
         return min(min(sessions, default=math.inf), min(self.member_table.pending_joins.values(), default=math.inf))
 
-    def _extend_session(self, member: ClassicMember) -> None:
-        self._set_session(member, member.session_timeout_ms)
-
-    def _set_session(self, member: ClassicMember, timeout_ms: int) -> None:
+    def _extend_session(self, member: ClassicMember, timeout_ms: int | None = None) -> None:
+        """Begin a session of ``timeout_ms``, by default the member's own timeout."""
+        timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.session_deadline = self._now.monotonic_seconds + timeout_ms / 1000
         self._note_session_deadline(member.session_deadline)
 
@@ -732,6 +737,7 @@ class ClassicGroup:
             self._result.complete(future, sync_error(code))
 
     def _move_to(self, state: ClassicGroupState) -> None:
+        assert self.state in PREVIOUS_STATES[state], f"{self.group_id}: {self.state} to {state}"
         self.state = state
         self.state_since_ms = self._now.wall_ms
 
@@ -779,7 +785,7 @@ class ClassicGroup:
         for member_id in list(self.members):
             self.member_table.remove(member_id)
         self.member_table.pending_joins.clear()
-        self.state = DEAD
+        self._move_to(DEAD)
         self._initial_delay = None
         self._join_deadline = self._sync_deadline = self._next_session_deadline = math.inf
         return self._take_result()

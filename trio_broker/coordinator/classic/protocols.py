@@ -12,9 +12,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
+from kafka_wire.codec import decode
+from kafka_wire.consumer_protocol import ConsumerProtocolTopic, protocol_version
+from kafka_wire.errors import WireError
 from kafka_wire.messages.join_group import JoinGroupRequestProtocol
+from kafka_wire.primitives import String
+from kafka_wire.schema import message
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumers; Kafka Connect has ``connect``, the schema registry ``sr``, and so on."""
@@ -34,8 +39,21 @@ MAX_READ_TOPICS: Final = 100_000
 Protocols = Mapping[str, bytes]
 """The strategies that a member supports, preferred ones first, with its bytes for each."""
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
+_VERSION_BYTES: Final = 2
+_START = struct.Struct(">hi")
+"""Version and count of topics, with which a subscription begins."""
+
+T = TypeVar("T")
+
+
+@message(versions="0", flexible="none")
+class _SubscriptionStart:
+    topics: list[String]
+
+
+@message(versions="0", flexible="none")
+class _AssignmentStart:
+    assigned_partitions: list[ConsumerProtocolTopic]
 
 
 def protocols_of(listed: Iterable[JoinGroupRequestProtocol]) -> Protocols:
@@ -77,10 +95,11 @@ def choose_protocol(members: Iterable[Protocols]) -> str:
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     """The topics in a consumer's subscription, or None if the bytes cannot be read or are too many topics."""
-    try:
-        return _Reader(metadata).topics()
-    except ValueError:
+    # The count is looked at first: to read five million topics would hold the event loop for seconds.
+    if len(metadata) < _START.size or _START.unpack_from(metadata)[1] > MAX_SUBSCRIBED_TOPICS:
         return None
+    start = _start_of(_SubscriptionStart, metadata)
+    return None if start is None else tuple(start.topics)
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
@@ -102,55 +121,13 @@ def assigned_partitions(assignment: bytes) -> dict[str, tuple[int, ...]] | None:
     """
     if not assignment:
         return {}
+    start = _start_of(_AssignmentStart, assignment)
+    return None if start is None else {each.topic: tuple(each.partitions) for each in start.assigned_partitions}
+
+
+def _start_of(kind: type[T], data: bytes) -> T | None:
     try:
-        return _Reader(assignment).partitions()
-    except ValueError:
+        protocol_version(data)
+        return decode(kind, 0, data, _VERSION_BYTES)[0]
+    except WireError:
         return None
-
-
-class _Reader:
-    """Reads what all versions begin with; ValueError is the one error for everything that is wrong."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-        if self._int16() < 0:
-            raise ValueError("negative version")
-
-    def topics(self) -> tuple[str, ...]:
-        count = self._count()
-        if count > MAX_SUBSCRIBED_TOPICS:
-            raise ValueError(f"{count} topics")
-        return tuple(self._string() for _ in range(count))
-
-    def partitions(self) -> dict[str, tuple[int, ...]]:
-        return {self._string(): tuple(self._int32() for _ in range(self._count())) for _ in range(self._count())}
-
-    def _count(self) -> int:
-        """The length of an array. No element is smaller than two bytes, so a greater length is garbage."""
-        count = self._int32()
-        if not 0 <= count <= (len(self._data) - self._position) // 2:
-            raise ValueError(f"array of {count}")
-        return count
-
-    def _string(self) -> str:
-        length = self._int16()
-        if length < 0:
-            raise ValueError("no string")
-        return self._take(length).decode()
-
-    def _int16(self) -> int:
-        value: int = _INT16.unpack(self._take(2))[0]
-        return value
-
-    def _int32(self) -> int:
-        value: int = _INT32.unpack(self._take(4))[0]
-        return value
-
-    def _take(self, length: int) -> bytes:
-        end = self._position + length
-        if end > len(self._data):
-            raise ValueError("the bytes end early")
-        taken = self._data[self._position : end]
-        self._position = end
-        return taken
