@@ -74,7 +74,7 @@ def test_where_nobody_can_answer_nothing_is_changed_and_the_command_fails(server
     result = run(server, *arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.endswith(
-        "trio-broker: nothing was changed: nobody is there to ask; --execute does it without asking\n"
+        "trio-broker: nothing was changed: there is no terminal to ask on; --execute makes the change without asking\n"
     )
     assert len(result.stderr.splitlines()) > 1, "what would be changed is shown"
     assert changes(server, change) == 0
@@ -83,7 +83,7 @@ def test_where_nobody_can_answer_nothing_is_changed_and_the_command_fails(server
 @every_command
 @pytest.mark.parametrize("answer", ["n", ""])
 def test_on_a_terminal_a_no_changes_nothing(server, monkeypatch, arguments, change, answer):
-    monkeypatch.setattr(consent, "somebody_is_there", lambda: True)
+    monkeypatch.setattr(consent, "is_interactive", lambda: True)
     result = run(server, *arguments, given=f"{answer}\n")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.endswith("trio-broker: nothing was changed\n")
@@ -92,7 +92,7 @@ def test_on_a_terminal_a_no_changes_nothing(server, monkeypatch, arguments, chan
 
 @every_command
 def test_on_a_terminal_a_yes_makes_the_change(server, monkeypatch, arguments, change):
-    monkeypatch.setattr(consent, "somebody_is_there", lambda: True)
+    monkeypatch.setattr(consent, "is_interactive", lambda: True)
     result = run(server, *arguments, given="y\n")
     assert result.exit_code == 0, result.output
     assert changes(server, change) == 1
@@ -111,7 +111,7 @@ def test_a_dry_run_shows_and_succeeds(server, arguments, change):
     result = run(server, *arguments, "--dry-run")
     assert result.exit_code == 0, result.output
     assert result.stdout
-    assert result.stderr.endswith("dry run: nothing was changed; --execute does it\n")
+    assert result.stderr.endswith("dry run: nothing was changed; --execute makes the change\n")
     assert changes(server, change) == 0
 
 
@@ -123,13 +123,13 @@ def test_both_at_once_make_no_sense(server, arguments, change):
 @every_command
 def test_the_rule_stands_in_the_help(arguments, change):
     printed = " ".join(CliRunner().invoke(main, [*arguments[:2], "--help"]).output.split())
-    assert "Otherwise the command asks on a terminal, and changes nothing elsewhere: it cannot be undone." in printed
+    assert "Otherwise the command asks on a terminal, and without a terminal changes nothing." in printed
 
 
 @pytest.mark.parametrize("command", [("topics", "create"), ("configs", "alter")])
 def test_the_help_of_what_can_be_changed_back_says_that_it_does_not_ask(command):
     printed = " ".join(CliRunner().invoke(main, [*command, "--help"]).output.split())
-    assert "Without it the change is made at once: it can be changed back." in printed
+    assert "Otherwise it is made without a question: it can be reverted." in printed
 
 
 def test_an_export_changes_nothing_and_asks_nobody(server):

@@ -19,7 +19,7 @@ from kafka_wire.messages.offset_fetch import OffsetFetchRequest
 from tests.cli.scripted_commands import described, fetched, group_server, run
 from tests.fakes.scripted_kafka import ScriptedKafka
 
-DRY_RUN = "dry run: nothing was changed; --execute does it\n"
+DRY_RUN = "dry run: nothing was changed; --execute makes the change\n"
 
 
 def deletable(server: ScriptedKafka, code: int = 0) -> ScriptedKafka:
@@ -109,7 +109,10 @@ def test_a_refused_partition_is_told_and_the_exit_code_says_so():
 def test_offsets_that_are_not_there_cannot_be_forgotten():
     with deletable(group_server()) as server:
         result = run(server, "groups", "delete-offsets", "g", "--topic", "t:1", "--execute")
-        assert (result.exit_code, result.stderr) == (1, "trio-broker: group 'g' has no such committed offsets\n")
+        assert (result.exit_code, result.stderr) == (
+            1,
+            "trio-broker: group 'g' has no committed offsets for these partitions\n",
+        )
         result = run(server, "groups", "delete-offsets", "g", "--execute")
         assert result.exit_code == 2
 

@@ -178,7 +178,7 @@ def test_ctrl_c_is_exit_code_130(broker: BrokerThread, tmp_path: Path, monkeypat
     started = FakeSession()
     result = interrupted_export(broker, tmp_path, monkeypatch, [None, started])
     assert result.exit_code == 130
-    assert result.output.startswith("interrupted; what was finished stays")
+    assert result.output.startswith("interrupted; finished work is kept")
     assert started.stopped == 1
 
 

@@ -26,7 +26,7 @@ def test_nothing_is_set_unless_it_is_said():
             "t              0       50   10     -40",
             "t              1        -   10       -",
         ]
-        assert result.stderr == "dry run: nothing was changed; --execute does it\n"
+        assert result.stderr == "dry run: nothing was changed; --execute makes the change\n"
         assert server.requests(OffsetCommitRequest) == []
 
 
@@ -168,8 +168,8 @@ def test_a_group_without_offsets_has_nothing_to_reset():
     [
         (["--topic", "t"], "choose one way: --to-earliest, --to-latest, --to-current"),
         (["--topic", "t", "--to-latest", "--shift-by", "0"], "choose one way"),
-        (["--to-latest"], "say which partitions are meant"),
-        (["--topic", "t", "--all-topics", "--to-latest"], "say which partitions are meant"),
+        (["--to-latest"], "name partitions"),
+        (["--topic", "t", "--all-topics", "--to-latest"], "name partitions"),
         (["--topic", "t:x", "--to-latest"], "TOPIC:0,1,2"),
         (["--topic", "t", "--to-offset", "-1"], "-1 is not in the range"),
         (["--topic", "t", "--to-datetime", "soon"], "--to-datetime"),

@@ -65,9 +65,10 @@ def test_a_topic_is_deleted_only_if_somebody_agrees(monkeypatch: pytest.MonkeyPa
         assert result.stderr.splitlines() == [
             "topic 'a': 2 partitions, up to 180 records",
             "topic 'b': 1 partitions, up to 90 records",
-            "trio-broker: nothing was changed: nobody is there to ask; --execute does it without asking",
+            "trio-broker: nothing was changed: there is no terminal to ask on;"
+            " --execute makes the change without asking",
         ]
-        monkeypatch.setattr(consent, "somebody_is_there", lambda: True)
+        monkeypatch.setattr(consent, "is_interactive", lambda: True)
         assert run(server, "topics", "delete", "a", given="n\n").exit_code == 1
         assert run(server, "topics", "delete", "a", given="\n").exit_code == 1
         assert deletions(server) == []

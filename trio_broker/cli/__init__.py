@@ -1,9 +1,9 @@
-"""The ``trio-broker`` command: each of its commands lives in a module of its own, imported when it is called.
+"""The ``trio-broker`` command. Each subcommand is in a module of its own, which is imported when it is called.
 
-``start``, ``dump-log`` and ``version`` are about this machine. The others, but ``pipeline``, ask a cluster
-over the network, ours or any other Kafka, and so know nothing of the broker. ``pipeline`` starts Spark jobs.
+``start`` and ``dump-log`` work with the data directories of this machine. ``pipeline`` starts Spark jobs. The other
+commands send requests to a cluster, which may be any Kafka, and import nothing of the broker.
 
-Whatever goes wrong ends a command with one line on standard error and exit code 1; a wrong option with exit code 2.
+Any failure ends a command with one line on standard error and exit code 1, a wrong option with exit code 2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMANDS = {
 
 
 ALIASES = {"topic": "topics", "group": "groups", "config": "configs"}
-"""The singular, as rpk has it."""
+"""The singular forms, which rpk uses."""
 
 
 @click.group(

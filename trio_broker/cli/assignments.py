@@ -1,4 +1,4 @@
-"""How settings and partitions are written on a command line: ``key=value``, ``topic:0,1,2``."""
+"""Parses settings and partitions on a command line: ``key=value``, ``topic:0,1,2``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def key_value(text: str) -> tuple[str, str]:
 
 @attrs.frozen
 class TopicSelection:
-    """All partitions of a topic, where ``partitions`` is None, or some of them."""
+    """Some partitions of a topic, or all of them if ``partitions`` is None."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def topic_selection(text: str) -> TopicSelection:
-    """Read ``TOPIC`` or ``TOPIC:0,1,2``; a topic's name has no colon.
+    """Read ``TOPIC`` or ``TOPIC:0,1,2``, Kafka's own form; the name of a topic cannot contain a colon.
 
     Raises:
         click.BadParameter: the text is not of that form.

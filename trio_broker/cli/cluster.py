@@ -1,4 +1,4 @@
-"""``trio-broker cluster``: who the brokers of any Kafka are, what they serve, and which features the cluster runs."""
+"""``trio-broker cluster``: the brokers of a cluster, which may be any Kafka, their API versions, and its features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster() -> None:
 
 
 @cluster.command("info")
-@click.option("--apis", is_flag=True, help="The versions of every API, by broker, too.")
+@click.option("--apis", is_flag=True, help="Also show the versions of every API, by broker.")
 @json_option
 @asks_cluster
 def info_command(client: KafkaClient, apis: bool, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def info_command(client: KafkaClient, apis: bool, as_json: bool) -> None:
 
 
 def document(described: ClusterDescription) -> Row:
-    """Return all there is to show."""
+    """Return the JSON document of a cluster."""
     return {
         "cluster_id": described.cluster_id,
         "controller": described.controller_id if described.controller_id >= 0 else None,
@@ -58,7 +58,7 @@ def document(described: ClusterDescription) -> Row:
 
 
 def broker_row(broker: BrokerDescription, controller_id: int) -> Row:
-    """Return one broker."""
+    """Return the row of one broker."""
     return {
         "broker": broker.node.node_id,
         "address": str(broker.node.address),
@@ -68,7 +68,7 @@ def broker_row(broker: BrokerDescription, controller_id: int) -> Row:
 
 
 def feature_rows(brokers: Collection[BrokerDescription]) -> list[Row]:
-    """Return the features of brokers, each once where they agree about it."""
+    """Return the features of some brokers; a feature has one row if all of them report the same versions."""
     rows: dict[tuple[object, ...], Row] = {}
     for broker in brokers:
         for each in broker.features:
@@ -78,6 +78,7 @@ def feature_rows(brokers: Collection[BrokerDescription]) -> list[Row]:
                 "max_version": each.max_version,
                 "finalized_version": each.finalized_version,
             }
+            # The values are the key, so brokers that differ, as during a rolling upgrade, get a row each.
             rows.setdefault(tuple(row.values()), row)
     return [rows[values] for values in sorted(rows, key=str)]
 

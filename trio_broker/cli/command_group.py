@@ -1,7 +1,7 @@
-"""Groups of commands that answer a wrong word with the right one, and import a command when it is called.
+"""Groups of commands that suggest the right word for a wrong one, and that import a command when it is called.
 
-``trio-broker version`` should not pay for an HTTP server, nor a list of topics for an event loop, so a ``LazyGroup``
-knows of each command only where it lives.
+``trio-broker version`` should not import an HTTP server, nor ``topics list`` an event loop. A ``LazyGroup`` therefore
+has only the name of each command's module.
 
 Source: click's guide, "Lazily Loading Subcommands".
 """
@@ -20,9 +20,9 @@ from trio_broker.suggestion import did_you_mean
 
 
 class CommandGroup(click.Group):
-    """A group whose errors name what was probably meant.
+    """A group whose errors suggest the command or option that was probably meant.
 
-    ``aliases`` are further names of commands, which the help does not list.
+    ``aliases`` are additional names of commands, which the help does not list.
     """
 
     def __init__(self, *args: Any, aliases: Mapping[str, str] | None = None, **settings: Any) -> None:
@@ -34,11 +34,13 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, *rest = args
         name = self._aliases.get(name, name)
+        # Not for options, which ``explained`` covers, and not while a shell completes a word that is not finished yet.
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             instead = hint(first_word(ctx), name) or did_you_mean(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}{instead}", ctx)
         return super().resolve_command(ctx, [name, *rest])
 
+    # Click raises NoSuchOption in both: for an option of the group itself here, and for one of a command in ``invoke``.
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         with explained():
             return super().parse_args(ctx, args)
@@ -50,7 +52,7 @@ class CommandGroup(click.Group):
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Add to an error about an option that does not exist which one was probably meant."""
+    """Add a suggestion to the error about an option that does not exist."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -61,7 +63,7 @@ def explained() -> Iterator[None]:
 
 
 def first_word(ctx: click.Context | None) -> str:
-    """Return the name of the command that stands behind ``trio-broker``, or nothing at the very beginning."""
+    """Return the word after ``trio-broker`` on the command line, or nothing for the command ``trio-broker`` itself."""
     name = ""
     while ctx is not None and ctx.parent is not None:
         name = ctx.command.name or ""
@@ -70,7 +72,7 @@ def first_word(ctx: click.Context | None) -> str:
 
 
 class LazyGroup(CommandGroup):
-    """``lives_in`` says for each command where it is, as ``module:attribute``; help lists them in that order."""
+    """``lives_in`` has the place of each command, as ``module:attribute``, in the order of the help."""
 
     def __init__(self, *args: Any, lives_in: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -1,6 +1,6 @@
 """``trio-broker configs``: the settings of topics and brokers of any Kafka.
 
-A value that is secret is never sent by a broker, and shown as such.
+A broker never sends the value of a secret; it is shown as ``(secret)``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def configs() -> None:
 
 
 def names_resources(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say whose settings are meant."""
+    """Give a command the options that name topics and brokers."""
     for decorate in (
         click.option("--all-brokers", is_flag=True, help="The dynamic values that hold for every broker."),
         click.option("--broker", "brokers", type=int, multiple=True, help="A broker's id; may be repeated."),
@@ -60,17 +60,17 @@ def names_resources(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def chosen_resources(topics: Iterable[str], brokers: Iterable[int], all_brokers: bool) -> list[Resource]:
-    """Return what the options name.
+    """Return the topics and brokers that the options name.
 
     Raises:
-        click.UsageError: they name nothing.
+        click.UsageError: the options name none.
     """
     resources = [Resource(ResourceType.TOPIC, name) for name in topics]
     resources += [Resource(ResourceType.BROKER, str(broker)) for broker in brokers]
     if all_brokers:
         resources.append(Resource(ResourceType.BROKER, CLUSTER_DEFAULT))
     if not resources:
-        raise click.UsageError("name whose settings are meant: --topic, --broker or --all-brokers")
+        raise click.UsageError("name topics or brokers: --topic, --broker or --all-brokers")
     return list(dict.fromkeys(resources))
 
 
@@ -81,7 +81,7 @@ def chosen_resources(topics: Iterable[str], brokers: Iterable[int], all_brokers:
 @json_option
 @asks_cluster
 def list_command(client: KafkaClient, as_json: bool) -> None:
-    """List every setting of any topic or broker that somebody changed."""
+    """List the settings of all topics and brokers that were changed from their defaults."""
     resources = [Resource(ResourceType.BROKER, CLUSTER_DEFAULT)]
     resources += [Resource(ResourceType.BROKER, str(node.node_id)) for node in client.attempt(client.brokers).nodes]
     resources += [Resource(ResourceType.TOPIC, topic.name) for topic in list_topics(client)]
@@ -90,7 +90,7 @@ def list_command(client: KafkaClient, as_json: bool) -> None:
 
 @configs.command("describe")
 @names_resources
-@click.option("--all", "all_entries", is_flag=True, help="Those that nobody changed, too.")
+@click.option("--all", "all_entries", is_flag=True, help="Also show settings that were not changed.")
 @json_option
 @asks_cluster
 def describe_command(
@@ -122,7 +122,7 @@ def show(client: KafkaClient, resources: Collection[Resource], *, only_changed: 
 
 
 def row(resource: Resource, entry: DescribedConfig) -> dict[str, Any]:
-    """Return one setting as a row; the name of all brokers together is empty."""
+    """Return one setting as a row; ``name`` is empty for the setting of all brokers."""
     return {
         "type": resource.type.name.lower(),
         "name": resource.name,
@@ -135,7 +135,7 @@ def row(resource: Resource, entry: DescribedConfig) -> dict[str, Any]:
 
 
 def shown_value(entry: Row) -> str | None:
-    """Return a value for display; an empty one is shown as two quotes, unlike a missing one."""
+    """Return a value for display. An empty one is shown as two quotes, since a missing one is shown as a dash."""
     if entry["sensitive"]:
         return SECRET
     return '""' if entry["value"] == "" else entry["value"]
@@ -149,7 +149,7 @@ def shown_value(entry: Row) -> str | None:
 @click.option(
     "--set", "assigned", type=key_value, multiple=True, metavar="KEY=VALUE", help="Set a key; may be repeated."
 )
-@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Let a key have its default again.")
+@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Reset a key to its default.")
 @click.option("--append", "appended", type=key_value, multiple=True, metavar="KEY=VALUE", help="Add to a list.")
 @click.option("--subtract", "subtracted", type=key_value, multiple=True, metavar="KEY=VALUE", help="Take from a list.")
 @dry_run_option
@@ -167,7 +167,7 @@ def alter_command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Change settings: all that are given for one topic or broker, or none of them."""
+    """Change settings. Each topic or broker gets all of the changes, or none of them if one is refused."""
     changes = [ConfigChange(key, Operation.SET, value) for key, value in assigned]
     changes += [ConfigChange(key, Operation.DELETE, None) for key in deleted]
     changes += [ConfigChange(key, Operation.APPEND, value) for key, value in appended]
@@ -191,7 +191,7 @@ def alter_command(
 
 
 def misspelt_key(client: KafkaClient, resource: Resource, names: Iterable[str], error: ClientError) -> str:
-    """Return the key that was probably meant by one that the broker does not know: only the broker knows its keys."""
+    """Return a hint about a misspelt key. The keys to compare with are those of the broker, so it is asked for them."""
     # INVALID_CONFIG for topics and groups, INVALID_REQUEST for brokers (KAFKA-13609).
     if not (isinstance(error, Refused) and error.code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)):
         return ""
@@ -203,7 +203,7 @@ def misspelt_key(client: KafkaClient, resource: Resource, names: Iterable[str], 
 
 
 def report(changed: Iterable[Resource], changes: Collection[ConfigChange], dry_run: bool, as_json: bool) -> None:
-    """Print what was changed, or would be."""
+    """Print the changes, or the changes that would be made."""
     rows: list[Row] = [
         {
             "type": resource.type.name.lower(),

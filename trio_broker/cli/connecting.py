@@ -1,4 +1,4 @@
-"""The options that all commands about a cluster have, and the client they get from them."""
+"""The options of all commands that send requests to a cluster, and the client that is made of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from trio_broker.client.errors import ClientError
 from trio_broker.client.kafka_client import KafkaClient
 
 DEFAULT_BOOTSTRAP_SERVER: Final = "127.0.0.1:9092"
-"""Where our broker listens unless told otherwise."""
+"""The default listener of this broker."""
 
 BOOTSTRAP_SERVER_VARIABLE: Final = "TRIO_BROKER_BOOTSTRAP_SERVER"
-"""The environment variable that stands in for the option."""
+"""The environment variable that replaces the option."""
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
-"""What Kafka's own tool for groups waits."""
+"""Kafka's default of ``request.timeout.ms`` in its admin client: enough for an election and a few attempts."""
 
 MAX_TIMEOUT_SECONDS: Final = 86_400.0
-"""A day; a socket cannot wait much longer than some years, and nobody means to."""
+"""A day. A socket refuses timeouts of more than some years with an error that does not name the option."""
 
 CLIENT_ID: Final = "trio-broker-cli"
 
@@ -47,14 +47,14 @@ def addresses(text: str) -> tuple[Address, ...]:
 def asks_cluster(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options to reach a cluster, and a client as its first argument.
 
-    What the cluster refuses, and whatever keeps it from being asked, ends the command with one line.
+    An error of the cluster or of the connection ends the command with one line.
     """
-    return _asks_cluster(command, "How long all of it may take.")
+    return _asks_cluster(command, "How long the whole command may take.")
 
 
 def keeps_asking_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """The same for a command that goes on for as long as there are records."""
-    return _asks_cluster(command, "How long the cluster may take to answer, or to come back.")
+    """As ``asks_cluster``, for a command without a limit on its duration: the timeout is that of one answer."""
+    return _asks_cluster(command, "How long the cluster may take to answer, or to become available again.")
 
 
 def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[..., None]:
@@ -67,7 +67,7 @@ def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[.
         envvar=BOOTSTRAP_SERVER_VARIABLE,
         show_envvar=True,
         metavar="HOST:PORT[,HOST:PORT…]",
-        help="A broker that knows the others.",
+        help="Any brokers of the cluster; they name the others.",
     )
     @click.option(
         "--command-timeout",
@@ -91,5 +91,5 @@ def _asks_cluster(command: Callable[..., None], timeout_help: str) -> Callable[.
 
 
 def json_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option to print JSON, as ``as_json``."""
+    """Give a command the option ``--json``, as the argument ``as_json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")(command)

@@ -1,9 +1,9 @@
-"""The one rule of all commands that change a cluster: what cannot be undone is shown first, and done only with consent.
+"""Consent to a change of a cluster that cannot be undone: the change is shown, and made only if the user agrees.
 
-That is: topics and records deleted, partitions added, groups and their offsets deleted, offsets reset. On a terminal
-such a command asks. Where nobody can answer, as in a script, it changes nothing and fails, unless ``--execute`` (or
-``--yes``) is given. ``--dry-run`` shows what would be done, asks nobody and succeeds. What can be changed back, a
-setting or a new topic, is done at once.
+These changes are: deletions of topics, records, groups and committed offsets, more partitions, and resets of offsets.
+On a terminal the command asks. Without a terminal, as in a script, it changes nothing and fails, unless ``--execute``
+(or ``--yes``) is given. ``--dry-run`` shows the change, asks no question and succeeds. A change that can be reverted,
+of a setting or by a new topic, is made at once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import click
 from trio_broker.cli.failure import fail
 from trio_broker.cli.output import note
 
-DRY_RUN_NOTE: Final = "dry run: nothing was changed; --execute does it"
+DRY_RUN_NOTE: Final = "dry run: nothing was changed; --execute makes the change"
 
 
 class Consent(enum.Enum):
-    """What the options say about a change that cannot be undone."""
+    """Whether a change that cannot be undone is asked about, made, or only shown."""
 
     ASK = enum.auto()
     GIVEN = enum.auto()
@@ -31,17 +31,17 @@ class Consent(enum.Enum):
 
 
 def needs_consent(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--execute`` and ``--dry-run``, and what they say as ``consent``."""
+    """Give a command the options ``--execute`` and ``--dry-run``, as the argument ``consent``."""
 
     @click.option(
         "--execute",
         "--yes",
         "execute",
         is_flag=True,
-        help="Do it without asking. Otherwise the command asks on a terminal, and changes nothing elsewhere: it cannot"
-        " be undone.",
+        help="Make the change, which cannot be undone, without asking. Otherwise the command asks on a terminal, and"
+        " without a terminal changes nothing.",
     )
-    @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+    @click.option("--dry-run", is_flag=True, help="Only show the change.")
     @functools.wraps(command)
     def run(*arguments: Any, execute: bool, dry_run: bool, **options: Any) -> None:
         if execute and dry_run:
@@ -53,28 +53,28 @@ def needs_consent(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def dry_run_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command whose change can be undone, and which therefore does not ask, ``--dry-run`` as ``dry_run``."""
-    help_text = "Only let the broker check. Without it the change is made at once: it can be changed back."
+    """Give a command ``--dry-run`` as ``dry_run``, if its change can be reverted and it therefore does not ask."""
+    help_text = "Only let the broker check the change. Otherwise it is made without a question: it can be reverted."
     return click.option("--dry-run", is_flag=True, help=help_text)(command)
 
 
 def is_agreed(consent: Consent, question: str) -> bool:
-    """Return whether to make a change that was shown, after asking where that is needed.
+    """Whether to make a change that was shown; asks if the options do not decide it.
 
-    Ends the command where nobody agrees, or nobody is there to ask.
+    The command ends here if the user says no, or if there is no terminal to ask on.
     """
     if consent is Consent.DRY_RUN:
         note(DRY_RUN_NOTE)
     if consent is not Consent.ASK:
         return consent is Consent.GIVEN
-    if not somebody_is_there():
-        fail("nothing was changed: nobody is there to ask; --execute does it without asking")
-    # On standard error: standard output may be a file, and holds the result only.
+    if not is_interactive():
+        fail("nothing was changed: there is no terminal to ask on; --execute makes the change without asking")
+    # The question is printed on standard error: standard output may be a file, and has only the result.
     if not click.confirm(question, err=True):
         fail("nothing was changed")
     return True
 
 
-def somebody_is_there() -> bool:
-    """Whether a question would reach a person."""
+def is_interactive() -> bool:
+    """Whether standard input is a terminal, so that a user can answer a question."""
     return sys.stdin.isatty()

@@ -1,6 +1,7 @@
-"""``trio-broker consume``: records of topics of any Kafka to standard output.
+"""``trio-broker consume``: prints the records of topics of any Kafka.
 
-Reads what is there when it is called, or goes on with ``--follow``. No group is joined and nothing is committed.
+The command reads up to the end that the logs have when it starts; with ``--follow`` it continues with new records. It
+joins no group and commits nothing.
 
 Source: kcat's consumer mode and kafka-console-consumer, for the options.
 """
@@ -40,7 +41,7 @@ from trio_broker.topic_partition import TopicPartition
 NULL: Final = b"NULL"
 
 Line: TypeAlias = Callable[[TopicPartition, Record, TimestampType], bytes]
-"""Returns a record as it is printed."""
+"""Returns the output for one record."""
 
 
 @click.command("consume")
@@ -52,16 +53,14 @@ Line: TypeAlias = Callable[[TopicPartition, Record, TimestampType], bytes]
     "start",
     type=position,
     metavar="PLACE",
-    help=f"Where to begin: {FORMS}. If not given, earliest, or with --follow latest.",
+    help=f"The first record: {FORMS}. If not given, earliest, or with --follow latest.",
 )
-@click.option("--to", "end", type=position, metavar="PLACE", help="Where to end, before this; latest if not given.")
-@click.option("--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
-@click.option("-c", "--count", type=click.IntRange(min=1), help="End after so many records.")
-@click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="Print keys, with this behind each.")
-@click.option(
-    "-D", "--delimiter", type=separator, metavar="TEXT", help=r"What to print behind each record; \n if not given."
-)
-@click.option("-f", "--format", "template", metavar="FORMAT", help=r"How to print a record, such as '%p %o %k=%s\n'.")
+@click.option("--to", "end", type=position, metavar="PLACE", help="The first place not to print; latest if not given.")
+@click.option("--follow", is_flag=True, help="Continue with new records, until Ctrl-C.")
+@click.option("-c", "--count", type=click.IntRange(min=1), help="The most records to print.")
+@click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="Print keys, with this text after each.")
+@click.option("-D", "--delimiter", type=separator, metavar="TEXT", help=r"The text after each record; \n if not given.")
+@click.option("-f", "--format", "template", metavar="FORMAT", help=r"The format of a record, such as '%p %o %k=%s\n'.")
 @click.option("-Z", "--null", "shows_null", is_flag=True, help="Print NULL for a key or value that is null.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a line of JSON.")
 @click.option(
@@ -87,13 +86,13 @@ def consume_command(
     as_json: bool,
     isolation_level: str,
 ) -> None:
-    r"""Print the records of TOPIC that are there, and with --follow those that come.
+    r"""Print the records of TOPIC, and with --follow also new ones as they are written.
 
     \b
     FORMAT has the tokens %t topic, %p partition, %o offset, %T timestamp (ms), %k key, %s value, %K and %S their
     lengths (-1 for null), %h headers, %% percent, and the escapes \n, \r, \t, \0, \xNN.
 
-    Records of one partition come in their order. No group is joined, and no offset committed. Ctrl-C ends it.
+    The records of one partition are in their order. The command joins no group and commits no offset. Ctrl-C ends it.
     """
     if follow and end is not None:
         raise click.UsageError("--follow has no end: leave out --to")
@@ -105,13 +104,14 @@ def consume_command(
     for told in moved(ranges, start):
         note(told)
     starts = resolve(client, start, ranges)
-    # Fixed before the reading begins: a topic that is written to all the time would otherwise never end.
+    # Fixed before the first record is read: the end of a topic that is written to all the time would never be reached.
     ends = None if follow else resolve(client, end or Boundary.LATEST, ranges)
     fetcher = Fetcher(client, starts, read_committed=read_committed, on_lost=note)
     reading = Reading(fetcher, ends, count, line, sys.stdout.buffer)
     with Interrupts() as interrupts:
         try:
             reading.run(interrupts)
+        # The normal end with --follow, so exit code 0. Click would print "Aborted!" and exit with 1.
         except KeyboardInterrupt:
             reading.out.flush()
 
@@ -120,7 +120,7 @@ def with_partitions(selections: tuple[TopicSelection, ...], partitions: tuple[in
     """Return the topics with the partitions of ``--partition``.
 
     Raises:
-        click.UsageError: a topic names partitions itself.
+        click.UsageError: ``--partition`` is given, and an argument names partitions as well.
     """
     if partitions and any(each.partitions is not None for each in selections):
         raise click.UsageError("name partitions behind the topic or with --partition, not both")
@@ -135,10 +135,10 @@ def chosen_line(
     shows_null: bool,
     as_json: bool,
 ) -> Line:
-    """Return how a record is printed.
+    """Return the function that formats a record.
 
     Raises:
-        click.UsageError: the options contradict each other, or the format makes no sense.
+        click.UsageError: the options contradict each other, or the format is not valid.
     """
     if sum((as_json, template is not None, bool(key_separator or delimiter))) > 1:
         raise click.UsageError("choose one form: --json, --format, or --key-separator and --delimiter")
@@ -158,7 +158,7 @@ def chosen_line(
 
 @attrs.define
 class Reading:
-    """Prints what ``fetcher`` gets, up to ``ends`` where there are any, and ``count`` records at most."""
+    """Prints the records of ``fetcher``: up to ``ends`` unless it is None, and at most ``count`` records."""
 
     fetcher: Fetcher
     ends: Mapping[TopicPartition, int] | None
@@ -167,7 +167,7 @@ class Reading:
     out: BinaryIO
 
     def run(self, interrupts: Interrupts) -> None:
-        """Return when everything is printed; Ctrl-C raises ``KeyboardInterrupt``, between records."""
+        """Return when everything is printed. Ctrl-C raises ``KeyboardInterrupt``, never in the middle of a record."""
         positions = self.fetcher.positions
         self._drop_finished()
         while positions:
@@ -177,14 +177,15 @@ class Reading:
                 for batch in each.batches():
                     if self._print(each.partition, batch):
                         return
-                    # By the batch, not by its records: a control batch or an aborted one has none, and is passed all
-                    # the same.
+                    # The position follows batches, not records: a control batch or one of an aborted transaction has no
+                    # records to print, and has to be passed nevertheless.
                     positions[each.partition] = batch.next_offset
+            # Once for each round: a reader in a pipe sees records as they arrive, without a system call for each.
             self.out.flush()
             self._drop_finished()
 
     def _print(self, partition: TopicPartition, batch: FetchedBatch) -> bool:
-        """Print the records of a batch; returns whether that was all."""
+        """Print the records of a batch; return whether ``count`` records have been printed."""
         end = None if self.ends is None else self.ends[partition]
         for record in batch.records:
             if end is not None and record.offset >= end:

@@ -1,4 +1,4 @@
-"""``trio-broker dump-log``: what is in the files of a data directory, without a broker."""
+"""``trio-broker dump-log``: prints the contents of the files of a data directory, without a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trio_broker.cli.failure import fail
 @click.option("--deep", is_flag=True, help="List every record of every batch.")
 @click.option("--records", is_flag=True, help="Print the keys and values of the records too; implies --deep.")
 def dump_log(paths: tuple[Path, ...], deep: bool, records: bool) -> None:
-    """Print what is in segments (.log), their indexes, producer snapshots and checkpoints, or in all of a directory."""
+    """Print the contents of segments (.log), indexes, producer snapshots and checkpoints, or of a whole directory."""
     from trio_broker.storage.dump import dump
 
     for path in paths:

@@ -1,4 +1,4 @@
-r"""Separators as they are written on a command line: ``\n``, ``\t``, ``\0``, ``\x1f``, ``\\``, and plain text.
+r"""Parses separators on a command line: plain text with the escapes ``\n``, ``\r``, ``\t``, ``\0``, ``\x1f``, ``\\``.
 
 Source: kcat's ``-D`` and ``-K``.
 """
@@ -15,11 +15,12 @@ NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
 def unescape(text: str) -> bytes:
-    r"""Return the bytes that a text with escapes stands for.
+    r"""Return the bytes for a text with escapes.
 
     Raises:
-        click.BadParameter: an escape is none of those that there are.
+        click.BadParameter: an escape does not exist.
     """
+    # ``surrogateescape``: an argument with bytes that are not UTF-8 gives the same bytes again.
     out = bytearray()
     position = 0
     for found in ESCAPE.finditer(text):
@@ -38,10 +39,10 @@ def _escaped(name: str) -> bytes:
 
 
 def separator(text: str) -> bytes:
-    """Return what ``unescape`` returns, which must not be empty.
+    """Return the bytes for a separator, which may have escapes.
 
     Raises:
-        click.BadParameter: it is, or has an escape that does not exist.
+        click.BadParameter: the separator is empty, or an escape does not exist.
     """
     data = unescape(text)
     if not data:

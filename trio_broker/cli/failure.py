@@ -1,4 +1,4 @@
-"""How a command says that something failed: one line on standard error, and an exit code other than 0."""
+"""The failure of a command: one line on standard error for each reason, and exit code 1."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from trio_broker.cli.output import visible
 
 
 def fail(reason: str) -> NoReturn:
-    """End the command with one clear line."""
+    """Print the reason and end the command with exit code 1."""
     complain(reason)
     sys.exit(1)
 
 
 def complain(reason: str) -> None:
-    """Say what failed, and go on."""
+    """Print the reason of a failure, without ending the command."""
     click.echo(f"trio-broker: {visible(reason)}", err=True)
 
 
 class Failures:
-    """What failed of several things, each told at once, so that the others are still done."""
+    """The failures of a command about several things: each is printed at once, and the command goes on to the next."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def add(self, reason: object) -> None:
-        """Tell of one."""
+        """Print and count a failure."""
         complain(str(reason))
         self.count += 1
 

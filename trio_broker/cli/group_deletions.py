@@ -1,6 +1,6 @@
-"""``trio-broker groups delete | delete-offsets``: the end of groups, or of what they committed.
+"""``trio-broker groups delete | delete-offsets``: deletes groups, or some of their committed offsets.
 
-Both show what would go, and delete it only with consent (``consent``).
+Both commands show what they would delete, and delete it only with consent (``consent``).
 
 Source: Kafka's ConsumerGroupCommand.
 """
@@ -33,7 +33,7 @@ from trio_broker.topic_partition import TopicPartition
 @json_option
 @asks_cluster
 def delete_command(client: KafkaClient, names: tuple[str, ...], consent: Consent, as_json: bool) -> None:
-    """Delete groups without members, and their offsets. Shows which would go, and asks."""
+    """Delete groups without members, and their offsets. Shows the groups, and asks."""
     failures = Failures()
     rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(names):
@@ -47,6 +47,7 @@ def delete_command(client: KafkaClient, names: tuple[str, ...], consent: Consent
             failures.add(error)
     if rows and consent is Consent.ASK:
         print_groups(rows, err=True)
+    # No question if none of the named groups can be deleted.
     executed = bool(rows) and is_agreed(consent, "Delete these groups for good?")
     if executed:
         for row in rows:
@@ -63,7 +64,7 @@ def delete_command(client: KafkaClient, names: tuple[str, ...], consent: Consent
 
 
 def print_groups(rows: Collection[Row], *, err: bool = False) -> None:
-    """Print what goes, or went, a row for each group."""
+    """Print a row for each group."""
     columns = {"GROUP": "group", "STATE": "state", "OFFSETS": "offsets", "DELETED": "deleted"}
     print_table(columns, list(rows), err=err)
 
@@ -85,11 +86,12 @@ def delete_offsets_command(
     consent: Consent,
     as_json: bool,
 ) -> None:
-    """Delete committed offsets of a group. Shows which would go, and asks.
+    """Delete committed offsets of a group. Shows the offsets, and asks.
 
-    Possible for topics that no member is subscribed to.
+    Brokers refuse it for topics to which a member of the group is subscribed.
     """
     check_scope(selections, all_topics)
+    # Called for its error: a group that does not exist has no offsets either, which would be the less helpful message.
     describe_group(client, group_id)
     committed = {
         partition: each.offset
@@ -97,7 +99,7 @@ def delete_offsets_command(
         if all_topics or is_selected(partition, selections)
     }
     if not committed:
-        fail(f"group {group_id!r} has no such committed offsets")
+        fail(f"group {group_id!r} has no committed offsets for these partitions")
     if consent is Consent.ASK:
         print_offsets(offset_rows(committed, {}), err=True)
     executed = is_agreed(consent, f"Delete these offsets of group {group_id!r}?")
@@ -111,7 +113,7 @@ def delete_offsets_command(
 
 
 def offset_rows(committed: Mapping[TopicPartition, int], outcomes: Mapping[TopicPartition, Outcome]) -> list[Row]:
-    """Return the committed offsets, and what became of each; there are no outcomes before anything was asked for."""
+    """Return a row for each committed offset with its outcome; ``outcomes`` is empty before anything was deleted."""
     return [
         {
             "topic": partition.topic,
@@ -125,13 +127,13 @@ def offset_rows(committed: Mapping[TopicPartition, int], outcomes: Mapping[Topic
 
 
 def print_offsets(rows: Collection[Row], *, err: bool = False) -> None:
-    """Print what goes, or went, a row for each partition."""
+    """Print a row for each partition."""
     columns = {"TOPIC": "topic", "PARTITION": "partition", "COMMITTED": "committed_offset", "DELETED": "deleted"}
     print_table(columns, list(rows), err=err)
 
 
 def is_selected(partition: TopicPartition, selections: Iterable[TopicSelection]) -> bool:
-    """Whether a partition is among those that were named."""
+    """Whether the options name a partition, by itself or with its whole topic."""
     return any(
         each.topic == partition.topic and (each.partitions is None or partition.partition in each.partitions)
         for each in selections

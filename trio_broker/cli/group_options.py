@@ -1,4 +1,4 @@
-"""What the commands that change groups have in common: their options, and how they report what happened.
+"""The common part of the commands that change groups: their options, checks and reports.
 
 Source: Kafka's ConsumerGroupCommand, for the spelling of the options.
 """
@@ -19,7 +19,7 @@ from trio_broker.topic_partition import TopicPartition
 
 
 def topic_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options that say which partitions are meant."""
+    """Give a command the options that name partitions."""
     for decorate in (
         click.option("--all-topics", is_flag=True, help="All partitions that the group has committed offsets for."),
         click.option(
@@ -36,25 +36,25 @@ def topic_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_scope(selections: Collection[TopicSelection], all_topics: bool) -> None:
-    """Raise ``click.UsageError`` unless it is said exactly once which partitions are meant."""
+    """Raise ``click.UsageError`` unless exactly one of ``--topic`` and ``--all-topics`` is given."""
     if bool(selections) == all_topics:
-        raise click.UsageError("say which partitions are meant: --topic or --all-topics")
+        raise click.UsageError("name partitions: --topic or --all-topics")
 
 
 def refuse_members(group: GroupDescription) -> None:
-    """Raise what a broker would refuse with where a group has members, so that a dry run tells it too."""
+    """Raise the error of a broker for a group that has members, so that a dry run reports it too."""
     if group.state not in MEMBERLESS_STATES:
         reason = f"it is {group.state}; stop its members first ({len(group.members)})"
         raise Refused(f"group {group.group_id!r}", ErrorCode.NON_EMPTY_GROUP, reason)
 
 
 def outcome_name(outcome: Outcome) -> str | None:
-    """Return Kafka's name of what a partition was refused with."""
+    """Return Kafka's name of a partition's error code, or None if there was no error."""
     return None if outcome is None else outcome.name
 
 
 def exit_with(outcomes: Mapping[TopicPartition, Outcome]) -> None:
-    """End the command with exit code 1 if any partition was refused, telling of each."""
+    """Print each error and, if there was any, end the command with exit code 1."""
     failures = Failures()
     for outcome in outcomes.values():
         if outcome is not None:

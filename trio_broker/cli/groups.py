@@ -1,6 +1,6 @@
-"""``trio-broker groups``: list and describe groups of any Kafka, tell their lag, and change them.
+"""``trio-broker groups``: lists and describes groups of any Kafka, shows their lag, and changes them.
 
-What changes a group needs consent (``reset_offsets``, ``group_deletions``).
+The commands that change a group need consent (``reset_offsets``, ``group_deletions``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def list_command(client: KafkaClient, states: tuple[str, ...], types: tuple[str,
 @json_option
 @asks_cluster
 def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
-    """Show the state of groups, their members, and for each partition its offset, lag and member."""
+    """Show the state and the members of groups, and the offset, lag and member of each partition."""
     failures = Failures()
     documents: list[Row] = []
     for name in names:
@@ -93,14 +93,14 @@ def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool)
 
 
 def partition_lags(client: KafkaClient, group: GroupDescription) -> list[PartitionLag]:
-    """Return the lag of everything the group has committed to or is assigned."""
+    """Return the lag of every partition that the group has committed or is assigned."""
     committed = fetch_offsets(client, group.group_id)
     ends = find_offsets(client, partitions_of(committed, group.members), LATEST)
     return lags(committed, group.members, ends)
 
 
 def document(group: GroupDescription, lagging: Iterable[PartitionLag]) -> Row:
-    """Return all there is to tell of a group."""
+    """Return the JSON document of a group."""
     return {
         "group": group.group_id,
         "type": group.type,
@@ -116,11 +116,12 @@ def document(group: GroupDescription, lagging: Iterable[PartitionLag]) -> Row:
 
 
 def member_row(member: GroupMember) -> dict[str, Any]:
-    """Return a member; ``assigned`` is None where its assignment is not a consumer's."""
+    """Return the row of a member; ``assigned`` is None if its assignment is not a consumer's."""
     return {
         "member": member.member_id,
         "instance": member.instance_id,
         "client": member.client_id,
+        # Kafka's brokers put a slash before the address, as Java's InetAddress prints it.
         "host": member.host.removeprefix("/"),
         "epoch": member.epoch,
         "protocol": "classic" if member.is_classic else "consumer",
@@ -132,7 +133,7 @@ def member_row(member: GroupMember) -> dict[str, Any]:
 
 
 def partition_rows(partitions: Iterable[TopicPartition] | None) -> list[Row] | None:
-    """Return partitions as JSON has them."""
+    """Return the rows of partitions."""
     if partitions is None:
         return None
     return [{"topic": each.topic, "partition": each.partition} for each in partitions]
@@ -173,7 +174,7 @@ def print_descriptions(documents: Collection[Row]) -> None:
 
 
 def print_members(members: Collection[Row]) -> None:
-    """Print a table of members, with what each is assigned in short: ``orders:0,1``."""
+    """Print a table of members, with the assignment of each in a short form: ``orders:0,1``."""
     shown = [{**member, "assigned": short(member["assigned"])} for member in members]
     columns = {"MEMBER": "member", "INSTANCE": "instance", "CLIENT": "client", "HOST": "host"}
     if any(member["epoch"] is not None for member in members):
@@ -182,7 +183,7 @@ def print_members(members: Collection[Row]) -> None:
 
 
 def short(partitions: Iterable[Row] | None) -> str:
-    """Return partitions as ``reset-offsets`` takes them, a topic after the other."""
+    """Return partitions in the form that ``reset-offsets --topic`` accepts, separated by blanks."""
     if partitions is None:
         return "(not a consumer's)"
     by_topic: dict[str, list[str]] = {}
@@ -199,7 +200,7 @@ def short(partitions: Iterable[Row] | None) -> str:
 @json_option
 @asks_cluster
 def lag_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
-    """Show how many records groups are behind, by partition; of all groups, their sums, if none is named."""
+    """Show the lag of groups by partition or, if no group is named, the sum of the lag of each group."""
     failures = Failures()
     rows: list[Row] = []
     for name in names or [group.group_id for group in list_groups(client, states=(), types=())]:
@@ -222,8 +223,10 @@ def lag_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> N
 
 
 def total(group: GroupDescription, lagging: Collection[Row]) -> Row:
-    """Return a group's lag over all partitions; those where nothing is committed, or the end is not known, are counted
-    apart."""
+    """Return the sum of a group's lag, and the number of partitions that it leaves out.
+
+    Those are the partitions without a committed offset, and those whose end is unknown.
+    """
     known = [row["lag"] for row in lagging if row["lag"] is not None]
     return {
         "group": group.group_id,
@@ -235,7 +238,7 @@ def total(group: GroupDescription, lagging: Collection[Row]) -> Row:
 
 
 def tell_problems(rows: Iterable[Row]) -> None:
-    """Say why the end of a log is missing."""
+    """Print why the end of a log is unknown."""
     for row in rows:
         if row["problem"]:
             note(row["problem"])

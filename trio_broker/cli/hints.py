@@ -1,7 +1,7 @@
-"""What to type instead: words of other Kafka tools, and ours.
+"""Hints for users of other Kafka tools: their commands and options, with the equivalent of this command line.
 
-Kafka's scripts take an action as an option (``--list``) and names as options (``--topic x``); rpk has other verbs. Each
-such word that is refused is answered with one line that says how the same is asked here.
+Kafka's scripts have actions and names as options (``--list``, ``--topic x``), and rpk has other verbs. The error about
+such a word has the equivalent in the same line.
 
 Source: the options of Kafka's TopicCommand, ConsumerGroupCommand, ConfigCommand, ConsoleProducer and ConsoleConsumer;
 rpk's reference; ``kcat -h``.
@@ -138,10 +138,10 @@ HINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "configs": FOR_ALL | CONFIGS,
     "cluster": FOR_ALL | CLUSTER,
 }
-"""By the first word of the command and the word that is refused."""
+"""Hints by the first word of the command, and the word that does not exist."""
 
 
 def hint(command: str, word: str) -> str:
-    """Return ``; here: …`` for a word of another tool, or nothing; ``command`` is our first word."""
+    """Return ``; here: …`` for a word of another tool, or nothing; ``command`` is the word after ``trio-broker``."""
     found = HINTS.get(command, {}).get(word)
     return f"; here: {found}" if found else ""

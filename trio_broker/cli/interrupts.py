@@ -1,7 +1,8 @@
-"""Ctrl-C as the ordinary end of a command that reads on and on.
+"""Ctrl-C as the normal end of a command that reads without end.
 
-The first one raises ``KeyboardInterrupt`` where the command only waits, and is remembered elsewhere, so that no record
-is half printed or sent without its answer being read. A second one raises wherever the command is.
+The first Ctrl-C raises ``KeyboardInterrupt`` only while the command waits. At any other time it is remembered until the
+next wait, so that no record is printed in part, and the answer to every sent record is read. A second Ctrl-C raises at
+once, so a command that hangs can still be ended.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 
 class Interrupts:
-    """Use it as a context manager, in the main thread, around the whole command."""
+    """The handler of SIGINT. A context manager for the main thread, in which Python runs signal handlers."""
 
     def __init__(self) -> None:
         self._seen = False
@@ -38,8 +39,9 @@ class Interrupts:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let a Ctrl-C, also one that came before, raise ``KeyboardInterrupt`` inside the block."""
-        # In this order: a Ctrl-C between the two would be remembered, and not looked for before the wait is over.
+        """Let a Ctrl-C, including an earlier one, raise ``KeyboardInterrupt`` inside the block."""
+        # First the flag and then the check: a Ctrl-C between them raises. In the other order it would only be
+        # remembered, and the wait would begin in spite of it.
         self._is_waiting = True
         try:
             if self._seen:

@@ -1,6 +1,6 @@
-"""Moments and durations as people write them: ISO 8601.
+"""Parses times and durations in the forms of ISO 8601 that Kafka's tools accept.
 
-Source: java.time.Duration and Utils.getDateTime, which Kafka's tools read them with.
+Source: java.time.Duration.parse and Kafka's Utils.getDateTime.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ DURATION: Final = re.compile(
     r"(?:(?P<seconds>[+-]?\d{1,18}(?:[.,]\d{0,9})?)S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-"""Days of 24 hours and smaller; months and years have no length. At most as many digits as an int64 takes."""
+"""Units up to days of 24 hours; months and years have no fixed length. At most 18 digits, which fit into an int64."""
 
 UNIT_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
 
 
 def parse_moment(text: str) -> int:
-    """Return the milliseconds since 1970 of a date, with or without a time; without a zone it is UTC.
+    """Return the milliseconds since 1970 of a date, with or without a time. Without a time zone it is in UTC.
 
     Raises:
-        ValueError: the text is no ISO 8601 date.
+        ValueError: the text is not an ISO 8601 date.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -42,10 +42,11 @@ def parse_duration(text: str) -> int:
     """Return the milliseconds of a duration such as ``P7D``, ``PT90M`` or ``P1DT12H``.
 
     Raises:
-        ValueError: the text is no ISO 8601 duration.
+        ValueError: the text is not an ISO 8601 duration.
     """
     found = DURATION.fullmatch(text)
     if found is None or not any(found[unit] for unit in UNIT_MS):
         raise ValueError(f"{text!r} is not a duration; one is written PnDTnHnMnS, such as PT90M or P7D")
+    # Fractions are exact: with floats, long durations would be off by milliseconds.
     total = sum(Fraction((found[unit] or "0").replace(",", ".")) * scale for unit, scale in UNIT_MS.items())
     return int(-total if found["sign"] == "-" else total)

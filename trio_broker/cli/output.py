@@ -1,7 +1,7 @@
 """The output of commands: tables or JSON, both from the same rows.
 
-Names of groups and clients come from other machines and may hold any character. Control characters, which a terminal
-would execute, are printed as escapes, in tables as well as in errors.
+Names of groups and clients are chosen by other programs and may contain any character. A terminal would execute control
+characters, so they are printed as escapes, in tables and in errors.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from typing import Any, Final, TypeAlias
 import click
 
 Row: TypeAlias = Mapping[str, Any]
-"""One thing, with the names that JSON has for its properties."""
+"""One row of a table, and one object in JSON: its values by their names in JSON."""
 
 MISSING: Final = "-"
 GAP: Final = "  "
 
 
 def let_everything_be_printed() -> None:
-    """Let a terminal that lacks a letter show an escape in its place, rather than end the command."""
+    """Print a character that the terminal's encoding lacks as an escape."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # With the default ``strict``, one name outside the terminal's encoding ends a table in its middle.
+        # The default, ``strict``, raises, so one name outside the encoding would end a table in the middle.
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def print_json(document: Any) -> None:
-    """Print a document on standard output, in ASCII, which every parser and terminal takes."""
+    """Print a document on standard output, in ASCII, which every parser and terminal understands."""
     click.echo(json.dumps(document, indent=2))
 
 
 def print_table(columns: Mapping[str, str], rows: Sequence[Row], *, err: bool = False) -> None:
-    """Print rows under headings; ``columns`` has the property of each heading. Columns of numbers go to the right.
+    """Print rows under headings; ``columns`` has the name in the rows for each heading. Numbers are aligned to the
+    right.
 
-    With ``err`` the table goes to standard error: it is not the result, but what is asked about.
+    With ``err`` the table is printed on standard error: it is then not the result, but belongs to a question.
     """
     cells = [[cell(row.get(name)) for name in columns.values()] for row in rows]
     to_the_right = [all(_is_number(row.get(name)) for row in rows) for name in columns.values()]
@@ -50,19 +51,20 @@ def print_table(columns: Mapping[str, str], rows: Sequence[Row], *, err: bool = 
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
-    """Print what belongs to one thing on a line."""
+    """Print names and values on one line."""
     click.echo(GAP.join(f"{name}: {cell(value)}" for name, value in facts.items()))
 
 
 def note(text: str) -> None:
-    """Tell a person something that is not the result, on standard error."""
+    """Print a message that is not the result, on standard error."""
     click.echo(visible(text), err=True)
 
 
 def cell(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return the text of a value in a table."""
     if value is None or value in ("", [], ()):
         return MISSING
+    # Before numbers and text: a bool is an int, too.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
@@ -71,7 +73,7 @@ def cell(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text on one line, with escapes for what is not to be seen or would steer a terminal."""
+    """Return a text on one line, with escapes for control characters and others that cannot be printed."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -1,4 +1,4 @@
-"""``trio-broker pipeline``: jobs that copy topics to tables and back, or report on them; each starts its own Spark.
+"""``trio-broker pipeline``: jobs that copy topics to tables and back, or report on them. Each starts a Spark session.
 
 Their common options are in ``pipeline_options``.
 """
@@ -20,4 +20,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, lives_in=COMMANDS)
 def pipeline() -> None:
-    """Copy topics to tables and back, or look at them, with Spark."""
+    """Copy topics to tables and back, or report on them, with Spark."""

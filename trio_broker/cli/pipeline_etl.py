@@ -1,4 +1,4 @@
-"""``trio-broker pipeline etl``: topics of JSON to a typed table, and to one of dead letters."""
+"""``trio-broker pipeline etl``: writes topics of JSON to a typed table, and misfits to a table of dead letters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from trio_broker.cli.pipeline_tables import TABLE, TableOptions, show_plan, show
 @click.option(
     "--dead-letters",
     metavar=TABLE,
-    help="The table of records that do not fit.  [default: that of --to, with _dead_letters behind its name]",
+    help="The table of records that do not fit the schema.  [default: the name of --to with _dead_letters appended]",
 )
 @click.option(
-    "--with-origin", is_flag=True, help="Add the topic, partition, offset and time of its record to each row."
+    "--with-origin", is_flag=True, help="Add to each row the topic, partition, offset and timestamp of its record."
 )
 @dry_run_option
 def etl_command(
@@ -35,7 +35,7 @@ def etl_command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Read what is new in topics of JSON into a table, every record exactly once."""
+    """Write the new records of JSON topics to a table, every record exactly once."""
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.etl import DEAD_LETTERS, ROWS, etl_settings, run_etl
     from trio_broker.spark.pipelines.export import read_job_options

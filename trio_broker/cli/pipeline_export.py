@@ -1,4 +1,4 @@
-"""``trio-broker pipeline export``: topics to a directory of Parquet files, an Iceberg or a Delta table."""
+"""``trio-broker pipeline export``: copies topics to Parquet files, an Iceberg table or a Delta table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trio_broker.cli.pipeline_tables import TableOptions, show_plan, show_report
 def export_command(
     source_options: SourceOptions, table: TableOptions, start_spark: SparkStart, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Copy what is new in topics to a table, every record exactly once."""
+    """Copy the new records of topics to a table, every record exactly once."""
     from trio_broker.spark.pipelines.dry_run import plan_job
     from trio_broker.spark.pipelines.export import ROWS, ExportSettings, read_job_options, run_export
     from trio_broker.spark.pipelines.job_source import JobSource

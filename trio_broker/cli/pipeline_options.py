@@ -1,10 +1,11 @@
-"""The common part of the pipelines' commands: declaring options, the options of reading and of Spark, exit codes.
+"""The common part of the pipelines' commands: the declaration of options, the options for reading and for Spark, and
+the exit codes.
 
-Options are fields of attrs classes (``option``), so that a name, a type, a default and a help text are in one place.
-``pipeline_command`` passes an object of each class to a command, and the help has a section for each.
+Options are fields of attrs classes (``option``), which keeps the name, type, default and help of an option together.
+``pipeline_command`` passes an object of each class to the command, and the help has a section for each class.
 
-A wrong option ends a command with one line and exit code 2, any other failure with one line and 1, Ctrl-C with 130, the
-code that a shell reports for that signal.
+A wrong option ends a command with one line and exit code 2, any other failure with one line and exit code 1, and Ctrl-C
+with exit code 130.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from trio_broker.spark.ranges import OffsetRange
 
 INTERRUPTED: Final = 130
-"""What a shell reports for a process that SIGINT ended: 128 and the signal's number."""
+"""The exit code that a shell reports for a process ended by SIGINT: 128 plus the signal's number."""
 
 WRONG_OPTION: Final = 2
 
 LOG_LEVEL: Final = "spark.log.level"
-"""A setting of Spark; with it a user asks for Spark's log."""
+"""A setting of Spark. Spark's log is turned off unless the user sets it."""
 
 Command = Callable[..., Any]
 
@@ -52,7 +53,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what wo
 
 
 class SectionedCommand(click.Command):
-    """A command whose help has sections of options: its own first, then ``sections``, which has the names by title."""
+    """A command whose help has the options in sections: its own first, then those in ``sections``, by title."""
 
     sections: Mapping[str, Sequence[str]]
 
@@ -68,9 +69,9 @@ class SectionedCommand(click.Command):
 
 
 def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[Command], SectionedCommand]:
-    """Make a command of a function that takes an object of each class in ``groups``, ``start_spark`` and ``as_json``.
+    """Make a command of a function with an argument for each class in ``groups``, and ``start_spark`` and ``as_json``.
 
-    The title of a class's section in the help is the first sentence of its docstring.
+    The first sentence of a class's docstring is the title of its section in the help.
     """
     groups = {**groups, "start_spark": SparkStart}
 
@@ -99,7 +100,7 @@ def pipeline_command(name: str, example: str, **groups: type[Any]) -> Callable[[
     return decorate
 
 
-# --- What is read ---
+# --- Reading ---
 
 
 def _addresses(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -128,16 +129,16 @@ class SourceOptions:
     )
     topics: tuple[str, ...] = option("--topic", multiple=True, metavar="TOPIC", help="A topic to read; repeatable.")
     topic_pattern: str | None = option(
-        "--topic-pattern", metavar="REGEX", help="All topics in whose names it is found; ^…$ is for whole names."
+        "--topic-pattern", metavar="REGEX", help="All topics whose names contain a match; ^…$ matches whole names."
     )
     start: int | None = option(
-        "--from", callback=_moment, metavar="DATETIME", help="Records at least as young; ISO 8601."
+        "--from", callback=_moment, metavar="DATETIME", help="Only records from this time on; ISO 8601."
     )
-    end: int | None = option("--until", callback=_moment, metavar="DATETIME", help="Records before that; ISO 8601.")
+    end: int | None = option("--until", callback=_moment, metavar="DATETIME", help="Only records before it; ISO 8601.")
     path: str | None = option(
         "--path",
         metavar="DIR[,DIR…]",
-        help="The broker's log directories, as the readers see them: files are read in place of the network.",
+        help="The broker's log directories, as Spark's workers see them: read these files instead of the network.",
     )
     further: tuple[tuple[str, str], ...] = option(
         "--option",
@@ -148,7 +149,7 @@ class SourceOptions:
     )
 
     def of_data_source(self) -> dict[str, str]:
-        """Return them as options of the data source; ``--option`` beats the flag that says the same."""
+        """Return the options of the data source; one that ``--option`` sets replaces that of the flag."""
         from trio_broker.spark.options.option import with_defaults
 
         is_local = self.bootstrap_servers is None and self.path is None
@@ -157,7 +158,7 @@ class SourceOptions:
             "subscribe": ",".join(self.topics) or None,
             "subscribePattern": self.topic_pattern,
             "startingTimestamp": self.start,
-            # A partition without a record as young has nothing to read; the data source takes it for an error.
+            # A partition whose records are all older has nothing to read. The data source's default is an error.
             "startingOffsetsByTimestampStrategy": None if self.start is None else "latest",
             "endingTimestamp": self.end,
             "path": self.path,
@@ -176,7 +177,7 @@ RANGE_COLUMNS: Final = {
 
 
 def show_ranges(ranges: Sequence[OffsetRange], *, as_json: bool, facts: Mapping[str, Any], words: str) -> None:
-    """Print what would be read: as JSON with further ``facts``, or as a table with a last line with ``words``."""
+    """Print the ranges that would be read: as JSON with ``facts``, or as a table and a last line with ``words``."""
     rows: list[dict[str, Any]] = [
         {
             "topic": each.partition.topic,
@@ -195,12 +196,12 @@ def show_ranges(ranges: Sequence[OffsetRange], *, as_json: bool, facts: Mapping[
     click.echo(f"dry run: up to {count:,} records{words}; nothing was written")
 
 
-# --- Spark, and how a command ends ---
+# --- Spark, and the end of a command ---
 
 
 @attrs.frozen
 class SparkStart:
-    """Spark. Calling an object starts it, which a command does only if it has something to do."""
+    """Spark. A command calls the object to start a session, and only if there is work: a start takes seconds."""
 
     master: str | None = option(
         "--master", metavar="URL", help="Spark's master.  [default: local[*], all cores of this machine]"
@@ -223,7 +224,7 @@ class SparkStart:
 
         settings = dict(self.spark_conf)
         session = spark_session(app_name, master=self.master, settings=settings)
-        # Spark logs a page of the JVM's stack for a failed task; the command prints the reason in one line.
+        # For a failed task Spark logs a page of JVM stack trace; the command prints the reason in one line.
         if LOG_LEVEL not in settings:
             session.sparkContext.setLogLevel("OFF")
         return session
@@ -231,7 +232,7 @@ class SparkStart:
 
 @contextlib.contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """End the command with one line for an error of a job, and stop a Spark that the command started."""
+    """End the command with one line after an error of its job, and stop the Spark session that the command started."""
     from trio_broker.client.errors import ClientError
     from trio_broker.spark.errors import OptionError, SparkJobError
     from trio_broker.spark.session import require_packages
@@ -247,9 +248,10 @@ def ending_in_one_line() -> Iterator[None]:
     except (SparkJobError, ClientError) as error:
         fail(str(error))
     except KeyboardInterrupt:
-        note("interrupted; what was finished stays")
+        note("interrupted; finished work is kept")
         sys.exit(INTERRUPTED)
     finally:
+        # A session that existed before belongs to the caller, for example a notebook or a test.
         started = active_spark()
         if started is not None and started is not was_running:
             started.stop()
@@ -257,6 +259,7 @@ def ending_in_one_line() -> Iterator[None]:
 
 def active_spark() -> SparkSession | None:
     """The Spark session of this process, if there is one."""
+    # A process that has not imported pyspark has no session, and the import would take a second.
     if "pyspark" not in sys.modules:
         return None
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""``trio-broker pipeline replay``: writes a range of topics again, to another topic or another cluster."""
+"""``trio-broker pipeline replay``: copies records of topics to another topic or another cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def replay_command(
     source_options: SourceOptions, target: TopicOptions, start_spark: SparkStart, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Write records again, with keys, headers and times as they are."""
+    """Copy records to a topic, with their keys, headers and timestamps."""
     from trio_broker.spark.options.option import Mode
     from trio_broker.spark.options.read_options import read_options
     from trio_broker.spark.pipelines.job_source import JobSource
@@ -54,7 +54,7 @@ def replay_command(
 
 
 def show_plan(plan: ReplayPlan, limit: RateLimit, *, as_json: bool) -> None:
-    """Print what would be read, and the shortest time that the rate allows."""
+    """Print the ranges that would be read, and the least time that the rate limit allows."""
     from trio_broker.spark.pipelines.progress import short_duration
 
     seconds = limit.seconds_for(plan.offset_count, None)

@@ -29,21 +29,21 @@ class NewTopicOptions:
         "--topic-partitions",
         type=click.IntRange(1, 0x7FFF_FFFF),
         metavar="COUNT",
-        help="Of topics that are created.  [default: as many as the rows need]",
+        help="The partitions of a created topic.  [default: as many as the rows need]",
     )
     topic_config: tuple[tuple[str, str], ...] = option(
         "--topic-config",
         type=key_value,
         multiple=True,
         metavar="KEY=VALUE",
-        help="A setting of topics that are created.",
+        help="A setting of the created topics; repeatable.",
     )
 
     def new_topics(self) -> NewTopics | None:
-        """Return how missing topics are created; None where they are not.
+        """Return the settings of missing topics, or None if they are not to be created.
 
         Raises:
-            click.UsageError: there are settings for new topics, but not ``--create-topic``.
+            click.UsageError: settings for new topics are given without ``--create-topic``.
         """
         if self.create_topic:
             return NewTopics(self.topic_partitions, configs=dict(self.topic_config))
@@ -71,7 +71,10 @@ def restore_command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the rows of Parquet files, an export's or any with a column "value", in the order of their offsets."""
+    """Write the rows of Parquet files in the order of their offsets.
+
+    The files are those of an export, or any others with a column "value".
+    """
     from trio_broker.spark.pipelines.progress import Progress, short_duration
     from trio_broker.spark.pipelines.restore import RestoreSettings, plan_restore, restore
     from trio_broker.spark.pipelines.task_runner import SparkTaskRunner
@@ -95,7 +98,7 @@ def restore_command(
 
 
 def show_plan(plan: RestorePlan, limit: RateLimit, *, as_json: bool) -> None:
-    """Print what would be written, by the partition that rows are from, and the shortest time that the rate allows."""
+    """Print the rows that would be written, by their origin, and the least time that the rate limit allows."""
     from trio_broker.spark.pipelines.progress import short_duration
 
     rows = [

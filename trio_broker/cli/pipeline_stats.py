@@ -1,6 +1,6 @@
-"""``trio-broker pipeline stats``: the health of topics' batches, as tables, JSON or an HTML page.
+"""``trio-broker pipeline stats``: statistics and damage of the batches in topics, as tables, JSON or an HTML page.
 
-Ends with exit code 1 if anything is damaged, so that a scheduled run reports it.
+The command ends with exit code 1 if a batch is damaged, so that a scheduled run reports it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @pipeline_command("stats", "stats --topic orders --keys --html orders.html", source_options=SourceOptions)
 @click.option("--verify-crc/--no-verify-crc", default=True, show_default=True, help="Compare every batch's checksum.")
-@click.option("--keys", is_flag=True, help="Count keys, and the records that compaction could drop; decodes all keys.")
+@click.option("--keys", is_flag=True, help="Count keys and the records that compaction could drop; decodes all keys.")
 @click.option("--html", type=FILE, metavar="FILE", help="Write the report as one HTML page with diagrams.")
 def stats_command(
     source_options: SourceOptions,
@@ -75,10 +75,10 @@ def write_page(document: Document, path: Path) -> None:
 
 
 def print_report(document: Document) -> None:
-    """Print the main tables of the report; JSON and the page have more."""
+    """Print the main tables of the report; the JSON and the page have all of it."""
     totals = document["totals"]
     if not document["partitions"]:
-        note("there is nothing to look at")
+        note("there are no batches")
         return
     print_facts({name: totals[name] for name in ("topics", "partitions", "batches", "records", "bytes")})
     click.echo()
@@ -107,7 +107,7 @@ def flat(partition: Document) -> dict[str, Any]:
 
 
 def codecs_in(row: Document) -> dict[str, Any]:
-    """Return the codecs of a bin in short: ``lz4:12,zstd:3``."""
+    """Return the batches of a histogram's bin by codec, in the form ``lz4:12,zstd:3``."""
     if "by_codec" not in row:
         return {}
     return {"by_codec": [f"{codec}:{count}" for codec, count in row["by_codec"].items()]}

@@ -44,7 +44,7 @@ class TableOptions:
         default=DEFAULT_TARGET_BYTES // MIB,
         show_default=True,
         metavar="MIB",
-        help="A file about so large is closed, and the next begun.",
+        help="The size at which a file is closed and the next one begun.",
     )
     batch_records: int = option(
         "--batch-records",
@@ -52,13 +52,13 @@ class TableOptions:
         default=DEFAULT_BATCH_RECORDS,
         show_default=True,
         metavar="COUNT",
-        help="Records that are committed at a time.",
+        help="The most records of one commit.",
     )
     available_now: bool = option(
         "--available-now/--continuous",
         default=True,
         show_default=True,
-        help="End where the topics end now, or wait for more.",
+        help="Stop at the present end of the topics, or wait for more records.",
     )
     interval: float = option(
         "--interval",
@@ -66,12 +66,12 @@ class TableOptions:
         default=60.0,
         show_default=True,
         metavar="SECONDS",
-        help="With --continuous: how often to look.",
+        help="With --continuous: the time between two reads.",
     )
     checkpoint: Path | None = option(
         "--checkpoint",
         type=DIRECTORY,
-        help="Where the job notes what it did.  [default: in the table's directory]",
+        help="The directory of the job's progress.  [default: in the table's directory]",
     )
     warehouse: Path | None = option(
         "--warehouse", type=DIRECTORY, help="Iceberg: a directory for tables, with a catalog of its own."
@@ -94,30 +94,30 @@ class TableOptions:
 
     @property
     def trigger(self) -> Trigger:
-        """How much is read at a time, and whether the job waits for more."""
+        """How many records are read at a time, and whether the job waits for more."""
         return Trigger(self.batch_records, None if self.available_now else self.interval)
 
     def target(self, text: str | None = None, name: str = "to") -> Target:
         """Return the table of ``--to``, or that of the option ``name``.
 
         Raises:
-            click.UsageError: there are two catalogs.
-            OptionError: the text names no table, or an Iceberg table without a catalog.
+            click.UsageError: two catalogs are given.
+            OptionError: the text does not name a table, or names an Iceberg table without a catalog.
             SparkJobError: the package for the table's format is not installed.
         """
         catalog = None
         if self.warehouse is not None and self.catalog is not None:
-            raise click.UsageError("say where the Iceberg catalog is: --warehouse or --catalog")
+            raise click.UsageError("choose one Iceberg catalog: --warehouse or --catalog")
         if self.warehouse is not None or self.catalog is not None:
             catalog = IcebergCatalog(self.catalog or LOCAL_CATALOG, dict(self.catalog_property), self.warehouse)
         target = parse_target(self.to if text is None else text, catalog, name)
-        # Also for a dry run, which does not need the package: the run after it does.
+        # A dry run does not need the package, but the run after it does, and should not be the first to fail.
         target.require_package()
         return target
 
 
 def show_report(report: JobReport, names: Mapping[str, str], *, as_json: bool) -> None:
-    """Print in one line what a run did; ``names`` has the table of each name in the report."""
+    """Print the report of a run in one line; ``names`` has the table for each name in the report."""
     from trio_broker.spark.pipelines.progress import short_bytes, short_duration
 
     if as_json:

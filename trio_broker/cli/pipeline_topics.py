@@ -25,25 +25,25 @@ class TopicOptions:
     """Writing."""
 
     to_topic: str | None = option(
-        "--to-topic", metavar="TOPIC", help="Where to; without it records go to topics of the names they come from."
+        "--to-topic", metavar="TOPIC", help="The topic to write to.  [default: the name of the topic of each record]"
     )
     to_bootstrap_server: str | None = option(
         "--to-bootstrap-server",
         metavar="HOST:PORT[,HOST:PORT…]",
-        help="The cluster to write to.  [default: the one that is read]",
+        help="The cluster to write to.  [default: the cluster that is read]",
     )
     checkpoint: Path = option(
         "--checkpoint",
         required=True,
         type=click.Path(file_okay=False, path_type=Path),
-        help="Where the job notes what it did. The same command goes on from there.",
+        help="The directory of the job's progress. The same command continues from it.",
     )
     partitions: str = option(
         "--partitions",
         type=click.Choice([each.value for each in Partitions]),
         default=Partitions.KEEP.value,
         show_default=True,
-        help="Keep the number of a record's partition, or choose it by the record's key.",
+        help="Keep each record's partition number, or choose the partition by the record's key.",
     )
     compression: str = option(
         "--compression", type=click.Choice(CODECS), default="lz4", show_default=True, help="How batches are compressed."
@@ -52,16 +52,16 @@ class TopicOptions:
         "--row-ids/--no-row-ids",
         default=True,
         show_default=True,
-        help="Give each record a header by which consumers recognise one that a crash wrote twice.",
+        help="Add a header by which consumers recognise a record that was written twice after a crash.",
     )
     max_records_per_second: float | None = option(
-        "--max-records-per-second", type=RATE, metavar="COUNT", help="Of all tasks together."
+        "--max-records-per-second", type=RATE, metavar="COUNT", help="The limit for all tasks together."
     )
     max_bytes_per_second: float | None = option(
         "--max-bytes-per-second",
         type=RATE,
         metavar="BYTES",
-        help="Of keys, values and headers, of all tasks together.",
+        help="The limit for keys, values and headers of all tasks together.",
     )
 
     @property

@@ -1,6 +1,6 @@
-"""Places in a log as they are written on a command line: ``earliest``, ``latest``, ``42``, ``-10``, ``PT90M``, a date.
+"""Parses places in a log on a command line: ``earliest``, ``latest``, ``42``, ``-10``, ``PT90M``, a date.
 
-kcat's ``beginning``, ``end`` and ``s@1700000000000`` (milliseconds since 1970) mean the same as there.
+kcat's ``beginning``, ``end`` and ``s@1700000000000`` (milliseconds since 1970) have the same meaning as in kcat.
 
 Source: kcat's ``-o``; rpk's ``--offset``.
 """
@@ -36,7 +36,7 @@ FORMS: Final = (
 
 
 class Boundary(enum.Enum):
-    """Where a log begins, at the first offset that is still there, and where it ends."""
+    """The two ends of a log: the log start offset, and the offset after the last visible record."""
 
     EARLIEST = enum.auto()
     LATEST = enum.auto()
@@ -44,21 +44,21 @@ class Boundary(enum.Enum):
 
 @attrs.frozen
 class AtOffset:
-    """One offset, or the nearest that the log has."""
+    """An offset, or the nearest one that is within the log's range."""
 
     offset: int
 
 
 @attrs.frozen
 class BeforeEnd:
-    """So many offsets before the end of the log, or its beginning."""
+    """``count`` offsets before the end of the log, or its beginning if it has fewer."""
 
     count: int
 
 
 @attrs.frozen
 class AtMoment:
-    """The first record that is at least as young, in milliseconds since 1970; the end of the log where none is."""
+    """The first record at or after a time, in milliseconds since 1970; the end of the log if there is none."""
 
     timestamp_ms: int
 
@@ -79,17 +79,18 @@ def position(text: str) -> Position:
     """Read one place.
 
     Raises:
-        click.BadParameter: the text is none.
+        click.BadParameter: the text is not a place.
     """
     if (named := NAMES.get(text)) is not None:
         return named
     number = text.removeprefix("-")
     if number.isdecimal():
-        # Larger numbers do not fit into the request; kept inside the log, they mean its end or beginning anyway.
+        # Larger numbers do not fit into a request. ``resolve`` moves them to the end or the beginning of the log
+        # anyway.
         count = min(int(number), MAX_OFFSET)
         return BeforeEnd(count) if text.startswith("-") else AtOffset(count)
     try:
-        # No record is older than 1970, and ListOffsets gives times below zero a meaning of their own.
+        # Negative timestamps are special values in ListOffsets (-1 latest, -2 earliest), and no record is before 1970.
         return AtMoment(max(0, _timestamp_ms(text)))
     except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r} is no place in a log; one is {FORMS}") from None
@@ -106,7 +107,7 @@ def _timestamp_ms(text: str) -> int:
 
 
 def chosen_partitions(client: KafkaClient, selections: Collection[TopicSelection]) -> set[TopicPartition]:
-    """Return the partitions that were named; whether those given by number exist is seen when they are asked.
+    """Return the named partitions. Partitions that are given by number are not checked here: the next request does.
 
     Raises:
         Refused: a topic does not exist.
@@ -122,10 +123,10 @@ def chosen_partitions(client: KafkaClient, selections: Collection[TopicSelection
 def known_ranges(
     client: KafkaClient, partitions: Collection[TopicPartition], *, read_committed: bool = False
 ) -> dict[TopicPartition, LogRange]:
-    """Return where the logs begin and end, in order; with ``read_committed`` they end at the last stable offset.
+    """Return the ranges of the logs, in order; with ``read_committed`` they end at the last stable offset.
 
     Raises:
-        Refused: a partition does not exist, or cannot tell now.
+        Refused: a partition does not exist, or its leader did not answer in time.
     """
     ranges: dict[TopicPartition, LogRange] = {}
     for partition, log in sorted(
@@ -140,10 +141,10 @@ def known_ranges(
 def known_offsets_at(
     client: KafkaClient, partitions: Collection[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition that is at least as young, ``UNKNOWN_OFFSET`` where none is.
+    """Return the offset of each partition's first record at or after a time, or ``UNKNOWN_OFFSET`` if it has none.
 
     Raises:
-        Refused: a partition cannot tell now.
+        Refused: the leader of a partition did not answer in time.
     """
     offsets: dict[TopicPartition, int] = {}
     for partition, found in find_offsets(client, partitions, timestamp_ms).items():
@@ -154,10 +155,10 @@ def known_offsets_at(
 
 
 def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, LogRange]) -> dict[TopicPartition, int]:
-    """Return the offset that ``place`` means in each partition, kept inside its log.
+    """Return the offset of ``place`` in each partition, moved into the range of the log if necessary.
 
     Raises:
-        Refused: a partition cannot tell now.
+        Refused: the leader of a partition did not answer in time.
     """
     match place:
         case Boundary.EARLIEST:
@@ -177,7 +178,7 @@ def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, L
 
 
 def moved(ranges: dict[TopicPartition, LogRange], place: Position) -> Iterable[str]:
-    """Yield a line for each partition whose log does not have the offset that was asked for."""
+    """Yield a line of text for each partition whose log does not contain the requested offset."""
     if isinstance(place, AtOffset):
         for partition, log in ranges.items():
             if not log.earliest <= place.offset <= log.latest:

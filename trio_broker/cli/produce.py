@@ -1,7 +1,8 @@
-"""``trio-broker produce``: lines of standard input, or of files, to a topic of any Kafka.
+"""``trio-broker produce``: writes the lines of standard input, or of files, to a topic of any Kafka.
 
-What was read is sent whenever the input pauses, so that ``tail -f log | trio-broker produce …`` is timely; while it
-does not, whole batches are. Ctrl-C ends the input, not the sending.
+Whenever the input pauses, all gathered records are sent, so that ``tail -f log | trio-broker produce …`` delivers lines
+promptly. While the input does not pause, only full batches are sent. Ctrl-C ends the input; the records that were read
+by then are still sent.
 
 Source: kcat's producer mode and kafka-console-producer, for the options.
 """
@@ -39,7 +40,7 @@ def header(text: str) -> Header:
     """Read ``KEY=VALUE``, or ``KEY`` for a header whose value is null.
 
     Raises:
-        click.BadParameter: there is no key.
+        click.BadParameter: the key is empty.
     """
     key, equals, value = text.partition("=")
     if not key:
@@ -50,19 +51,19 @@ def header(text: str) -> Header:
 @click.command("produce")
 @click.argument("topic")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
-@click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="What stands between key and value.")
+@click.option("-K", "--key-separator", type=separator, metavar="TEXT", help="The text between key and value.")
 @click.option("-k", "--key", help="The key of every record that has none of its own.")
 @click.option(
     "-H", "--header", "headers", type=header, multiple=True, metavar="KEY=VALUE", help="A header; may be repeated."
 )
 @click.option("-p", "--partition", type=click.IntRange(0, 0x7FFF_FFFF), help="The partition of every record.")
 @click.option("-Z", "--null", "null_values", is_flag=True, help="An empty value is null: a tombstone.")
-@click.option("-D", "--delimiter", type=separator, metavar="TEXT", help=r"What ends a record; \n if not given.")
+@click.option("-D", "--delimiter", type=separator, metavar="TEXT", help=r"The text after each record; \n if not given.")
 @click.option("--whole", is_flag=True, help="Each file is one record.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Each line is a JSON object with key, value, headers, as consume prints it."
 )
-@click.option("--repartition", is_flag=True, help="Let the keys decide although the JSON names partitions.")
+@click.option("--repartition", is_flag=True, help="Ignore the partitions in the JSON, so that keys decide.")
 @click.option(
     "-z",
     "--compression",
@@ -75,9 +76,9 @@ def header(text: str) -> Header:
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Which replicas must have a record; less than all may lose it.",
+    help="The replicas that must have a record before it counts as written. With fewer than all it may be lost.",
 )
-@click.option("--no-create", is_flag=True, help="Do not let the broker create the topic.")
+@click.option("--no-create", is_flag=True, help="Fail if the topic does not exist; the broker may not create it.")
 @keeps_asking_cluster
 def produce_command(
     client: KafkaClient, topic: str, files: tuple[Path, ...], compression: str, acks: str, no_create: bool, **form: Any
@@ -101,8 +102,9 @@ def produce_command(
         own_options=dict.fromkeys(("max.block.ms", "delivery.timeout.ms"), "--command-timeout"),
     )
     with BatchProducer(settings) as batch_producer, Interrupts() as interrupts:
-        batch_producer.partition_count(topic)  # A topic that does not exist is noticed before anything is typed.
-        # A random first partition: many short calls would otherwise write all they have to partition 0.
+        # Called for its error: a topic that does not exist is reported before the user types anything.
+        batch_producer.partition_count(topic)
+        # A random first partition: otherwise many short calls of the command would all write to partition 0.
         producer = RecordProducer(batch_producer, first_partition=random.randrange(1 << 16))
         try:
             try:
@@ -110,7 +112,8 @@ def produce_command(
                     for file in files or (STANDARD_INPUT,):
                         feed(producer, topic, file, source, interrupts)
             finally:
-                # What stands before a piece that is no record is written all the same.
+                # Also after an error in the input: the records before the bad piece are written. After an error of the
+                # producer nothing can be sent any more.
                 if batch_producer.is_usable:
                     producer.flush()
         finally:
@@ -129,14 +132,14 @@ def parser(
     delimiter: bytes | None,
     whole: bool,
 ) -> Parser:
-    """Return what makes records of pieces of the input.
+    """Return the parser that turns pieces of the input into records.
 
     Raises:
         click.UsageError: the options contradict each other.
     """
     if as_json:
         if key_separator or key is not None or null_values or delimiter or whole:
-            raise click.UsageError("--json says key, value and where a record ends: leave out -K, -k, -Z, -D, --whole")
+            raise click.UsageError("with --json a line has key and value: leave out -K, -k, -Z, -D, --whole")
         return JsonParser(headers, partition, repartition)
     if repartition:
         raise click.UsageError("--repartition is for --json")
@@ -147,10 +150,10 @@ def parser(
 
 
 def feed(producer: RecordProducer, topic: str, file: Path, source: RecordInput, interrupts: Interrupts) -> None:
-    """Send the records of one file, and what is gathered whenever it pauses.
+    """Send the records of one file, and flush the producer whenever the input pauses.
 
     Raises:
-        BadInput: a piece is no record; those before it were taken.
+        BadInput: a piece is not a record; the records before it were passed to the producer.
         WriteFailed: a record could not be written.
     """
     number = 0
@@ -163,7 +166,7 @@ def feed(producer: RecordProducer, topic: str, file: Path, source: RecordInput, 
                 number += 1
                 if (record := source.parse(piece)) is not None:
                     producer.send(topic, record)
-        # Not WriteFailed, which is a ClientError and names its own partition.
+        # Only errors of the input: WriteFailed, which names the partition itself, is a ClientError and no ValueError.
         except ValueError as error:
             name = "standard input" if file == STANDARD_INPUT else str(file)
             raise BadInput(f"{name}, record {max(1, number)}: {error}") from None
@@ -171,18 +174,18 @@ def feed(producer: RecordProducer, topic: str, file: Path, source: RecordInput, 
 
 @contextlib.contextmanager
 def opened(file: Path) -> Iterator[io.BufferedIOBase]:
-    """Open a file, or standard input, which stays open."""
+    """Open a file and close it at the end; standard input stays open."""
     if file != STANDARD_INPUT:
         with file.open("rb") as stream:
             yield stream
         return
     if sys.stdin.isatty():
-        note("one record a line; Ctrl-D ends")
+        note("each line is a record; Ctrl-D ends the input")
     yield cast(io.BufferedIOBase, sys.stdin.buffer)
 
 
 def report(topic: str, producer: RecordProducer) -> None:
-    """Say how many records were acknowledged."""
+    """Print how many records were acknowledged."""
     counts = producer.record_counts
     records, partitions = sum(counts.values()), len(counts)
     where = f" to {partitions} {'partition' if partitions == 1 else 'partitions'}" if records else ""

@@ -1,19 +1,20 @@
-r"""Records as text, after a format such as kcat's: ``%t %p %o %k %s\n``.
+r"""Prints records by a format string such as kcat's: ``%t %p %o %k %s\n``.
 
 ========  ==================================================
 ``%t``    the topic
 ``%p``    the partition
 ``%o``    the offset
 ``%T``    the timestamp in milliseconds since 1970, or -1
-``%k``    the key; nothing where it is null
-``%s``    the value; nothing where it is null
-``%K``    the length of the key in bytes, -1 where it is null
-``%S``    the length of the value in bytes, -1 where it is null
+``%k``    the key; nothing, or NULL with ``--null``, if it is null
+``%s``    the value; nothing, or NULL with ``--null``, if it is null
+``%K``    the length of the key in bytes, -1 if it is null
+``%S``    the length of the value in bytes, -1 if it is null
 ``%h``    the headers: ``name=value,name=value``
 ``%%``    a percent sign
 ========  ==================================================
 
-Bytes go out as they are, but on a terminal what would steer it is shown as an escape.
+Bytes are printed unchanged. On a terminal, control characters are printed as escapes, because a terminal would execute
+them.
 
 Source: kcat's ``-f``.
 """
@@ -35,14 +36,15 @@ from trio_broker.topic_partition import TopicPartition
 TOKEN: Final = re.compile(r"%(.)?", re.DOTALL)
 
 Shown: TypeAlias = Callable[[bytes], bytes]
-"""What becomes of the bytes of a record before they are printed."""
+"""Changes the bytes of a record before they are printed: ``as_it_is`` or ``harmless``."""
 
 Piece: TypeAlias = Callable[[TopicPartition, Record], bytes]
+"""Returns the output for one token of a format, or the fixed text between two tokens."""
 
 
 @attrs.frozen
 class RecordFormat:
-    """A format that was read."""
+    """A parsed format."""
 
     pieces: tuple[Piece, ...]
 
@@ -52,10 +54,10 @@ class RecordFormat:
 
 
 def parse_format(text: str, *, null: bytes, shown: Shown) -> RecordFormat:
-    """Read a format. ``null`` stands where a key or value is null; ``shown`` is applied to what a record holds.
+    """Parse a format. ``null`` is printed for a null key or value; ``shown`` is applied to keys, values and headers.
 
     Raises:
-        click.BadParameter: a token or an escape is none of those that there are.
+        click.BadParameter: a token or an escape does not exist.
     """
     pieces: list[Piece] = []
     position = 0
@@ -67,11 +69,12 @@ def parse_format(text: str, *, null: bytes, shown: Shown) -> RecordFormat:
 
 
 def plain_format(*, key_separator: bytes | None, delimiter: bytes, null: bytes, shown: Shown) -> RecordFormat:
-    """Return the format of values, perhaps each behind its key, with ``delimiter`` behind each record."""
+    """Return the format that prints the value and ``delimiter``, and before them the key if there is a separator."""
     key = [] if key_separator is None else [*_token("k", null, shown), *_fixed(key_separator)]
     return RecordFormat((*key, *_token("s", null, shown), *_fixed(delimiter)))
 
 
+# An empty text is left out: it would be printed again for every record.
 def _fixed(data: bytes) -> list[Piece]:
     return [lambda partition, record: data] if data else []
 
@@ -81,7 +84,7 @@ def _token(name: str, null: bytes, shown: Shown) -> list[Piece]:
         return null if data is None else shown(data)
 
     def headers(record: Record) -> bytes:
-        # A null header is always NULL, whatever is printed for a null value, as in kcat.
+        # A null header is printed as NULL even without ``--null``, as kcat does: the empty text is a value of its own.
         pairs = ((key.encode("utf-8", "surrogateescape"), value) for key, value in record.headers)
         return b",".join(shown(key) + b"=" + (b"NULL" if value is None else shown(value)) for key, value in pairs)
 
@@ -103,11 +106,11 @@ def _token(name: str, null: bytes, shown: Shown) -> list[Piece]:
 
 
 def as_it_is(data: bytes) -> bytes:
-    """Return the bytes for a file or another program."""
+    """Return the bytes unchanged, for a file or another program."""
     return data
 
 
 def harmless(data: bytes) -> bytes:
-    """Return the bytes for a terminal: line ends and tabs as they are, what would steer it as an escape."""
+    """Return the bytes for a terminal, with escapes for control characters except line ends and tabs."""
     text = data.decode("utf-8", "backslashreplace")
     return re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text).encode("utf-8", "backslashreplace")

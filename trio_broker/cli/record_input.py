@@ -1,4 +1,4 @@
-"""What ``produce`` reads: pieces of standard input and of files, and how a piece becomes a record."""
+"""The input of ``produce``: how standard input and files are cut into pieces, and how a piece becomes a record."""
 
 from __future__ import annotations
 
@@ -18,52 +18,57 @@ from trio_broker.client.producer.record_producer import ProducerRecord
 from trio_broker.client.producer.settings import DEFAULT_REQUEST_BYTES
 
 CHUNK_BYTES: Final = 64 * 1024
+"""The most that one read returns: the size of a pipe's buffer on Linux."""
 
 Waiting: TypeAlias = Callable[[], AbstractContextManager[None]]
-"""What surrounds a read that may take long."""
+"""Returns a context manager for the time of a read, which may take long (``Interrupts.waiting``)."""
 
 
 class BadInput(ClientError):
-    """A piece of the input is no record; the text names where it stands."""
+    """A piece of the input is not a record; the text names the file and the number of the record."""
 
 
 def pieces(
     stream: io.BufferedIOBase, delimiter: bytes | None, waiting: Waiting = contextlib.nullcontext
 ) -> Iterator[bytes | None]:
-    """Yield what stands between delimiters, and None whenever the input pauses. The last piece may lack its delimiter.
+    """Yield the pieces between delimiters, and None whenever a read would wait. The last delimiter may be missing.
 
-    Without ``delimiter`` all of the input is one piece.
+    Without ``delimiter`` the whole input is one piece.
 
     Raises:
-        ValueError: a piece is too long.
+        ValueError: a piece is longer than the largest request.
     """
     rest = bytearray()
     while True:
+        # The caller then sends what it has gathered, so that ``tail -f`` into this command is not held back.
         if not is_ready(stream):
             yield None
         with waiting():
+            # ``read1`` returns what is there; ``read`` would wait for the full number of bytes.
             chunk = stream.read1(CHUNK_BYTES)
         if not chunk:
             break
         searched = max(0, len(rest) - len(delimiter or b"") + 1)
         rest += chunk
-        # Only what is new, and what a delimiter that was cut in two needs, is searched.
+        # Searched are the new bytes, and before them as many as may be the beginning of a delimiter. To search all of
+        # ``rest`` each time would take quadratic time for a long piece.
         if delimiter is not None and rest.find(delimiter, searched) >= 0:
             *whole, last = bytes(rest).split(delimiter)
             yield from whole
             rest = bytearray(last)
         if len(rest) > DEFAULT_REQUEST_BYTES:
             raise ValueError(f"it is longer than {DEFAULT_REQUEST_BYTES} bytes, which no request has room for")
-    # An input that ends with its delimiter has no further, empty record; a whole empty file is one.
+    # An input that ends with the delimiter has no empty record after it. An empty file that is read whole is a record.
     if rest or delimiter is None:
         yield bytes(rest)
 
 
 def is_ready(stream: io.BufferedIOBase) -> bool:
-    """Return whether a read would return at once; files always do."""
+    """Whether a read would return without waiting, as it always does for a file."""
     try:
         return bool(select.select([stream], [], [], 0)[0])
-    # A stream without a file descriptor, as in tests, or one above what ``select`` takes: it is read as a file is.
+    # The stream has no file descriptor, as in tests, or one above the 1023 that ``select`` accepts. It is read as a
+    # file.
     except (io.UnsupportedOperation, ValueError):
         return True
 
@@ -72,8 +77,8 @@ def is_ready(stream: io.BufferedIOBase) -> bool:
 class PieceParser:
     """How a piece of plain input becomes a record.
 
-    A piece without ``key_separator`` has the key ``key``, which is None unless one was given for all. With
-    ``null_values`` an empty value is null, a tombstone.
+    A piece that does not contain ``key_separator`` gets the key ``key``, which may be None. With ``null_values`` an
+    empty value becomes null, a tombstone.
     """
 
     key_separator: bytes | None
@@ -96,9 +101,10 @@ class PieceParser:
 
 @attrs.frozen
 class JsonParser:
-    """How a line of JSON becomes a record; an empty line is none.
+    """How a line of JSON becomes a record. An empty line becomes none.
 
-    ``headers`` are put behind its own, ``partition`` wins over its own. With ``repartition`` its own does not count.
+    ``headers`` are added after those of the line. ``partition`` replaces that of the line; with ``repartition`` that of
+    the line is ignored, so that the key decides.
     """
 
     headers: tuple[Header, ...]
@@ -122,7 +128,7 @@ Parser: TypeAlias = PieceParser | JsonParser
 
 @attrs.frozen
 class RecordInput:
-    """How the input is cut into pieces, and what makes records of them."""
+    """How the input is cut into pieces, and how a piece becomes a record."""
 
     parse: Parser
     delimiter: bytes | None

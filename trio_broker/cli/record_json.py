@@ -1,10 +1,10 @@
-"""Records as lines of JSON, the same out of ``consume`` and into ``produce``.
+"""Records as lines of JSON, which ``consume`` prints and ``produce`` reads.
 
     {"topic": "orders", "partition": 0, "offset": 7, "timestamp": 1700000000000, "timestamp_type": "create",
      "key": "k", "value": "v", "headers": [{"key": "trace", "value": "7"}]}
 
-Bytes are a string where they are UTF-8; where they are not, ``key_base64`` or ``value_base64`` has them, in place of
-``key`` or ``value``. Null is null. Nothing is lost: a line that was printed is read back to the same bytes.
+Bytes that are UTF-8 are a string. Other bytes are in ``key_base64`` or ``value_base64``, in place of ``key`` or
+``value``. A null key or value is null. A printed line is read back to exactly the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BASE64: Final = "_base64"
 
 READ_FIELDS: Final = frozenset({"key", "value", "headers", "partition", "timestamp"})
 IGNORED_FIELDS: Final = frozenset({"topic", "offset", "timestamp_type"})
-"""What ``consume`` prints and a producer does not choose."""
+"""The fields that ``consume`` prints and ``produce`` passes over, because the broker decides them."""
 
 TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: "create", TimestampType.LOG_APPEND_TIME: "append"}
 
@@ -32,7 +32,7 @@ TIMESTAMP_TYPES: Final = {TimestampType.CREATE_TIME: "create", TimestampType.LOG
 
 
 def record_line(partition: TopicPartition, record: Record, timestamp_type: TimestampType) -> str:
-    """Return a record as a line, without its end, in ASCII."""
+    """Return a record as one line of ASCII, without a line end."""
     row: dict[str, Any] = {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -70,11 +70,11 @@ def parse_record(line: bytes) -> ProducerRecord:
     """Read a line.
 
     Raises:
-        ValueError: it is not a JSON object, has no value, or a field is none of those that there are, or of another
-            type.
+        ValueError: the line is not a JSON object, has no value, or has a field that does not exist or has a wrong type.
     """
     try:
         row = json.loads(line)
+    # RecursionError: brackets nested a thousand deep.
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(row, dict):
@@ -82,6 +82,7 @@ def parse_record(line: bytes) -> ProducerRecord:
     known = READ_FIELDS | IGNORED_FIELDS | {"key" + BASE64, "value" + BASE64}
     if unknown := sorted(row.keys() - known):
         raise ValueError(f"a record has no field {unknown[0]!r}")
+    # Required, since a record without one would be a tombstone, which deletes on a compacted topic.
     if not row.keys() & {"value", "value" + BASE64}:
         raise ValueError("it has no 'value'; null stands for a tombstone")
     return ProducerRecord(
@@ -108,14 +109,14 @@ def _headers(rows: Any) -> tuple[Header, ...]:
 
 
 def _bytes(row: dict[str, Any], name: str) -> bytes | None:
-    """Return a field, which may be there as text or in base64; None where it is null or missing."""
+    """Return a field that is given as text or in base64; None if it is null or missing."""
     text, encoded = row.get(name), row.get(name + BASE64)
     if text is not None and encoded is not None:
         raise ValueError(f"it has both {name!r} and {name + BASE64!r}")
     if not all(each is None or isinstance(each, str) for each in (text, encoded)):
         raise ValueError(f"{name!r} is neither a string nor null")
     if encoded is None:
-        # A lone surrogate is the one string that JSON can write and UTF-8 cannot.
+        # ``_utf8`` may fail: JSON can express a lone surrogate, which UTF-8 cannot encode.
         return None if text is None else _utf8(name, text)
     try:
         return base64.b64decode(encoded, validate=True)
@@ -134,6 +135,7 @@ def _number(row: dict[str, Any], name: str, bits: int) -> int | None:
     number = row.get(name)
     if number is None:
         return None
+    # ``type`` rather than ``isinstance``: True is an int in Python, and no number in JSON.
     if type(number) is not int or not 0 <= number < 1 << bits:
         raise ValueError(f"{name!r} is not a whole number from 0 on")
     return number

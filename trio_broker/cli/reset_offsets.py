@@ -1,9 +1,10 @@
-"""``trio-broker groups reset-offsets``: where a group goes on reading.
+"""``trio-broker groups reset-offsets``: sets the offsets from which a group continues to read.
 
-Shows the new offsets, and sets them only with consent (``consent``). A group that has members is left alone: they hold
-their own positions and would commit over the new ones. The broker refuses as well, should some come in between.
+The command shows the new offsets, and sets them only with consent (``consent``). It refuses a group that has members,
+because they keep their own positions and their next commit would replace the new offsets. The broker refuses too, if a
+member joins in the meantime.
 
-Source: Kafka's ConsumerGroupCommand.
+Source: Kafka's ConsumerGroupCommand (ConsumerGroupService.resetOffsets).
 """
 
 from __future__ import annotations
@@ -52,11 +53,13 @@ from trio_broker.topic_partition import TopicPartition
 @topic_options
 @click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
 @click.option("--to-latest", is_flag=True, help="To the end of the log.")
-@click.option("--to-current", is_flag=True, help="To where it stands; with --export, a copy to keep.")
+@click.option("--to-current", is_flag=True, help="To the committed offset; with --export, a backup of it.")
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="OFFSET", help="To one offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Forward by N offsets, backward if N is negative.")
-@click.option("--to-datetime", metavar="TIME", help="To a time, 2026-01-31T12:00:00 (UTC unless it has a zone).")
-@click.option("--by-duration", metavar="DURATION", help="To so long ago: PT90M, P7D, P1DT12H.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record from this time on: 2026-01-31T12:00:00 (UTC by default)."
+)
+@click.option("--by-duration", metavar="DURATION", help="To the first record of this last period: PT90M, P7D, P1DT12H.")
 @click.option(
     "--from-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -76,12 +79,12 @@ def reset_offsets_command(
     as_json: bool,
     **ways: Any,
 ) -> None:
-    """Set where a group without members goes on reading. Shows what would be set, and asks."""
+    """Set the offsets from which a group without members continues. Shows the new offsets, and asks."""
     target = chosen_target(group_id, ways)
     if not isinstance(target, FromFile):
         check_scope(selections, all_topics)
     elif selections or all_topics:
-        raise click.UsageError("the file says which partitions are meant: leave out --topic and --all-topics")
+        raise click.UsageError("the file names the partitions: leave out --topic and --all-topics")
     check_group(client, group_id)
     committed = {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
     partitions = meant_partitions(client, selections, committed, target)
@@ -92,6 +95,7 @@ def reset_offsets_command(
         planned = plan(target, partitions, committed, known_ranges(client, partitions), found)
     except PlanError as error:
         fail(str(error))
+    # Without --execute, --export only prints: its output goes to a file, and a question would be out of place.
     if export and consent is not Consent.GIVEN:
         export_plan(planned)
         return
@@ -114,11 +118,12 @@ def reset_offsets_command(
 
 
 def chosen_target(group_id: str, ways: Mapping[str, Any]) -> Target:
-    """Return where the options ask the offsets to be put.
+    """Return the target that the options name.
 
     Raises:
-        click.UsageError: they ask for nothing, for two things, or for something that makes no sense.
+        click.UsageError: none or several of the options are given, or the value of one is not valid.
     """
+    # 0 is a valid offset, so only None and a flag that was not given count as missing.
     given = {name: value for name, value in ways.items() if value is not None and value is not False}
     names = ", ".join("--" + name.replace("_", "-") for name in ways)
     if len(given) != 1:
@@ -148,15 +153,16 @@ def chosen_target(group_id: str, ways: Mapping[str, Any]) -> Target:
 
 
 def to_moment(timestamp_ms: int) -> ToMoment:
-    """Return the target; no record is older than 1970, and below zero ListOffsets would be asked something else."""
+    """Return the target for a time in milliseconds since 1970."""
+    # Negative timestamps are special values in ListOffsets (-1 latest, -2 earliest), and no record is older than 1970.
     return ToMoment(max(0, timestamp_ms))
 
 
 def check_group(client: KafkaClient, group_id: str) -> None:
-    """Let a group pass that has no members, and one that does not exist: setting its offsets creates it.
+    """Check that a group has no members. A group that does not exist passes, because setting its offsets creates it.
 
     Raises:
-        Refused: it has members.
+        Refused: the group has members.
     """
     try:
         refuse_members(describe_group(client, group_id))
@@ -186,7 +192,7 @@ def export_plan(planned: Iterable[PlannedOffset]) -> None:
 
 
 def plan_rows(planned: Iterable[PlannedOffset], outcomes: Mapping[TopicPartition, Outcome]) -> list[Row]:
-    """Return the plan, and what became of each partition; there are no outcomes before anything was set."""
+    """Return a row for each partition with its outcome; ``outcomes`` is empty before anything was set."""
     return [
         {
             "topic": each.partition.topic,

@@ -1,7 +1,7 @@
-"""Where a reset puts a group's offsets: a pure function of where it stands and of where the logs begin and end.
+"""The new offsets of a reset: a pure function of the committed offsets and of the ranges of the logs.
 
-An offset that is asked for by number (``ToOffset``, ``ShiftBy``, ``FromFile``) is kept inside the log, as Kafka's tool
-does, and the plan says so.
+An offset that is given as a number (``ToOffset``, ``ShiftBy``, ``FromFile``) is moved into the range of its log, as
+Kafka's tool does, and the plan has a remark about it.
 
 Source: Kafka's ConsumerGroupCommand and OffsetsUtils.
 """
@@ -19,7 +19,7 @@ from trio_broker.topic_partition import TopicPartition
 
 FIELDS_WITHOUT_GROUP: Final = 3
 FIELDS_WITH_GROUP: Final = 4
-"""``topic,partition,offset``, and the same after a group, as Kafka's tool exports one group or several."""
+"""``topic,partition,offset``, with the group before them if Kafka's tool exports several groups."""
 
 
 class PlanError(Exception):
@@ -28,7 +28,7 @@ class PlanError(Exception):
 
 @attrs.frozen
 class ToEarliest:
-    """The first offset that is still there."""
+    """The log start offset."""
 
 
 @attrs.frozen
@@ -38,33 +38,33 @@ class ToLatest:
 
 @attrs.frozen
 class ToCurrent:
-    """Where the group stands already; the end of the log where it stands nowhere."""
+    """The committed offset; the end of the log if there is none, as in Kafka's tool."""
 
 
 @attrs.frozen
 class ToOffset:
-    """One offset for every partition."""
+    """The same offset for every partition."""
 
     offset: int
 
 
 @attrs.frozen
 class ShiftBy:
-    """So many offsets forward from where the group stands, or backward."""
+    """The committed offset plus ``count``, which may be negative."""
 
     count: int
 
 
 @attrs.frozen
 class ToMoment:
-    """The first record that is at least as young, in milliseconds since 1970; the end of the log where none is."""
+    """The first record at or after a time, in milliseconds since 1970; the end of the log if there is none."""
 
     timestamp_ms: int
 
 
 @attrs.frozen
 class FromFile:
-    """An offset for each partition."""
+    """The offset that a file has for each partition."""
 
     offsets: Mapping[TopicPartition, int]
 
@@ -74,9 +74,9 @@ Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToM
 
 @attrs.frozen
 class PlannedOffset:
-    """Where a partition stands and where it is to stand; ``current`` is None where nothing is committed.
+    """The committed and the new offset of a partition; ``current`` is None if nothing is committed.
 
-    ``remark`` says what a person might not expect, and is empty otherwise.
+    ``remark`` explains a new offset that differs from the requested one, and is otherwise empty.
     """
 
     partition: TopicPartition
@@ -94,10 +94,11 @@ def plan(
 ) -> list[PlannedOffset]:
     """Return the new offset of every partition, in order.
 
-    ``ranges`` has the log of each of them; ``found``, for ``ToMoment``, the offset of the moment or ``UNKNOWN_OFFSET``.
+    ``ranges`` has the log of each partition. ``found`` is for ``ToMoment`` and has the offset of that time, or
+    ``UNKNOWN_OFFSET``.
 
     Raises:
-        PlanError: a shift is asked for where nothing is committed, or the file lacks a partition.
+        PlanError: a partition without a committed offset is to be shifted, or the file lacks a partition.
     """
     return [
         _planned(target, partition, committed.get(partition), ranges[partition], found.get(partition, UNKNOWN_OFFSET))
@@ -110,6 +111,7 @@ def _planned(
 ) -> PlannedOffset:
     wanted, remark = _wanted(target, partition, current, log, found)
     new = wanted
+    # Only numbers that a user gave. A committed offset before the log start stays, for example, with ``ToCurrent``.
     if isinstance(target, (ToOffset, ShiftBy, FromFile)):
         new = max(log.earliest, min(wanted, log.latest))
     if new > wanted:
@@ -145,10 +147,10 @@ def _wanted(
 
 
 def read_offsets(lines: Iterable[str], group_id: str) -> dict[TopicPartition, int]:
-    """Read ``topic,partition,offset`` or ``group,topic,partition,offset`` lines; those of other groups are left out.
+    """Read lines ``topic,partition,offset`` or ``group,topic,partition,offset``; those of other groups are left out.
 
     Raises:
-        PlanError: a line is neither, or there is none for this group.
+        PlanError: a line has another form, or no line is for this group.
     """
     offsets: dict[TopicPartition, int] = {}
     reader = csv.reader(lines)

@@ -1,8 +1,8 @@
-"""``trio-broker start``: arguments → configuration → run.
+"""``trio-broker start``: reads the configuration and runs the broker.
 
-Whatever is wrong before the broker serves (a bad key, a taken port, a data directory that is locked or not ours) ends
-the command with one line that says so. A key that this broker does not know is refused on the command line, where it is
-a misspelling; in a file, which may be Kafka's own, it is warned of.
+An error before the broker serves (a bad key, a port in use, a data directory that is locked or belongs to another
+broker) ends the command with one line. A key that this broker does not have is an error on the command line, where it
+is a misspelling, and a warning in a file, which may be written for Kafka.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 @click.command()
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file, as Kafka's.")
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="A server.properties file in Kafka's format."
+)
 @click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the logs lie (log.dirs).")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="The directory of the logs (log.dirs).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the Kafka listener on 127.0.0.1; 0 picks one.")
 @click.option("--admin-port", type=click.IntRange(0, 65535), help="Port of the admin page on 127.0.0.1; 0 picks one.")
 @click.option(
@@ -40,6 +42,7 @@ def start(
     log_level: str,
 ) -> None:
     """Run a broker and its admin page until SIGTERM or SIGINT."""
+    # Imported here and not above: ``trio-broker --help`` and completion import this module, and need no broker.
     import os
 
     from trio_broker.broker import StartupError, run_until_signalled
@@ -78,7 +81,7 @@ def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
 
 
 def refuse_unknown_overrides(settings: StaticSettings) -> None:
-    """Raise ``ConfigError`` for a key of the command line that this broker does not know."""
+    """Raise ``ConfigError`` for a key of the command line that this broker does not have."""
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.keys import BROKER_KEYS
     from trio_broker.config.static_settings import COMMAND_LINE
@@ -90,11 +93,11 @@ def refuse_unknown_overrides(settings: StaticSettings) -> None:
 
 
 def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | None, admin_port: int | None) -> None:
-    """Set what the short options say.
+    """Set the keys for which ``--data-dir``, ``--port`` and ``--admin-port`` stand.
 
     Raises:
-        ConfigError: ``--port`` is given although ``listeners`` is set. It stands for one plaintext listener on this
-            machine, which must not silently take the place of a listener that was asked for with TLS.
+        ConfigError: both ``--port`` and ``listeners`` are given. ``--port`` stands for a plaintext listener on this
+            machine, which must not silently replace a listener that was configured with TLS.
     """
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import COMMAND_LINE

@@ -1,6 +1,6 @@
-"""``trio-broker topics``: list, describe, create, alter, purge and delete topics of any Kafka.
+"""``trio-broker topics``: lists, describes, creates, alters, purges and deletes topics of any Kafka.
 
-What cannot be undone, a deletion or more partitions, needs consent (``consent``).
+Changes that cannot be undone, deletions and more partitions, need consent (``consent``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trio_broker.client.topics import (
 from trio_broker.topic_partition import TopicPartition
 
 PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)
-"""What the protocol can say."""
+"""The numbers of partitions that the protocol can express: an int32."""
 
 Ranges = Mapping[TopicPartition, LogRange | Refused]
 
@@ -77,7 +77,7 @@ def list_command(client: KafkaClient, exclude_internal: bool, as_json: bool) -> 
 @json_option
 @asks_cluster
 def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool) -> None:
-    """Show partitions with their offsets, and the settings that were changed, of all topics if none is named."""
+    """Show the partitions of topics with their offsets, and the changed settings. Without names, of all topics."""
     failures = Failures()
     described = chosen_topics(client, names, failures)
     overrides = changed_configs(client, described)
@@ -91,7 +91,7 @@ def describe_command(client: KafkaClient, names: tuple[str, ...], as_json: bool)
 
 
 def chosen_topics(client: KafkaClient, names: Collection[str], failures: Failures) -> list[TopicDescription]:
-    """Return the named topics that there are, telling of the others; all topics if none is named."""
+    """Return the named topics that exist, and add the others to ``failures``; without names, return all topics."""
     if not names:
         return list_topics(client)
     chosen: list[TopicDescription] = []
@@ -104,7 +104,7 @@ def chosen_topics(client: KafkaClient, names: Collection[str], failures: Failure
 
 
 def changed_configs(client: KafkaClient, described: Iterable[TopicDescription]) -> dict[str, dict[str, str | None]]:
-    """Return the settings of each topic that were set for it alone."""
+    """Return the settings of each topic that override those of the broker."""
     resources = [Resource(ResourceType.TOPIC, topic.name) for topic in described]
     return {
         resource.name: {entry.name: entry.value for entry in entries if entry.is_changed(resource)}
@@ -118,7 +118,7 @@ def all_partitions(described: Iterable[TopicDescription]) -> list[TopicPartition
 
 
 def summary(topic: TopicDescription) -> Row:
-    """Return what a list tells of a topic."""
+    """Return the row of a topic in a list."""
     return {
         "name": topic.name,
         "topic_id": None if topic.topic_id == NO_UUID else uuid_text(topic.topic_id),
@@ -129,7 +129,7 @@ def summary(topic: TopicDescription) -> Row:
 
 
 def document(topic: TopicDescription, configs: Mapping[str, str | None], ranges: Ranges) -> Row:
-    """Return all there is to tell of a topic."""
+    """Return the JSON document of a topic."""
     partitions: list[Row] = []
     for each in topic.partitions:
         log = ranges[TopicPartition(topic.name, each.index)]
@@ -173,8 +173,14 @@ def print_descriptions(documents: Iterable[Row]) -> None:
 
 @topics.command("create")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--partitions", type=PARTITIONS, help="How many; the broker's num.partitions if not given.")
-@click.option("--replication-factor", type=click.IntRange(1, 0x7FFF), help="The broker's own if not given.")
+@click.option(
+    "--partitions", type=PARTITIONS, help="The number of partitions; the broker's num.partitions if not given."
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 0x7FFF),
+    help="The replicas of each partition; the broker's default if not given.",
+)
 @click.option(
     "--config", "configs", type=key_value, multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
 )
@@ -218,7 +224,7 @@ def create_command(
 
 @topics.command("alter")
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--partitions", type=PARTITIONS, required=True, help="How many there shall be in all.")
+@click.option("--partitions", type=PARTITIONS, required=True, help="The new total number of partitions.")
 @needs_consent
 @json_option
 @asks_cluster
@@ -227,7 +233,7 @@ def alter_command(
 ) -> None:
     """Add partitions, after asking.
 
-    They cannot be taken away again, and records with a key may go to another partition from then on.
+    Partitions cannot be removed again, and records of a key may go to another partition than before.
     """
     failures = Failures()
     rows: list[Row] = []
@@ -236,6 +242,7 @@ def alter_command(
         for topic in chosen:
             note(f"topic {topic.name!r}: from {len(topic.partitions)} to {partitions} partitions")
     executed = bool(chosen) and is_agreed(consent, "Add partitions for good?")
+    # A dry run asks the broker too, with ``validate_only``, so it reports the same errors.
     for topic in chosen:
         try:
             add_partitions(client, topic.name, count=partitions, validate_only=not executed)
@@ -257,11 +264,11 @@ def alter_command(
 def delete_command(
     client: KafkaClient, names: tuple[str, ...], if_exists: bool, consent: Consent, as_json: bool
 ) -> None:
-    """Delete topics with all of their records, after asking. Nothing is deleted if a name is wrong."""
+    """Delete topics with all of their records, after asking. Nothing is deleted if one of the names is wrong."""
     doomed = list(existing(client, names, if_exists))
     if consent is not Consent.GIVEN:
         show_doomed(client, doomed)
-    # The question is not asked about nothing.
+    # No question if there is nothing to delete, as with --if-exists and only missing topics.
     executed = bool(doomed) and is_agreed(consent, "Delete these topics for good?")
     failures = Failures()
     rows: list[Row] = []
@@ -278,10 +285,10 @@ def delete_command(
 
 
 def existing(client: KafkaClient, names: Collection[str], if_exists: bool) -> Iterable[TopicDescription]:
-    """Return the topics that there are.
+    """Return the named topics that exist.
 
     Raises:
-        Refused: one is missing, and that was not said to be all right.
+        Refused: a topic is missing and ``if_exists`` is False.
     """
     if not if_exists:
         return describe_topics(client, names).values()
@@ -290,18 +297,19 @@ def existing(client: KafkaClient, names: Collection[str], if_exists: bool) -> It
 
 
 def show_doomed(client: KafkaClient, doomed: Collection[TopicDescription]) -> None:
-    """Say what would be deleted."""
+    """Print the topics that would be deleted, with their numbers of partitions and records."""
     ranges = find_ranges(client, all_partitions(doomed))
     for topic in doomed:
         logs = [ranges[partition] for partition in all_partitions([topic])]
         known = [log for log in logs if isinstance(log, LogRange)]
         offsets = sum(log.latest - log.earliest for log in known)
+        # Fewer records than offsets after a compaction; more, if the range of some partition is unknown.
         at_most = "up to " if len(known) == len(logs) else "more than "
         note(f"topic {topic.name!r}: {len(logs)} partitions, {at_most}{offsets} records")
 
 
 def report(rows: Collection[Row], as_json: bool) -> None:
-    """Print what became of each topic."""
+    """Print the outcome for each topic."""
     if as_json:
         print_json(list(rows))
     else:

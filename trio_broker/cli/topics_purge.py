@@ -1,4 +1,4 @@
-"""``trio-broker topics purge``: the end of records, while their topics stay.
+"""``trio-broker topics purge``: deletes the records of topics and keeps the topics.
 
 Source: Kafka's DeleteRecordsCommand; rpk's ``topic trim-prefix``.
 """
@@ -31,7 +31,7 @@ from trio_broker.topic_partition import TopicPartition
     default="latest",
     show_default=True,
     metavar="PLACE",
-    help=f"Where the logs shall begin: {FORMS}.",
+    help=f"The new beginning of the logs: {FORMS}.",
 )
 @needs_consent
 @json_option
@@ -39,10 +39,12 @@ from trio_broker.topic_partition import TopicPartition
 def purge_command(
     client: KafkaClient, selections: tuple[TopicSelection, ...], place: Position, consent: Consent, as_json: bool
 ) -> None:
-    """Delete records from the beginning of the logs on, after asking; the topics and their settings stay.
+    """Delete the first records of the logs, after asking. The topics and their settings stay.
 
-    What is written after the question was asked is kept, so that nothing goes that was not shown.
+    Records that are written after the question was shown are kept.
     """
+    # ``latest`` is resolved to a number here, before the question. The broker's own -1 would mean the end of the log at
+    # the time of the deletion, with records that the question did not count.
     ranges = known_ranges(client, chosen_partitions(client, selections))
     targets = resolve(client, place, ranges)
     if consent is Consent.ASK:
@@ -66,7 +68,7 @@ def partition_rows(
     targets: Mapping[TopicPartition, int],
     outcomes: Mapping[TopicPartition, int | Refused],
 ) -> list[Row]:
-    """Return what goes, or went, a row for each partition; there are no outcomes before anything was deleted."""
+    """Return a row for each partition with its outcome; ``outcomes`` is empty before anything was deleted."""
     rows: list[Row] = []
     for partition, log in ranges.items():
         outcome = outcomes.get(partition)
@@ -86,7 +88,7 @@ def partition_rows(
 
 
 def print_rows(rows: Collection[Row], *, err: bool = False) -> None:
-    """Print what goes, or went; between two offsets may lie fewer records than offsets."""
+    """Print the rows. OFFSETS counts offsets, of which compaction and transaction markers leave fewer records."""
     columns = {
         "TOPIC": "topic",
         "PARTITION": "partition",

@@ -116,7 +116,7 @@ def run_and_kill(broker: BrokerThread, target: Target, kills: int, chance: rando
         output = process.communicate(timeout=SECONDS)[0]
     assert process.returncode == 130, output
     assert "Traceback" not in output
-    assert output.splitlines()[-1].startswith("interrupted; what was finished stays")
+    assert output.splitlines()[-1].startswith("interrupted; finished work is kept")
     return stream.count
 
 
