@@ -38,6 +38,7 @@ def decode(kind: type[T], version: int, buffer: ReadableBuffer, position: int = 
     Raises:
         WireError: the bytes are no such message, or the class has no such version.
     """
+    # One look into a dictionary for each message; readers are compiled at the first of their kind and version.
     read = _readers.get((kind, version)) or _reader(kind, version)
     try:
         return read(memoryview(buffer), position)

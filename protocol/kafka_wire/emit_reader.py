@@ -124,6 +124,7 @@ class _ReaderEmitter:
 
     def struct(self, cls: type[Any], target: str) -> None:
         """Make an object and read its fields."""
+        # Without ``__init__``, which would be one more call for each object: the lines that follow set every slot.
         self.source.line(f"{target} = new({self.source.constant(cls.__name__, cls)})")
         tagged: list[Field] = []
         for each in fields_of(cls):
@@ -156,6 +157,7 @@ class _ReaderEmitter:
         """Read the tagged fields after a struct: known ones into their slots, others away."""
         source = self.source
         if not tagged:
+            # Fast path: no tags at all, the byte 0, behind nearly every struct.
             with source.block("if buf[pos]:"):
                 source.line("pos = skip_tags(buf, pos)")
             with source.block("else:"):
@@ -167,6 +169,7 @@ class _ReaderEmitter:
             source.line("pos += 1")
         with source.block("else:"):
             source.line(f"{tags}, pos = read_unsigned_varint(buf, pos)")
+            # ``read_tag`` refuses a tag that is not above the one before, so none comes twice (KIP-482).
             source.line(f"{tag} = -1")
             with source.block(f"while {tags}:"):
                 source.line(f"{tags} -= 1")
@@ -311,6 +314,7 @@ def minimal_bytes(wire_type: WireType, version: int, flexible: bool) -> int:
         case StructOf(cls):
             own = [each for each in fields_of(cls) if version in each.versions and version not in each.tagged]
             sizes = (_minimal_field_bytes(each, version, flexible) for each in own)
+            # One more where it is flexible: the count of its tagged fields.
             return max(sum(sizes) + flexible, 1)
 
 

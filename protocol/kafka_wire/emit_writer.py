@@ -214,6 +214,7 @@ class _WriterEmitter:
             self.flush()
             return
         self.flush()
+        # Fast path: compact lengths below 127 come from a table. -1, for null, finds the byte 0 there.
         long = f"long_string({name})" if legacy_code == "h" else f"unsigned_varint({name} + 1)"
         self.source.line(f"{self._append}(ONE_BYTE[{name} + 1] if {name} < 127 else {long})")
 
@@ -274,6 +275,7 @@ class _WriterEmitter:
             self.refuse(f"any(len(uuid) != {UUID_BYTES} for uuid in {items})", f"{where} has a uuid of another size")
             self.source.line(f"{self._append}(b''.join({items}))")
         else:
+            # One call for the whole array; ``struct`` keeps the formats it compiled last.
             self.source.line(f"{self._append}(pack(f'>{{n}}{element.code}', *{items}))")
 
     def whole_struct(self, cls: type[Any], slot: str, where: str, nullable: bool) -> None:

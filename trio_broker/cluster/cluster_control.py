@@ -91,6 +91,7 @@ def elect(partition: PartitionImage, node_id: int, *, unclean: bool) -> dict[str
     node has no replica of has no leader.
     """
     if node_id in partition.isr:
+        # Naming the same leader again begins a new leader epoch, which is the purpose (PartitionRegistration.merge).
         return {"leader": node_id}
     if unclean and node_id in partition.replicas:
         return {"leader": node_id, "isr": [node_id], "leader_recovery_state": 1}

@@ -144,6 +144,7 @@ def scope_of(resource: ConfigResource) -> ConfigScope:
 def _wanted_by_replacement(current: Mapping[str, str], configs: Mapping[str, str | None]) -> dict[str, str | None]:
     for name, value in configs.items():
         _require_value(name, value)
+    # None deletes: a key that the request does not name returns to its default (KIP-133).
     return {**dict.fromkeys(current), **configs}
 
 

@@ -228,6 +228,7 @@ class Controller:
     async def register_node(self, node: NodeRegistration) -> int:
         """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
         async with self._lock:
+            # Under the lock, so that the registration, the first record of its batch, gets just this offset.
             offset = self._metadata_log.log_end_offset
             decision = decide_registration(self.image, self.config, node, broker_epoch=offset)
             await self._carry_out([decision], False)

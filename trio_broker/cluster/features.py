@@ -110,6 +110,7 @@ def reason_to_refuse(image: MetadataImage, node_id: int, update: FeatureUpdate) 
         )
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
+    # Of an unknown feature only level 0 comes so far.
     return None if update.feature in SUPPORTED else f"Feature {update.feature} not found."
 
 

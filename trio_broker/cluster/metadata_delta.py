@@ -57,6 +57,7 @@ def delta_of(image: MetadataImage, records: Sequence[Any], *, changed_by: str = 
                 changed[_name(image, created, record.topic_id)] = None
             case RemoveTopicRecord():
                 name = _name(image, created, record.topic_id)
+                # What the batch itself created, changed or set is gone with the topic: no subscriber could look it up.
                 changed.pop(name, None)
                 configs.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
                 deleted[name] = DeletedTopic(name, record.topic_id)

@@ -76,6 +76,7 @@ class PartitionImage:
         elected = record.leader != LEADER_UNCHANGED
         return PartitionImage(
             leader=record.leader if elected else self.leader,
+            # One more for an election. The records leave both epochs out (PartitionRegistration.merge).
             leader_epoch=self.leader_epoch + elected,
             partition_epoch=self.partition_epoch + 1,
             replicas=self.replicas if record.replicas is None else tuple(record.replicas),
@@ -204,6 +205,7 @@ class MetadataImage:
         resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
         configs = self._configs.setdefault(resource, {})
         if record.value is None:
+            # An emptied dictionary stays where it is: the topic may share it.
             configs.pop(record.name, None)
         else:
             configs[record.name] = record.value
@@ -226,5 +228,6 @@ class MetadataImage:
         self.brokers[record.broker_id] = attrs.evolve(
             broker,
             fenced=broker.fenced if record.fenced == 0 else record.fenced > 0,
+            # Kafka has no value for "no longer": only the next registration ends a controlled shutdown (KIP-841).
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
         )

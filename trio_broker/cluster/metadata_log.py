@@ -277,6 +277,7 @@ def read_leader_epoch(path: Path) -> int:
         MetadataLogUnusable: the file is not what Kafka writes there.
     """
     try:
+        # Only the epoch counts: the leader that the file names can only be this node.
         epoch = json.loads(path.read_bytes())["leaderEpoch"]
     except FileNotFoundError:
         return 0

@@ -118,6 +118,7 @@ def encode_snapshot(epoch: int, records: Iterable[Any], *, last_timestamp_ms: in
     """Yield the batches of a snapshot."""
     header = ControlRecord(ControlRecordType.SNAPSHOT_HEADER, _HEADER_VALUE.pack(0, last_timestamp_ms))
     yield build_control_batch(header, timestamp=now_ms, partition_leader_epoch=epoch)
+    # The header has offset 0.
     offset = 1
     remaining = iter(records)
     while chunk := list(itertools.islice(remaining, RECORDS_PER_BATCH)):
@@ -140,6 +141,7 @@ def decode_snapshot(content: bytes) -> Iterator[Any]:
     if not batches or control_type(batches[0]) is not ControlRecordType.SNAPSHOT_HEADER:
         raise WireError("no snapshot header at its beginning")
     is_whole = sum(batch.header.size_bytes for batch in batches) == len(content)
+    # ``read_batches`` stops without an error at a batch that is cut short, so the bytes are counted as well.
     if not is_whole or control_type(batches[-1]) is not ControlRecordType.SNAPSHOT_FOOTER:
         raise WireError("no snapshot footer at its end")
     for batch in batches:

@@ -56,6 +56,7 @@ def decide_reassignment(
             f"The replication factor is changed from {len(present.replicas)} to {len(replicas)}",
             code=ErrorCode.INVALID_REPLICATION_FACTOR,
         )
+    # Nothing is written: a new leader epoch would make every client of the partition ask for metadata.
     if replicas == present.replicas:
         return ControllerResult(None, ())
     _require_no_copying(present, replicas, node_id)

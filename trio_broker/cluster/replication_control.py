@@ -97,6 +97,7 @@ def decide_new_topics(
     image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic]
 ) -> Iterator[ControllerResult[CreatedTopic] | KafkaError]:
     """Decide about each topic, in order, when it is asked for."""
+    # Before any topic is decided: a request beyond the limit is refused as a whole, as by Kafka's controller.
     refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
     counts = Counter(topic.name for topic in topics)
     planner = _TopicPlanner(image, config)
@@ -211,6 +212,7 @@ def reason_against_replicas(
     """Return, with Kafka's message, why an assignment is refused, or None."""
     if not replicas:
         return "an empty replica list."
+    # By number, not in the order of the request: Kafka sorts the replicas, and names the first that is wrong.
     for broker_id, count in sorted(Counter(replicas).items()):
         if broker_id not in image.brokers:
             return f"broker {broker_id}, but no such broker is registered."
@@ -332,6 +334,7 @@ def _additional(image: MetadataImage, wanted: NewPartitions) -> int:
 def _additional_assignment(image: MetadataImage, topic: TopicImage, wanted: NewPartitions) -> list[tuple[int, ...]]:
     present = len(topic.partitions)
     additional = wanted.count - present
+    # As in Kafka, one of its partitions gives the replication factor of the topic; there is always one.
     replication_factor = len(topic.partitions[0].replicas)
     if wanted.assignments is None:
         return place_replicas(image, present, additional, replication_factor)

@@ -37,6 +37,7 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Assign the replicas asked for where this node can; every other partition gets its error."""
     responses = [ReassignableTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    # All at once, for one write of the metadata log; each keeps the list that its result goes to.
     wanted = [
         (Reassignment(TopicPartition(topic.name, item.partition_index), item.replicas), response.partitions)
         for topic, response in zip(request.topics, responses, strict=True)

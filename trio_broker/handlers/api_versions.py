@@ -45,6 +45,7 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
     if context.version >= SOFTWARE_SINCE_VERSION:
         require_software_name(request)
         software = context.request.client_software
+        # The object is the connection's: its later requests, and the line that logs its end, show the software too.
         software.name, software.version = request.client_software_name, request.client_software_version
     controller = context.services.controller
     return ApiVersionsResponse(
@@ -52,6 +53,8 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
         api_keys=advertised_versions(served_apis().values()),
         throttle_time_ms=0,
         supported_features=supported_features(context.version),
+        # Clients keep the answer with the largest epoch they have seen (KIP-584), so it must never fall, over restarts
+        # either.
         finalized_features_epoch=controller.metadata_offset,
         finalized_features=finalized_features(controller.image),
     )

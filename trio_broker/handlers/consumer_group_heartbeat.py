@@ -27,6 +27,7 @@ async def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     """Renew a member's session, and answer with its assignment when that has changed."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
+    # Before the group's id is checked, as in KafkaApis.handleConsumerGroupHeartbeat.
     require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)

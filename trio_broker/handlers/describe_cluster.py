@@ -37,6 +37,7 @@ def error_response(request: DescribeClusterRequest, error: KafkaError) -> Descri
 @handles(DescribeClusterRequest, error_response=error_response)
 async def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     """Describe this node as the whole cluster that it is."""
+    # A client bootstrapped for controllers must not take this address for one of theirs (KIP-919).
     if request.endpoint_type != BROKERS_ENDPOINT:
         raise KafkaError(
             f"this listener knows brokers (endpoint type {BROKERS_ENDPOINT}), not type {request.endpoint_type}",

@@ -44,6 +44,7 @@ def error_response(request: DescribeLogDirsRequest, error: KafkaError) -> Descri
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
     """Describe each log directory: the sizes of the partitions asked for, and the room on its volume."""
     replicas = context.services.replicas
+    # One walk over the partitions for all directories; each directory is then asked for its room, one after the other.
     topics_by_directory: defaultdict[Path, defaultdict[str, list[DescribeLogDirsPartition]]]
     topics_by_directory = defaultdict(lambda: defaultdict(list))
     budget = YieldBudget()

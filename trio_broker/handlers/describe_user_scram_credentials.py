@@ -29,6 +29,7 @@ async def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: Context
 ) -> DescribeUserScramCredentialsResponse:
     """List the users with SCRAM credentials: none, and each that is asked about by name is not found."""
+    # One result for each name, also for one that is named twice: that is its error (ScramImage.describe).
     counts = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         error_message=None, results=[described_user(user, count) for user, count in counts.items()]

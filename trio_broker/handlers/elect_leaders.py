@@ -62,6 +62,8 @@ async def elect(
     wanted: Iterable[tuple[str, Iterable[int]]], election: ElectionType, context: Context
 ) -> ElectLeadersResponse:
     """Elect a leader of every partition; return the results in their order."""
+    # The controller takes all partitions at once, for one write of its log; each keeps the list that its result goes
+    # to.
     results = [ReplicaElectionResult(topic=topic, partition_result=[]) for topic, _ in wanted]
     partitions = [
         (TopicPartition(topic, partition), item.partition_result)

@@ -134,6 +134,7 @@ def require_consumer(request: FetchRequest, version: int) -> None:
         KafkaError: ``CLUSTER_AUTHORIZATION_FAILED``, fatal to clients, as Kafka answers a client that poses as a
             broker.
     """
+    # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
     replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE_VERSION else request.replica_id
     if replica_id >= 0:
         text = f"replica {replica_id} is not a follower of this broker"
@@ -207,6 +208,8 @@ def target_of(wanted: FetchPartition, hosted: HostedTopic | KafkaError) -> Fetch
 
 def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTarget:
     """The target with its topic looked up again, which may have been created or deleted since the session began."""
+    # Fast path, taken by all partitions of nearly every fetch. A partition whose topic was deleted has a failure, so a
+    # topic created anew under its name is found as well.
     if isinstance(target.found, Partition) and target.found.failure is None:
         return target
     return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))

@@ -29,6 +29,7 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
 @handles(JoinGroupRequest, error_response=error_response)
 async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
     """Join a group, and answer when its rebalance has a generation."""
+    # Caught here and not in ``dispatch``: the null protocol of version 7 belongs beside these errors as well.
     try:
         response = await context.call_group(request.group_id, request)
     except KafkaError as error:

@@ -25,6 +25,7 @@ async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGrou
     """Remove each member from its group, or answer with its error."""
     names_members = context.version >= MEMBERS_SINCE_VERSION
     if not names_members:
+        # The coordinator has one form of the request, as LeaveGroupRequest.normalizedData in Kafka.
         request.members = [MemberIdentity(member_id=request.member_id)]
     response = await context.call_group(request.group_id, request)
     return response if names_members else of_one_member(response)

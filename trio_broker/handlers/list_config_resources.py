@@ -51,6 +51,7 @@ def asked_types(request: ListConfigResourcesRequest, version: int) -> list[Confi
     if not request.resource_types:
         return list(ConfigResourceType)
     try:
+        # A type that is named twice is listed once: it takes a byte to name and, with many topics, megabytes to list.
         return [ConfigResourceType(number) for number in dict.fromkeys(request.resource_types)]
     except ValueError as error:
         raise KafkaError(f"resource type: {error}", code=ErrorCode.UNSUPPORTED_VERSION) from None

@@ -53,11 +53,12 @@ class SpecialTimestamp(enum.IntEnum):
 SINCE_VERSION = {
     SpecialTimestamp.LATEST: 1,
     SpecialTimestamp.EARLIEST: 1,
-    SpecialTimestamp.MAX_TIMESTAMP: 7,
-    SpecialTimestamp.EARLIEST_LOCAL: 8,
-    SpecialTimestamp.LATEST_TIERED: 9,
-    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,
+    SpecialTimestamp.MAX_TIMESTAMP: 7,  # KIP-734
+    SpecialTimestamp.EARLIEST_LOCAL: 8,  # KIP-405
+    SpecialTimestamp.LATEST_TIERED: 9,  # KIP-1005
+    SpecialTimestamp.EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
 }
+"""The first version that may ask with each."""
 
 
 @attrs.frozen
@@ -139,6 +140,7 @@ async def look_up_partition(
         partition_index=wanted.partition_index,
         timestamp=found.timestamp,
         offset=found.offset,
+        # The codec refuses to drop a value that an older version has no field for.
         leader_epoch=found.leader_epoch if context.version >= LEADER_EPOCH_SINCE_VERSION else NOTHING,
     )
 
@@ -160,6 +162,7 @@ async def find_offset(
     partition: Partition, timestamp: int, isolation_level: IsolationLevel, replicas: ReplicaManager
 ) -> FoundOffset:
     """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
+    # Once, before any wait for a thread: what is appended during the lookup is not part of its answer.
     fetch_upper_bound = partition.fetch_upper_bound(isolation_level)
     match timestamp:
         case SpecialTimestamp.LATEST:

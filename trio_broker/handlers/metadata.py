@@ -119,6 +119,7 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
             creation was refused with.
     """
     controller = context.services.controller
+    # A request without a name and with the zero id asks by id as well, and finds no topic.
     if wanted.topic_id != NO_UUID or wanted.name is None:
         if context.version < BY_ID_SINCE_VERSION:
             raise KafkaError("topics go by name before version 12", code=ErrorCode.INVALID_REQUEST)
@@ -137,6 +138,7 @@ async def auto_create(name: str, context: Context) -> TopicImage:
     """Create a topic with the broker's defaults, unless another request has just created it."""
     controller = context.services.controller
     [outcome] = await controller.create_topics([NewTopic(name=name)])
+    # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome
     return controller.image.topics[name]

@@ -66,6 +66,7 @@ class Sorted:
             code = ErrorCode.UNKNOWN_TOPIC_ID if self.by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             self.missing.append(failed(topic, topic.partitions, code))
             return
+        # In place: the request was decoded for this handler alone.
         topic.name, topic.topic_id = there.name, there.topic_id
         if absent := [each for each in topic.partitions if each.partition_index not in there.partitions]:
             self.missing.append(failed(topic, absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))

@@ -32,10 +32,9 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
     """Delete the offsets of the partitions that exist; every other partition gets its error."""
     image = context.services.controller.image
     missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
+    # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
     request.topics = [topic for topic in request.topics if topic.partitions]
-    response = await context.services.groups.call(
-        request.group_id, request, context.request_context, context.release_handler
-    )
+    response = await context.call_group(request.group_id, request)
     # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)

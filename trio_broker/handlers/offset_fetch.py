@@ -108,6 +108,7 @@ async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Offse
     image = context.services.controller.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
+    # Before the coordinator is asked, which goes by names: an unknown id has none.
     unknown = pop_unknown(group, image) if by_id and not wants_all else []
     response = await ask(group, context)
     # From version 2 on a group's error stands alone, without partitions (OffsetFetchResponse.groupError).

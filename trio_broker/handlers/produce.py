@@ -133,6 +133,7 @@ class ProduceOperation:
         except KafkaError as error:
             partition_responses = []
             for partition in topic.partition_data:
+                # In turns too: a few bytes of a request name a partition, and its refusal costs several objects.
                 partition_responses.append(failed(partition.index, error))
                 await self.take_turns()
         else:
@@ -154,6 +155,8 @@ class ProduceOperation:
         Raises:
             KafkaError: ``INVALID_TOPIC_EXCEPTION``.
         """
+        # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
+        # accidents, not attacks.
         if is_internal_topic(hosted.name) and self.context.client_id != INTERNAL_WRITER:
             raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
@@ -161,6 +164,7 @@ class ProduceOperation:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
+            # Before the partition is looked for: no retry after UNKNOWN_TOPIC_OR_PARTITION could help this batch.
             require_no_transaction(records)
             partition = hosted.partition(data.index)
             partition.require_leader()
@@ -170,6 +174,7 @@ class ProduceOperation:
                 partition.require_in_sync_replicas()
             info = await self.replicas.append(partition, records, produce_version=self.context.version)
         except RecordValidationError as error:
+            # Kafka gives the log start offset beside record errors as well (ReplicaManager, RecordValidationException).
             return failed(data.index, error, partition.log_start_offset)
         except KafkaError as error:
             return failed(data.index, error)
@@ -211,6 +216,8 @@ def require_no_transaction(records: memoryview) -> None:
     Raises:
         KafkaError: ``INVALID_TXN_STATE``.
     """
+    # One byte instead of the header, which the log will read: nearly every batch passes. A batch too short to have the
+    # byte is refused there.
     if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
         raise KafkaError("the partition was never added to a transaction", code=ErrorCode.INVALID_TXN_STATE)
 

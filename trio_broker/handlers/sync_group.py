@@ -24,6 +24,7 @@ def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupRes
 @handles(SyncGroupRequest, error_response=error_response)
 async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
     """Answer with the member's assignment, once the leader has sent it."""
+    # Before the group is looked for, as in Kafka (SyncGroupRequest.areMandatoryProtocolTypeAndNamePresent).
     if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return await context.call_group(request.group_id, request)

@@ -144,6 +144,7 @@ class BatchHeader:
         number = self.attributes & CODEC_MASK
         if number >= len(_CODECS):
             raise InvalidRecord(f"codec {number} does not exist")
+        # A table: to call an enum with a number costs 0.4 µs, and every batch of a client is asked.
         return _CODECS[number]
 
     @property
@@ -238,6 +239,7 @@ class RecordBatch:
         if header.attributes & CODEC_MASK:
             block = self.payload(max_bytes=max_bytes)
         else:
+            # Not bounded by ``max_bytes``: what is not compressed takes as much memory as its batch has already.
             block = bytes(self.buffer[BATCH_HEADER_BYTES:])
         return read_keys_and_values(block, header.record_count)
 
@@ -277,6 +279,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         InvalidRecord: magic 0 or 1, the message sets of old, which brokers since 4.0 do not take.
     """
     try:
+        # By position: the fields of the class stand in the order of ``_HEADER``.
         header = BatchHeader(*_HEADER.unpack_from(buffer, position))
     except struct.error:
         raise CorruptRecordBatch(

@@ -102,6 +102,7 @@ def read_control_record(record: Record) -> EndTransactionMarker | ControlRecord:
     try:
         kind = ControlRecordType(number)
     except ValueError:
+        # Readers skip types to come, as Kafka's do (ControlRecordType.UNKNOWN).
         return ControlRecord(None, record.value or b"")
     if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
         return ControlRecord(kind, record.value or b"")

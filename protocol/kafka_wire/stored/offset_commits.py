@@ -75,6 +75,7 @@ def commit_key_prefix(group: str, topic: str) -> bytes:
     Raises:
         ValueError: a name is longer than 32,767 bytes.
     """
+    # Fast path: a group commits the same topics again and again, and its prefixes are encoded once.
     if len(group) + len(topic) <= MAX_REMEMBERED_CHARACTERS:
         return _remembered_prefix(group, topic)
     return _prefix(group, topic)
@@ -120,6 +121,7 @@ def encode_commit_value(
             stamps = _INT64_PAIR.pack(commit_timestamp, expire_timestamp)
             return _EXPIRING_HEAD.pack(1, offset, len(text)) + text + stamps
         tags = _NO_TAGS if topic_id == NO_UUID else _TOPIC_ID_TAG + topic_id
+        # Without the last byte of the head, the length of the metadata: of long metadata it takes two or three.
         head = _V4_HEAD.pack(4, offset, leader_epoch, 0)[:-1] + unsigned_varint(len(text) + 1)
         return head + text + _INT64.pack(commit_timestamp) + tags
     except struct.error as error:
@@ -132,6 +134,7 @@ def is_usual_commit_value(value: bytes) -> bool:
     Most do: a commit without metadata. The others have to be decoded to know.
     """
     if value[:2] == b"\0\4":
+        # Byte 14 is the length of the metadata plus one, byte 23 the number of tagged fields.
         size = len(value)
         if size == _V4_EMPTY_WITH_ID_BYTES:
             return value[14] == 1 and value[23:26] == _TOPIC_ID_TAG

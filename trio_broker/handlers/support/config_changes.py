@@ -48,6 +48,7 @@ async def change_resources(
     outcome = await context.services.controller.change_configs(
         list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
     )
+    # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
     errors |= {
         index: result for index, result in zip(changes, outcome.results, strict=True) if isinstance(result, KafkaError)
     }

@@ -53,6 +53,7 @@ class Dispatcher:
         header = request.header
         # No check that there is one: the Processor has asked ``is_served`` before it queued the request.
         api = self.apis[header.api_key]
+        # Counted before it is decoded, so that malformed and refused requests show as well.
         self.requests[header.api_key] += 1
         # Before the body is decoded: in a version to come it may have any form (KIP-511).
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:

@@ -18,6 +18,7 @@ import attrs
 from kafka_wire.apis import ApiKey
 from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request, VersionRange
+from trio_broker import handlers
 from trio_broker.handlers.support.context import Context
 
 A = TypeVar("A")
@@ -75,10 +76,8 @@ def handles(
 
 def handler_modules() -> Iterable[str]:
     """The modules of the package, each of which answers one API."""
-    import trio_broker.handlers as package
-
-    modules = pkgutil.iter_modules(package.__path__)
-    return sorted(f"{package.__name__}.{module.name}" for module in modules if not module.ispkg)
+    modules = pkgutil.iter_modules(handlers.__path__)
+    return sorted(f"{handlers.__name__}.{module.name}" for module in modules if not module.ispkg)
 
 
 @functools.cache
