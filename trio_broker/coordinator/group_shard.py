@@ -36,7 +36,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.resource_config import group_config
 from trio_broker.coordinator.classic.group import ClassicGroup
-from trio_broker.coordinator.classic.responses import join_error, join_request_error, leave_error, sync_error
+from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.consumer.group import COMMIT_BY_EPOCH_VERSION, ConsumerGroup
 from trio_broker.coordinator.consumer.upgrade import upgraded
 from trio_broker.coordinator.group_loading import Group, LoadedGroups
@@ -55,7 +55,7 @@ from trio_broker.coordinator.reporting.timeline import Timeline
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorShard
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
@@ -133,31 +133,29 @@ class GroupShard(CoordinatorShard):
         name = (request.group_instance_id or event.context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
         event.new_member_id = f"{name}-{uuid.uuid4()}"
         result = group.join(event)
+        # In one batch with the member's, so that the log never has two groups of one name.
         result.records[:0] = records
         self._commit_result(group, result)
 
     def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> None:
         """A member of the classic protocol asks for its assignment."""
-        group = self.groups.get(event.request.group_id)
-        if group is None:
-            event.future.set_result(sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            self._commit_result(group, group.sync(event))
+        group = self._group_or_empty(event.request.group_id, event.now)
+        self._commit_result(group, group.sync(event))
 
     def heartbeat(self, event: CoordinatorEvent[HeartbeatRequest]) -> None:
         """A heartbeat of the classic protocol."""
-        group = self.groups.get(event.request.group_id)
+        code = self._group_or_empty(event.request.group_id, event.now).heartbeat(event)
         # No record ever follows, so the response waits for nothing and the group's timer stays as it is.
-        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(event)
         event.future.set_result(HeartbeatResponse(error_code=code))
 
     def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> None:
         """Members leave, or are removed by an administrator."""
-        group = self.groups.get(event.request.group_id)
-        if group is None:
-            event.future.set_result(leave_error(event.request, ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            self._commit_result(group, group.leave(event))
+        group = self._group_or_empty(event.request.group_id, event.now)
+        self._commit_result(group, group.leave(event))
+
+    def _group_or_empty(self, group_id: str, now: Now) -> Group:
+        """A group that does not exist knows no member, as an empty one, which is not kept without records."""
+        return self.groups.get(group_id) or ClassicGroup(group_id, self._settings, now)
 
     def consumer_heartbeat(self, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]) -> None:
         """A heartbeat of the consumer protocol."""
@@ -205,6 +203,7 @@ class GroupShard(CoordinatorShard):
         before, code = self.groups.get(group.group_id), self._append_result(group, result)
         if result.records and not code:
             group = self.groups[group.group_id] = result.successor or group
+        # Before the responses and the timeline: these tell of the group as the records have made it.
         if result.on_append is not None:
             result.extend(result.on_append(code))
         if code and before is not group:
@@ -323,6 +322,7 @@ class GroupShard(CoordinatorShard):
             return ErrorCode.GROUP_ID_NOT_FOUND
         if code := group.validate_delete_group():
             return code
+        # The group last: if the log refuses half-way, it is there to be deleted once more.
         self._append_offset_tombstones(group_tombstones(self.offsets, group_id))
         self._delete(group)
         return ErrorCode.NONE

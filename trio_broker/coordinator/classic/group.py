@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -196,15 +196,12 @@ class ClassicGroup:
         Raises:
             ContradictoryRecords: two members have the same member id or instance id.
         """
-        group = cls(group_id, settings, now)
-        group.generation_id = value.generation
-        group.protocol_type = value.protocol_type or None
-        group.protocol_name = value.protocol
         members = [ClassicMember.restored(member, value.protocol or "") for member in value.members]
         instance_ids = [member.instance_id for member in members if member.instance_id is not None]
         if len({member.member_id for member in members}) < len(members) or len(set(instance_ids)) < len(instance_ids):
             raise ContradictoryRecords(f"group {group_id}: two members have the same id")
-        group._add_all(members)
+        group = cls(group_id, settings, now)
+        group._begin(value.generation, value.protocol_type or None, value.protocol, members)
         if value.leader in group.members:
             group.member_table.leader_id = value.leader
         group.state_since_ms = value.current_state_timestamp
@@ -222,19 +219,22 @@ class ClassicGroup:
         *,
         generation_id: int,
         protocol_type: str,
-        members: Iterable[ClassicMember],
+        members: Sequence[ClassicMember],
     ) -> ClassicGroup:
         """A stable group of ``members``, as a consumer group becomes one; there is a strategy that all support."""
         group = cls(group_id, settings, now)
-        group.generation_id = generation_id
-        group.protocol_type = protocol_type
-        members = list(members)
-        if members:
-            group.protocol_name = choose_protocol(member.protocols for member in members)
-        group._add_all(members)
+        protocol_name = choose_protocol(member.protocols for member in members) if members else None
+        group._begin(generation_id, protocol_type, protocol_name, members)
         return group
 
-    def _add_all(self, members: Iterable[ClassicMember]) -> None:
+    def _begin(
+        self,
+        generation_id: int,
+        protocol_type: str | None,
+        protocol_name: str | None,
+        members: Iterable[ClassicMember],
+    ) -> None:
+        self.generation_id, self.protocol_type, self.protocol_name = generation_id, protocol_type, protocol_name
         for member in members:
             self.member_table.add(member)
             self._extend_session(member)
@@ -254,8 +254,11 @@ class ClassicGroup:
             self._fail(join, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id == NO_MEMBER_ID:
             self._join_without_id(join)
+        elif request.member_id in self.member_table.pending_joins and request.group_instance_id is None:
+            self._add(join, request.member_id)
         elif request.member_id in self.member_table.pending_joins:
-            self._join_pending(join)
+            # Ids are given to dynamic members only, so this client is in error. Kafka says no more than this either.
+            self._fail(join, ErrorCode.UNKNOWN_SERVER_ERROR)
         elif code := self.member_table.membership_error(request.member_id, request.group_instance_id):
             self._fail(join, code)
         else:
@@ -307,13 +310,6 @@ class ClassicGroup:
             self._fail(join, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
         else:
             self._add(join, join.new_member_id)
-
-    def _join_pending(self, join: _Join) -> None:
-        if join.request.group_instance_id is None:
-            self._add(join, join.request.member_id)
-        else:
-            # Ids are given to dynamic members only, so this client is in error. Kafka says no more than this either.
-            self._fail(join, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _add(self, join: _Join, member_id: str) -> None:
         if not self.members:
@@ -461,10 +457,8 @@ class ClassicGroup:
             gone = left[codes.index(ErrorCode.NONE)]
             self._rebalance_or_complete_join(f"{gone.member_id or gone.group_instance_id} left")
         response = LeaveGroupResponse(members=[leave_result(*each) for each in zip(left, codes, strict=True)])
-        if self._result.records:
-            self._result.on_append = partial(self._left, event.future, response)
-        else:
-            self._result.complete(event.future, response)
+        # With the last member the group becomes empty, which is written: that may fail.
+        self._result.on_append = partial(self._left, event.future, response)
         return self._take_result()
 
     def _left(self, future: ResponseFuture, response: LeaveGroupResponse, code: ErrorCode) -> CoordinatorResult:

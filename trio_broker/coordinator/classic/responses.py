@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from kafka_wire.messages.leave_group import MemberIdentity, MemberResponse
 from kafka_wire.messages.sync_group import SyncGroupResponse
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import are_too_large
@@ -42,11 +42,6 @@ def join_error(code: ErrorCode, member_id: str = NO_MEMBER_ID) -> JoinGroupRespo
 
 def sync_error(code: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=code, protocol_type=None, protocol_name=None, assignment=b"")
-
-
-def leave_error(request: LeaveGroupRequest, code: ErrorCode) -> LeaveGroupResponse:
-    """The same error for every member, as Kafka answers for a group that does not exist."""
-    return LeaveGroupResponse(members=[leave_result(member, code) for member in request.members])
 
 
 def leave_result(member: MemberIdentity, code: ErrorCode) -> MemberResponse:

@@ -76,6 +76,7 @@ def upgraded(
         return group, result
     result = group.consumer_heartbeat(event)
     if result.records:
+        # The conversion first: the records of the heartbeat belong to the group that it makes.
         result.records[:0] = records
         result.on_append = partial(_on_append, result.on_append, group, event.now)
     return group, result

@@ -307,6 +307,7 @@ class CoordinatorShard(ABC):
         # The shard may have been closed while it was read.
         if self.state is ShardState.LOADING:
             self.state = ShardState.ACTIVE
+            # No checkpoint comes before the end of this, so no request meets a shard that is active and empty.
             self.restore(replay)
 
     @abstractmethod

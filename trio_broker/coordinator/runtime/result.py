@@ -90,9 +90,9 @@ class CoordinatorResult:
     """What follows from an event; ``records``, ``completions`` and ``events`` take effect in this order.
 
     ``completions`` and ``events`` hold even if the log refuses the records. What depends on them is the result of
-    ``on_append``, which is called with NONE once they are appended, and with the reason if they are refused: the
-    appendFuture of Kafka's CoordinatorResult. ``successor`` takes the place of the group once they are appended: the
-    group in the other protocol.
+    ``on_append``, which is called with NONE once they are appended (or if there are none), and with the reason if they
+    are refused: the appendFuture of Kafka's CoordinatorResult. ``successor`` takes the place of the group once they are
+    appended: the group in the other protocol.
     """
 
     records: list[GroupRecord] = attrs.Factory(list)
