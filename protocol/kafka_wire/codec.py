@@ -85,12 +85,12 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def reader(kind: type[Any], version: int) -> Reader:
-    """Return the compiled reader, for those who look into it; errors as ``decode``."""
+    """Return the compiled reader, for tests and debugging; errors as ``decode``."""
     return _readers.get((kind, version)) or _reader(kind, version)
 
 
 def writer(kind: type[Any], version: int) -> Writer:
-    """Return the compiled writer, for those who look into it; errors as ``encode``."""
+    """Return the compiled writer, for tests and debugging; errors as ``encode``."""
     return _writers.get((kind, version)) or _writer(kind, version)
 
 

@@ -30,7 +30,7 @@ _NO_TAGS: Final = b"\0"
 
 @attrs.define
 class RequestHeader:
-    """What a request is, and by whom; ``client_id`` is whatever the client calls itself."""
+    """The header of a request; ``client_id`` is the name that the client gives itself."""
 
     api_key: int
     api_version: int

@@ -78,7 +78,7 @@ class FetchedPartition:
 
 
 StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
-"""Takes the partition's log directory offline, and makes the error that tells so."""
+"""Takes the partition's log directory offline, and returns the error for the request."""
 
 
 READS_PER_TURN = 100

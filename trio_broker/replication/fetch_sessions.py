@@ -200,7 +200,7 @@ class FetchSessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def _new_id(self) -> int:
-        """An id that nobody has: random, so that a client of an earlier life does not meet a stranger's session."""
+        """An id that no session has: random, so that a client of before a restart does not continue another's."""
         while True:
             session_id = random.randint(1, MAX_EPOCH)
             if session_id not in self._sessions:

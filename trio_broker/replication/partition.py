@@ -1,12 +1,12 @@
 """One partition as its clients see it: a log, and how much of it is visible.
 
-Four offsets tell all::
+Four offsets describe it::
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
 Consumers read up to the high watermark, consumers of committed records up to the last stable offset (the first record
 of the oldest open transaction). With one replica and ``log.durability=page-cache`` the high watermark is the log end;
-with ``fsync`` it is the durable offset, so that nobody ever reads what a power cut can take back.
+with ``fsync`` it is the durable offset, so that no consumer reads what a power cut can take back.
 
 Offsets and waiting requests change on the event loop only, so they are always consistent. The callers run what blocks
 (syncing, writing the leader epoch checkpoint, validating a large batch) in worker threads. A batch that arrives while
@@ -266,7 +266,7 @@ class Partition:
         return self._appended(info, now_ms)
 
     def _appended(self, info: AppendInfo, now_ms: int) -> AppendInfo:
-        """Let those know who wait for what was appended, or who make it durable."""
+        """Notify the requests that wait for the append, or the flusher that has to sync it."""
         # Nothing is new. The client's Produce still waits for the high watermark if the first try is not durable.
         if info.duplicate:
             return info
@@ -288,7 +288,7 @@ class Partition:
         return info
 
     def _advance_high_watermark(self, offset: int, visible_bytes: int) -> None:
-        """Move the high watermark to ``offset`` and tell those who wait; ``visible_bytes`` came into sight."""
+        """Move the high watermark to ``offset``, which makes ``visible_bytes`` visible, and notify waiting requests."""
         assert offset >= self.high_watermark, f"{self.topic_partition}: {self.high_watermark} → {offset}"
         self.high_watermark = offset
         self._check_offsets()
@@ -347,7 +347,7 @@ class Partition:
     # ---- waiting --------------------------------------------------------------------------------------------------
 
     def add_delayed_produce(self, required_offset: int, parked: DelayedProduce) -> None:
-        """Tell ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
+        """Notify ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
         parked.partitions_pending += 1
         heapq.heappush(self._produces, HighWatermarkWaiter(required_offset, next(self._produce_order), parked))
 
@@ -359,7 +359,7 @@ class Partition:
         self._produces = kept
 
     def add_delayed_fetch(self, parked: DelayedFetch) -> None:
-        """Tell ``parked`` of every byte that becomes visible, and of everything else that should make it look again."""
+        """Notify ``parked`` of every byte that becomes visible, and of all else after which it must read again."""
         self._fetches.add(parked)
 
     def remove_delayed_fetch(self, parked: DelayedFetch) -> None:

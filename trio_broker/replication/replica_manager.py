@@ -1,8 +1,8 @@
-"""All partitions this broker holds, and what they need to live.
+"""The partitions of this broker, and the tasks that serve them.
 
-Handlers find partitions here, append, fetch and wait here; the broker tells here what the cluster decided
-(``apply_topic``, ``delete_topic``). Beneath, the flusher makes appends durable and the tasks of ``maintenance`` come
-round by the clock.
+Handlers find partitions here, append to them, fetch from them and wait for them; ``MetadataPublisher`` applies here
+what the controller decided (``apply_topic``, ``delete_topic``). The flusher makes appends durable, and
+``LogMaintenance`` runs the tasks that are due by the clock.
 
 A log directory whose disk failed is given up as a whole and for good: every partition in it answers
 KAFKA_STORAGE_ERROR from then on, and other directories go on. A disk that is merely full refuses until it is not.
@@ -73,7 +73,7 @@ class RequiredOffset:
     required_offset: int
 
     def code(self) -> ErrorCode:
-        """How it stands at the end of the waiting."""
+        """The result of the append at the end of the wait."""
         if self.partition.high_watermark >= self.required_offset:
             return ErrorCode.NONE
         if self.partition.failure is not None:
@@ -163,7 +163,7 @@ class ReplicaManager:
         """Hold what ``assignment`` says: create or open missing partitions, take over epochs and settings.
 
         Applying the same twice changes nothing. A topic of the same name with another id is an earlier one that was
-        deleted: its records go first. A log that cannot be opened is the trouble of its partition alone.
+        deleted: its records go first. A log that cannot be opened affects its partition alone.
         """
         async with self._assignment_lock:
             hosted = self._topics.get(assignment.name)
@@ -213,7 +213,7 @@ class ReplicaManager:
             await self._delete_log(TopicPartition(hosted.name, index))
 
     async def _delete_log(self, topic_partition: TopicPartition) -> None:
-        """Have a log's files removed. That it fails on a bad disk keeps nobody from forgetting the topic."""
+        """Have a log's files removed. A failure is only logged: the topic is forgotten nevertheless."""
         async with self.log_maintenance.checkpoint_lock:
             try:
                 await trio.to_thread.run_sync(
@@ -412,7 +412,7 @@ class ReplicaManager:
                 raise KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         return partition.log_start_offset
 
-    # ---- living ---------------------------------------------------------------------------------------------------
+    # ---- running --------------------------------------------------------------------------------------------------
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the flusher and the scheduled tasks until cancelled."""
@@ -486,7 +486,7 @@ class ReplicaManager:
         return failure
 
     def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
-        """What a sync did not cover cannot be taken back, so no error of a sync is a passing one."""
+        """Take the log directory offline: after a failed sync nobody knows what is on the disk."""
         partition = cast(Partition, syncable)
         if isinstance(error, OSError):
             self.log_manager.take_offline(partition.log.directory.parent, error)

@@ -1,8 +1,8 @@
 """Who appends to a log, what becomes of it, and what is checked of batches that no client sent.
 
-A client's batch is checked like a stranger's: ``validation`` looks at the batch before it comes to the log,
-``producer_state`` at its place in the producer's sequence. A coordinator's (offsets, transaction markers, metadata) is
-our own and may hold control records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they
+Nothing in a client's batch is trusted: ``validation`` checks the batch before it comes to the log, ``producer_state``
+its place in the producer's sequence. A coordinator's batch (offsets, transaction markers, metadata) is the broker's
+own and may hold control records. A leader's, which a follower copies, is a fact: offsets and epochs stay as they
 are, and only order and checksum are verified. All checks come before the first change, so a refusal leaves the log as
 it was.
 

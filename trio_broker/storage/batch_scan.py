@@ -94,6 +94,10 @@ def spans(file: LogFile, position: int, end: int, *, nowait: bool = False) -> It
         want = SCAN_BYTES if size < SCAN_BYTES else BATCH_HEADER_BYTES
 
 
+# The three walks repeat the reading of the next chunk: a shared generator would cost each batch another resumption, and
+# the walks differ in what they need of a batch and in how far they read ahead.
+
+
 def headers(file: LogFile, position: int, end: int) -> Iterator[LocatedHeader]:
     """Walk over whole headers from ``position`` up to ``end``, skipping the records.
 

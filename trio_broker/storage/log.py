@@ -1,9 +1,9 @@
-"""The log of one partition: what is appended gets an offset and stays, until retention takes it from the other end.
+"""The log of one partition: appended records get an offset and stay until retention deletes them.
 
-A log is a row of segments, the last of them active. Around it stand the leader epochs (who wrote from which offset
-on) and the producer states (which batches are repetitions). All of this is plain synchronous code for one writer: the
-event loop appends; reads and ``sync`` may run in worker threads at the same time (see ``segment`` for why that is
-right).
+A log is a row of segments, the last of them active. Beside them it keeps the leader epochs (who wrote from which
+offset on) and the producer states (which batches are repetitions). All of this is plain synchronous code for one
+writer: the event loop appends; reads and ``sync`` may run in worker threads at the same time (see ``segment`` for why
+that is right).
 
 Promises:
 
@@ -167,8 +167,8 @@ class Log:
         Offsets and leader epoch are stamped into ``records`` in place where it is writable. A batch that repeats one of
         its producer's last five is not appended: the answer then has the offsets it got the first time.
 
-        A client's batch goes through all steps at once, however long that takes. Who must not wait takes them one by
-        one: ``check``, ``takes_long``, ``prepare``, ``append_prepared``.
+        A client's batch goes through all steps at once, however long that takes. A caller that must not wait calls
+        them one by one: ``check``, ``takes_long``, ``prepare``, ``append_prepared``.
 
         Raises:
             KafkaError: the batch is refused (see ``validation`` and ``producer_state``); nothing has changed.
@@ -404,7 +404,7 @@ class Log:
             self._cached_segments.pop(0).evict()
 
     def evict_if_idle(self, segment: Segment) -> None:
-        """Let go of descriptor and indexes of a segment that somebody looked into who was no reader."""
+        """Release descriptor and indexes of a segment that was opened for another purpose than a fetch."""
         if segment is not self._segments[-1] and segment not in self._cached_segments:
             segment.evict()
 
@@ -456,7 +456,7 @@ class Log:
         Safe in a worker thread while the event loop appends: the offset is taken before the disk is asked.
 
         Raises:
-            StorageFailed: the disk did not keep its word. The log is offline from then on; there is no second try.
+            StorageFailed: a sync failed. The log stays offline, since nobody knows then what is on the disk.
         """
         self.check_online()
         end_offset, truncations = self.log_end_offset, self._truncations
@@ -538,7 +538,7 @@ class Log:
         return segment
 
     def advance_log_start(self, offset: int) -> bool:
-        """Move the log start offset up to ``offset``; the segments before it go with the next retention run.
+        """Move the log start offset up to ``offset``; the next retention run deletes the segments before it.
 
         Returns whether it moved. Waits for the disk when leader epochs end before it.
 
@@ -555,7 +555,7 @@ class Log:
         return True
 
     def delete_expired_segments(self, now_ms: int, high_watermark: int) -> list[ExpiredSegment]:
-        """Let go of the segments that retention takes. Their files are renamed now and removed later.
+        """Delete the segments that have expired. Their files are renamed now and removed later.
 
         ``remove_deleted_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish.
         """
@@ -624,7 +624,7 @@ class Log:
         return removed
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
-        """Cut the log so that it ends at ``offset``, as a follower does whose leader knows better.
+        """Cut the log so that it ends at ``offset``, as a follower does whose log differs from its leader's.
 
         Returns whether anything was cut. Not to be called while ``sync`` or ``read`` run.
         """
@@ -690,7 +690,7 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Let go of descriptors and memory without a word to the disk, as a crash would. Nothing is taken any more."""
+        """Release descriptors and memory without a sync, as a crash would. The log accepts nothing more."""
         self.is_closed = True
         for segment in self._segments:
             segment.evict()

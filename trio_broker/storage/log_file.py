@@ -192,5 +192,5 @@ class LogFile:
         os.fdatasync(descriptor.number)
 
     def release(self) -> None:
-        """Let go of the descriptor, unless it is to be kept; regions handed out keep it open until they are gone."""
+        """Release the descriptor, unless ``keep`` was called. Regions in use keep it open until they are gone."""
         self._descriptor = self._kept

@@ -273,11 +273,11 @@ class LogManager:
         return sum(log.directory.parent == directory.path for log in list(self.logs.values()))
 
     def delete_log(self, partition: TopicPartition) -> None:
-        """Let go of one partition's log; see ``delete_logs``."""
+        """Delete one partition's log; see ``delete_logs``."""
         self.delete_logs([partition])
 
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let go of partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
+        """Delete partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
 
         The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
         the disk: call it in a worker thread.
@@ -410,7 +410,7 @@ class LogManager:
         high_watermarks: Mapping[TopicPartition, int] | None = None,
         broker_epoch: int = NO_BROKER_EPOCH,
     ) -> bool:
-        """Close everything and unlock. ``clean=False`` just lets go, as a crash would.
+        """Close everything and unlock. ``clean=False`` only releases, as a crash would.
 
         A directory in which a log could not be closed properly gets no marker: its logs are recovered next time.
         Returns whether all directories got one.

@@ -91,7 +91,7 @@ class OffsetIndex(AbstractIndex):
         ]
 
     def spread(self, count: int) -> list[OffsetPosition]:
-        """Return up to ``count`` entries at even distances, for who wants to know roughly what lies where.
+        """Return up to ``count`` entries at even distances, which show roughly what lies where.
 
         Safe in a worker thread while entries are added.
         """

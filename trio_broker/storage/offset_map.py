@@ -121,6 +121,8 @@ class OffsetMap:
         """Return the newest offset of each key: ``NO_OFFSET`` for unknown ones, ``KEYLESS`` for null."""
         words, slots, steps = self._words, self.slots, self.slots - 1
         copy_hash, unpack = self._hash.copy, _HASH.unpack
+        # The probing of ``put_all`` again, not a function of both: a call for each key would take longer than the
+        # search.
         found: list[int] = []
         add = found.append
         for key in keys:

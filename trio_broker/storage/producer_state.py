@@ -249,7 +249,7 @@ class ProducerStates:
         return unreplicated if undecided is None else min(unreplicated, undecided)
 
     def advance_high_watermark(self, high_watermark: int) -> None:
-        """Let go of decided transactions whose marker is below the high watermark: nobody can lose it any more."""
+        """Forget decided transactions whose marker is below the high watermark: it cannot be lost any more."""
         for first_offset in [first for first, marker in self._unreplicated.items() if marker < high_watermark]:
             del self._unreplicated[first_offset]
 

@@ -312,7 +312,7 @@ class Segment:
         return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
 
     def evict(self) -> None:
-        """Let go of descriptor and indexes of a sealed segment; the next use brings them back.
+        """Release descriptor and indexes of a sealed segment; the next use opens and reads them again.
 
         One that is pinned keeps them, and so does one whose indexes are just being read: it is in use.
         """
@@ -630,7 +630,7 @@ class _Indexes:
         )
 
     def give_back(self, segment: Segment) -> None:
-        """Let it have these again, if they begin as those that were made anew up to where it is damaged."""
+        """Put these back if they begin with the rebuilt ones, which end where ``segment`` is damaged."""
         anew, known = segment._offset_index, self.offset_index
         if anew is None or known is None:
             return

@@ -19,8 +19,8 @@ offset  bytes  field
 61             records                 as one block, compressed when a codec is set
 ======  =====  ======================  ===================================================
 
-All integers are big-endian. The leader stamps offset and epoch without touching the CRC, since they lie before it; the
-other side of that coin is that a flipped bit there goes unnoticed by the CRC.
+All integers are big-endian. The leader stamps offset and epoch without touching the CRC, since they lie before it; so
+the CRC does not show a flipped bit there.
 
 Reading a header costs one ``struct`` call and looks at nothing behind it. The records are decoded when they are
 read.

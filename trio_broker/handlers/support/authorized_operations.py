@@ -1,6 +1,6 @@
-"""What a client may do with a resource, as the bit field that Metadata and its kin return.
+"""What a client may do with a resource, as the bit field that Metadata and other responses have.
 
-No authoriser is configured yet, so everybody may do everything the resource knows: that is what Kafka answers then.
+There is no authorizer, so every client may use every operation that the resource has, as in Kafka without one.
 
 Source: Kafka's AclOperation and AclEntry.supportedOperations; KIP-430.
 """
