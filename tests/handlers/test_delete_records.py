@@ -89,3 +89,11 @@ async def test_a_disk_that_fails_answers_storage_error(client, partition, monkey
 def test_a_refusal_is_told_for_every_partition():
     response = error_response(request(1), KafkaError("no", code=ErrorCode.UNKNOWN_SERVER_ERROR))
     assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_validation_only_says_where_the_start_would_be_and_moves_nothing(replicas, partition):
+    assert await replicas.delete_records(partition, -1, validate_only=True) == 3
+    assert await replicas.delete_records(partition, 2, validate_only=True) == 2
+    assert partition.log_start_offset == 0
+    with pytest.raises(KafkaError):
+        await replicas.delete_records(partition, 4, validate_only=True)

@@ -7,7 +7,13 @@ from functools import partial
 import pytest
 
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
-from trio_broker.storage.retention import RetentionReason, SegmentFacts, expired_segments
+from trio_broker.storage.retention import (
+    RetentionForecast,
+    RetentionReason,
+    SegmentFacts,
+    expired_segments,
+    retention_forecast,
+)
 
 NOW_MS = 1_000_000
 
@@ -67,3 +73,37 @@ def test_all_may_go(count: int):
 
 def test_the_last_segment_does_not_go_for_the_log_start():
     assert retired(segments(0, 0), log_start=20) == [(0, RetentionReason.LOG_START)]
+
+
+def forecast(facts: list[SegmentFacts], *, log_start: int = 0, **config: object) -> list[RetentionForecast]:
+    settings = LogConfig(**config)  # type: ignore[arg-type]
+    return retention_forecast(facts, settings, now_ms=NOW_MS, high_watermark=1000, log_start_offset=log_start)
+
+
+def test_each_segment_is_due_when_its_time_is_over_and_not_before_the_one_in_front():
+    due = [each.due_at_ms for each in forecast(segments(400, 450, 100), retention_ms=500, retention_bytes=-1)]
+    assert due == [NOW_MS + 100, NOW_MS + 100, NOW_MS + 400]
+
+
+def test_the_limit_of_size_takes_a_segment_once_enough_has_come_behind_it():
+    due = [each.due_after_bytes for each in forecast(segments(0, 0, 0), retention_ms=-1, retention_bytes=250)]
+    assert due == [50, 150, None]
+
+
+def test_what_may_go_at_the_next_check_says_why():
+    assert [each.reason for each in forecast(segments(900, 100), retention_ms=500)] == [RetentionReason.TIME, None]
+    assert [each.reason for each in forecast(segments(9, 9), log_start=10)] == [RetentionReason.LOG_START, None]
+    by_size = forecast(segments(0, 0, 0, 0), retention_bytes=250, retention_ms=-1)
+    assert [each.reason for each in by_size] == [RetentionReason.SIZE, None, None, None]
+    assert by_size[0].due_after_bytes == 0
+
+
+def test_a_compacted_log_has_no_time_at_which_segments_go():
+    compacted = CleanupPolicy(delete=False, compact=True)
+    found = forecast(segments(900, 0), cleanup_policy=compacted, retention_ms=5, retention_bytes=5)
+    assert [(each.due_at_ms, each.due_after_bytes) for each in found] == [(None, None), (None, None)]
+
+
+def test_an_empty_last_segment_is_never_due():
+    facts = [*segments(100), SegmentFacts(10, 10, 0, lambda: 0)]
+    assert [each.due_at_ms for each in forecast(facts, retention_ms=500)] == [NOW_MS + 400, None]

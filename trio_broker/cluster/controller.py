@@ -155,10 +155,12 @@ class Controller:
         async with self._lock:
             return await self._carry_out(decide_new_partitions(self.image, topics), validate_only)
 
-    async def delete_topics(self, targets: Sequence[TopicTarget]) -> list[TopicImage | KafkaError]:
+    async def delete_topics(
+        self, targets: Sequence[TopicTarget], *, validate_only: bool = False
+    ) -> list[TopicImage | KafkaError]:
         """Delete each topic; results in the order of ``targets``, errors as ``create_topics``."""
         async with self._lock:
-            return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), False)
+            return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), validate_only)
 
     async def change_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False, changed_by: str = ""

@@ -19,8 +19,8 @@ from kafka_wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.record_deletion import delete_records_before
 from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import InTurns
 
@@ -65,13 +65,10 @@ async def delete_in_partition(
     topic: str, wanted: DeleteRecordsPartition, context: Context
 ) -> DeleteRecordsPartitionResult:
     """Move one log start offset, and return its new value."""
-    replicas = context.services.replicas
     try:
-        # As in Kafka: compaction cleans internal topics, and without their records the groups would lose their offsets.
-        if is_internal_topic(topic):
-            raise KafkaError(f"{topic} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = replicas.topic(topic).partition(wanted.partition_index)
-        low_watermark = await replicas.delete_records(partition, wanted.offset)
+        low_watermark = await delete_records_before(
+            context.services.replicas, topic, wanted.partition_index, wanted.offset
+        )
     except KafkaError as error:
         return failed(wanted, error.code)
     return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)

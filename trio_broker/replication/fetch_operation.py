@@ -62,8 +62,9 @@ class FetchLimits:
 class FetchedPartition:
     """What was read from one partition. With an error all offsets are -1 and there are no records.
 
-    ``records`` is a region of a segment's file, or zero bytes, never None. ``diverging_epoch`` is set when
-    the reader's log and this one parted ways.
+    ``records`` is a region of a segment's file, or zero bytes, never None. ``record_count`` counts the offsets from the
+    one asked for on, of which compaction may have left fewer records. ``diverging_epoch`` is set when the reader's log
+    and this one parted ways.
     """
 
     index: int
@@ -73,6 +74,7 @@ class FetchedPartition:
     log_start_offset: int = NO_OFFSET
     records: FileRecords | bytes = b""
     size_bytes: int = 0
+    record_count: int = 0
     aborted_transactions: Sequence[AbortedTransaction] = ()
     diverging_epoch: EpochEndOffset | None = None
 
@@ -193,6 +195,7 @@ class ReadAttempt:
             return
         result.records = fetched.records
         result.size_bytes = size_bytes
+        result.record_count = fetched.next_offset - span.offset
         self.size_bytes += size_bytes
         if self.limits.isolation_level is IsolationLevel.READ_COMMITTED:
             result.aborted_transactions = partition.log.aborted_transactions(

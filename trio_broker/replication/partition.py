@@ -105,6 +105,9 @@ class Partition:
         # Everything before it is on the disk; moved by the result of each sync, on the event loop.
         self.durable_offset = log.recovery_point
         self.append_times = AppendTimes()
+        # Since this start: what was appended, and what fetches were answered with. See ``broker_topic_stats``.
+        self.appended_bytes = self.fetched_bytes = self.fetched_records = 0
+        self._first_end_offset = log.log_end_offset
         # Held across whatever an append waits for, so that no later batch overtakes it. Without waiting, an append
         # needs no lock: it has no checkpoint.
         self.append_lock = trio.Lock()
@@ -146,6 +149,16 @@ class Partition:
     def last_stable_offset(self) -> int:
         """Everything before it is decided: committed, aborted, or never in a transaction."""
         return self.log.last_stable_offset(self.high_watermark)
+
+    @property
+    def appended_records(self) -> int:
+        """Records appended since this start."""
+        return self.log.log_end_offset - self._first_end_offset
+
+    @property
+    def last_append_ms(self) -> int | None:
+        """When something was appended last (wall clock), None if not since this start."""
+        return self._last_append_ms or None
 
     def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive."""
@@ -272,6 +285,7 @@ class Partition:
             return info
         log, times = self.log, self.append_times
         self._last_append_ms = now_ms
+        self.appended_bytes += info.appended_bytes
         # False for nearly every append, and then one comparison is all it costs.
         if not times.last_sample_ms <= now_ms < times.next_sample_ms:
             times.sample(info.first_offset, now_ms)

@@ -29,6 +29,7 @@ from kafka_wire.records.batch import RecordBatch
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
+from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.replication.fetch_sessions import FetchSessionCache
@@ -36,6 +37,7 @@ from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
 from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.replication.log_maintenance import LogMaintenance
 from trio_broker.replication.partition import Durability, Partition
+from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
@@ -111,6 +113,7 @@ class ReplicaManager:
         self.log_maintenance = LogMaintenance(self, log_manager, config, clock)
         self.durability = Durability(config.node.log_durability)
         self.flusher = Flusher(io_limiter, self._sync_failed)
+        self.topic_stats = BrokerTopicStats(clock)
         self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
@@ -379,7 +382,11 @@ class ReplicaManager:
             parked=self._parked_fetches,
         )
         results = await operation.run(release_handler)
-        self._fetched_bytes += sum(result.size_bytes for result in results)
+        for target, result in zip(targets, results, strict=True):
+            if result.size_bytes and isinstance(target.found, Partition):
+                target.found.fetched_bytes += result.size_bytes
+                target.found.fetched_records += result.record_count
+                self._fetched_bytes += result.size_bytes
         return results
 
     def stop_waiting(self) -> None:
@@ -390,8 +397,9 @@ class ReplicaManager:
 
     # ---- deleting records -----------------------------------------------------------------------------------------
 
-    async def delete_records(self, partition: Partition, offset: int) -> int:
-        """Move the log start up to ``offset``, -1 for the high watermark, and write it down; return where it stands.
+    async def delete_records(self, partition: Partition, offset: int, *, validate_only: bool = False) -> int:
+        """Move the log start up to ``offset``, -1 for the high watermark, and write it down; return where it stands,
+        or, with ``validate_only``, where it would.
 
         Raises:
             KafkaError: ``OFFSET_OUT_OF_RANGE``, ``POLICY_VIOLATION`` for a topic that is only compacted, or the
@@ -403,6 +411,8 @@ class ReplicaManager:
             raise KafkaError(text, code=ErrorCode.POLICY_VIOLATION)
         end_offset = partition.high_watermark if offset == HIGH_WATERMARK else offset
         partition.require_may_delete_before(end_offset)
+        if validate_only:
+            return max(end_offset, partition.log_start_offset)
         async with partition.epoch_entry_lock:
             moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
         if moved:
@@ -419,7 +429,15 @@ class ReplicaManager:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.flusher.run)
             nursery.start_soon(self.log_maintenance.run)
+            nursery.start_soon(run_scheduled, self._traffic_task())
             task_status.started()
+
+    def _traffic_task(self) -> ScheduledTask:
+        return ScheduledTask(
+            "counting traffic",
+            lambda: round(SNAPSHOT_SECONDS * 1000),
+            lambda: self.topic_stats.take_snapshot(self._topics.values()),
+        )
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """The high watermark of every partition."""

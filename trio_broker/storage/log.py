@@ -561,13 +561,8 @@ class Log:
         """
         self.check_online()
         segments = self._segments
-        ends = [*(segment.base_offset for segment in segments[1:]), self.log_end_offset]
-        facts = [
-            SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
-            for segment, end in zip(segments, ends, strict=True)
-        ]
         retired = expired_segments(
-            facts,
+            segment_facts(segments, self.log_end_offset),
             self._config,
             now_ms=now_ms,
             high_watermark=high_watermark,
@@ -695,6 +690,15 @@ class Log:
         for segment in self._segments:
             segment.evict()
         self._cached_segments.clear()
+
+
+def segment_facts(row: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
+    """What retention needs to know of the segments of a log that ends at ``log_end_offset``."""
+    ends = [*(segment.base_offset for segment in row[1:]), log_end_offset]
+    return [
+        SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
+        for segment, end in zip(row, ends, strict=True)
+    ]
 
 
 def segments_from(row: Sequence[Segment], offset: int) -> Iterator[Segment]:

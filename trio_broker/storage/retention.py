@@ -72,6 +72,54 @@ def expired_segments(
     return retired
 
 
+@attrs.frozen
+class RetentionForecast:
+    """When a segment goes, if nothing changes but the time and the size of the log.
+
+    ``reason`` is set when it may go at the next check. ``due_at_ms`` is when its time is over, None without a limit of
+    time; ``due_after_bytes`` how much has to be appended before the limit of size takes it, None without one. Records
+    that are not yet below the high watermark may keep it longer.
+    """
+
+    base_offset: int
+    reason: RetentionReason | None
+    due_at_ms: int | None
+    due_after_bytes: int | None
+
+
+def retention_forecast(
+    segments: Sequence[SegmentFacts], config: LogConfig, *, now_ms: int, high_watermark: int, log_start_offset: int
+) -> list[RetentionForecast]:
+    """Return when each segment goes, oldest first. A segment never goes before the one in front of it."""
+    expired = {
+        segment.base_offset: segment.reason
+        for segment in expired_segments(
+            segments, config, now_ms=now_ms, high_watermark=high_watermark, log_start_offset=log_start_offset
+        )
+    }
+    forecasts = []
+    due_at_ms = 0
+    bytes_behind = sum(segment.size_bytes for segment in segments)
+    by_time = config.cleanup_policy.delete and config.retention_ms >= 0
+    by_size = config.cleanup_policy.delete and config.retention_bytes >= 0
+    for segment in segments:
+        bytes_behind -= segment.size_bytes
+        is_last = segment is segments[-1]
+        stays = is_last and not segment.size_bytes
+        if by_time and not stays:
+            due_at_ms = max(due_at_ms, segment.timestamp_ms() + config.retention_ms)
+        forecasts.append(
+            RetentionForecast(
+                base_offset=segment.base_offset,
+                reason=expired.get(segment.base_offset),
+                due_at_ms=due_at_ms if by_time and not stays else None,
+                # What is appended makes the last segment itself larger, not what is behind it.
+                due_after_bytes=max(config.retention_bytes - bytes_behind, 0) if by_size and not is_last else None,
+            )
+        )
+    return forecasts
+
+
 def _reason(
     segment: SegmentFacts, config: LogConfig, now_ms: int, total_bytes: int, log_start_offset: int
 ) -> RetentionReason | None:
