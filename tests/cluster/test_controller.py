@@ -76,6 +76,14 @@ async def test_growth_and_deletion_go_the_same_way(controller, deltas):
     assert [item.name for delta in deltas for item in delta.deleted_topics] == [gone.name] == ["t"]
 
 
+async def test_a_deletion_that_is_only_validated_deletes_nothing(controller):
+    await controller.create_topics([NewTopic(name="t")])
+    wanted = [TopicTarget("t"), TopicTarget("missing")]
+    [found, missing] = await controller.delete_topics(wanted, validate_only=True)
+    assert (found.name, missing.code) == ("t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert "t" in controller.image.topics
+
+
 async def test_a_disk_that_refuses_changes_nothing(controller, metadata_log, deltas):
     metadata_log.failure = OSError("disk full")
     with pytest.raises(OSError, match="disk full"):
