@@ -1,13 +1,13 @@
-"""The broker's settings: layers laid over each other, checked before they change; subscribers are notified.
+"""The broker's settings: static and dynamic layers, checks before a change, and notifications after it.
 
-Four layers, the later one wins: built-in defaults, static (file, environment, command line), the dynamic default of the
-cluster, dynamic values of this broker. Names are merged first and fallbacks looked at afterwards, as in Kafka: a
-``log.retention.ms`` from any layer wins over a ``log.retention.hours`` from any other.
+There are four layers, of which a later one wins: built-in defaults, static settings (file, environment, command line),
+dynamic defaults of the cluster, dynamic values of this broker. The layers are merged before fallbacks are applied: a
+``log.retention.ms`` in any layer wins over a ``log.retention.hours`` in any other.
 
-The settings objects are plain attributes, so that they may stand in the path of a request. A dynamic layer is replaced
-as a whole, by the fold over the metadata log; ``check_change`` comes before anything is written there, so what is
-persisted was valid when it was written. A persisted value that is no longer valid is left out with a warning: a
-broker that does not start cannot be given a better value.
+The settings objects are plain attributes, so reading them costs a request almost nothing. A dynamic layer is replaced
+as a whole when the metadata log has a change. ``check_change`` is called before a change is written there, so a
+persisted value was valid when it was written. A persisted value that is not valid any more is ignored with a warning,
+because a broker that refuses to start could not be given a better value.
 
 Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool (the rule of half and double).
 """
@@ -43,7 +43,7 @@ THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
 
 
 class ConfigScope(enum.Enum):
-    """Which brokers a dynamic value is meant for."""
+    """The brokers for which a dynamic value counts."""
 
     CLUSTER = "cluster"
     """Every broker that has no value of its own; the broker resource with an empty name."""
@@ -52,7 +52,7 @@ class ConfigScope(enum.Enum):
 
     @property
     def source(self) -> ConfigSource:
-        """How DescribeConfigs calls this layer."""
+        """The source that DescribeConfigs returns for this layer."""
         if self is ConfigScope.CLUSTER:
             return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         return ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -69,7 +69,7 @@ class PoolLimits:
 
 @attrs.frozen
 class ValueChange:
-    """An effective value before and after, as text; None where there is none, or it is a secret."""
+    """An effective value before and after a change, as text; None for no value and for a secret."""
 
     name: str
     old: str | None
@@ -81,9 +81,9 @@ ChangeObserver = Callable[[tuple[ValueChange, ...], str], None]
 
 
 class BrokerConfig:
-    """The effective settings of one broker, as one settings object for each part of it.
+    """The effective settings of one broker, as one settings object for each part of the broker.
 
-    The objects are replaced when a value in them changes, so a reader takes them from here each time or subscribes.
+    An object is replaced when a value in it changes, so a reader gets it from here each time, or subscribes.
     """
 
     node: NodeConfig
@@ -91,19 +91,19 @@ class BrokerConfig:
     request: RequestConfig
     log_manager: LogManagerConfig
     log: LogConfig
-    """The defaults of topics; ``resource_config.topic_config`` lays a topic's own settings over them."""
+    """The defaults of topics, which ``resource_config.topic_config`` combines with a topic's own settings."""
     group_coordinator: GroupCoordinatorConfig
 
     def __init__(self, static: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None) -> None:
-        """Take the static layer; ``origins`` says for error lines where each of its keys was found.
+        """Check and take the static layer; ``origins`` has the origin of each key, for the text of errors.
 
-        A key that is not in the table is kept in ``warnings`` and otherwise ignored: Kafka's files are full of them.
+        A key that this broker does not have only gives a warning, because files that are written for Kafka have many.
 
         Raises:
             ConfigError: a value is not valid, or two contradict each other.
         """
         self.warnings: list[str] = []
-        """One line for each thing in the static layer that has no effect."""
+        """One line for each static setting that has no effect."""
         origins = origins or {}
         self._static: dict[str, str] = {}
         for name, text in (static or {}).items():
@@ -124,7 +124,7 @@ class BrokerConfig:
         self._take(self._check_layers(self._dynamic))
 
     def value(self, key: ConfigKey) -> Any:
-        """Return the effective value of ``key``, for readers that walk the table; others read the settings objects."""
+        """Return the effective value of ``key``, for code about all keys; other code reads the settings objects."""
         return self._values[key.name]
 
     def dynamic(self, scope: ConfigScope) -> Mapping[str, str]:
@@ -136,9 +136,9 @@ class BrokerConfig:
     def check_change(
         self, scope: ConfigScope, changes: Mapping[str, str | None], *, any_pool_size: bool = False
     ) -> None:
-        """Check that ``changes`` could be applied to ``scope``; None takes a value away.
+        """Check that ``changes`` can be applied to ``scope``; None removes a value.
 
-        What was computed for the check is kept: applying the same change takes it from there.
+        The computed settings are kept, and used when the same change is applied.
 
         Raises:
             ConfigError: a key is unknown or may not be changed there, a value is not valid, a pool would more than
@@ -156,7 +156,7 @@ class BrokerConfig:
         self._checked = checked
 
     def check_value(self, scope: ConfigScope, name: str, text: str | None) -> None:
-        """Check one key of a change by itself, without its effect on others; ``check_change`` does the rest.
+        """Check one key of a change by itself, without its effect on other keys, which ``check_change`` checks.
 
         Raises:
             ConfigError: the key is unknown or may not be changed in ``scope``, or the value is not valid.
@@ -166,18 +166,18 @@ class BrokerConfig:
             key.parse(text)
 
     def pool_limits(self, key: ConfigKey) -> PoolLimits:
-        """Return what the size of a pool may be changed to now; half of an odd size is rounded down."""
+        """Return the sizes to which one change may set a pool now; half of an odd size is rounded down."""
         current = self.value(key)
         return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
 
     def set_dynamic(
         self, scope: ConfigScope, values: Mapping[str, str], *, changed_by: str = ""
     ) -> tuple[ValueChange, ...]:
-        """Replace what is set dynamically in ``scope`` and notify the subscribers of each value that changed.
+        """Replace the dynamic values of ``scope``, notify the subscribers, and return the effective values that
+        changed.
 
-        ``changed_by`` names the client that asked for it, for the journal. A subscriber that raises is logged; the
-        others and the observers are notified all the same, since the value counts already. Returns the effective
-        values that changed.
+        ``changed_by`` names the client that asked for the change, for the journal. The error of a subscriber is logged,
+        and the other subscribers and the observers are still notified, because the value is in effect already.
         """
         self._dynamic[scope] = _valid_texts(scope, values)
         checked = self._checked
@@ -202,7 +202,7 @@ class BrokerConfig:
     def subscribe(self, name: str, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call ``callback`` with the new value whenever the effective value of the key ``name`` changes.
 
-        Returns a function that ends this.
+        Returns a function that ends the subscription.
         """
         assert name in BROKER_KEYS, name
         callbacks = self._subscribers.setdefault(name, [])
@@ -210,9 +210,9 @@ class BrokerConfig:
         return lambda: callbacks.remove(callback)
 
     def subscribe_all(self, callback: ChangeObserver) -> Callable[[], None]:
-        """Call ``callback`` once for each replaced layer with all values that it changed in effect, and by whom.
+        """Call ``callback`` once for each replaced layer, with all effective changes and the client that made them.
 
-        Returns a function that ends this.
+        Returns a function that ends the subscription.
         """
         self._observers.append(callback)
         return lambda: self._observers.remove(callback)
@@ -220,7 +220,7 @@ class BrokerConfig:
     # --- description ---
 
     def entries(self) -> list[ConfigEntry]:
-        """Describe every key as it stands for this broker."""
+        """Describe every key with its effective value for this broker."""
         return [self._entry(key) for key in BROKER_KEYS.values() if not key.internal]
 
     def default_entries(self) -> list[ConfigEntry]:
@@ -234,7 +234,7 @@ class BrokerConfig:
         return entries
 
     def synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
-        """Return every place that a value of ``key`` could come from, the one that counts first."""
+        """Return the synonyms of ``key`` that have a value, in order of precedence."""
         layers: list[tuple[ConfigSource, Mapping[str, str | None]]] = [
             (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic[ConfigScope.BROKER]),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic[ConfigScope.CLUSTER]),
@@ -259,11 +259,11 @@ class BrokerConfig:
         return {**self._static, **dynamic[ConfigScope.CLUSTER], **dynamic[ConfigScope.BROKER]}
 
     def _check_layers(self, dynamic: Mapping[ConfigScope, Mapping[str, str]], *, strict: bool = True) -> _Checked:
-        """Return what the layers come to.
+        """Return the effective settings of the layers.
 
         Raises:
-            ConfigError: a value is not valid, or values contradict each other; the latter only if ``strict``, since
-                what was persisted before a rule existed must not keep a broker from its other settings.
+            ConfigError: a value is not valid or, only if ``strict``, values contradict each other. Persisted values may
+                be older than a rule about them, and must not prevent the other settings.
         """
         merged = self._merged(dynamic)
         values = {name: key.value_in(merged) for name, key in BROKER_KEYS.items()}
@@ -288,7 +288,7 @@ class BrokerConfig:
 
 @attrs.frozen
 class _Checked:
-    """Dynamic layers and what all layers come to: values by name, and the settings objects by subject."""
+    """The dynamic layers, and the effective settings of all layers: values by name, settings objects by subject."""
 
     dynamic: Mapping[ConfigScope, Mapping[str, str]]
     values: Mapping[str, Any]
@@ -296,7 +296,7 @@ class _Checked:
 
 
 def _notify(subject: str, callback: Callable[..., None], *arguments: Any) -> None:
-    """Call one subscriber, behind a barrier."""
+    """Call one subscriber, and log an error instead of raising it."""
     try:
         callback(*arguments)
     except Exception:
@@ -329,7 +329,7 @@ def _check_pool_size(key: ConfigKey, limits: PoolLimits, wanted: int) -> None:
     """Refuse to resize a pool by more than a factor of two at once.
 
     Raises:
-        ConfigError: as said; ``wanted`` below 1 never gets here, the key's own limit refuses it.
+        ConfigError: the size is outside the limits. A size below 1 is refused before, by the key's own limit.
     """
     failed = f"the thread count {key.name}={wanted} is refused: it must be"
     if wanted < limits.minimum:
@@ -378,18 +378,19 @@ def load_broker_config(
     """Return the settings of ``path``, ``environment`` and ``overrides`` (the command line), checked as a whole.
 
     Raises:
-        ConfigError: the file cannot be read, or something in it or beside it is not valid; one line that says where.
+        ConfigError: the file cannot be read, or a setting is not valid; the text is one line that names its origin.
     """
     return broker_config_of(gather_settings(path, overrides or {}, environment or {}))
 
 
 def broker_config_of(settings: StaticSettings) -> BrokerConfig:
-    """Return what was gathered, checked as a whole.
+    """Return the gathered settings, checked as a whole.
 
     Raises:
-        ConfigError: something in it is not valid; one line that says where.
+        ConfigError: a setting is not valid; the text is one line that names its origin.
     """
     config = BrokerConfig(settings.values, settings.origins)
     config.warnings[:0] = settings.warnings
+    # Called for its errors, so that a wrong listener is reported before anything is opened.
     advertised_endpoints(config.socket_server)
     return config

@@ -1,11 +1,11 @@
-"""What one setting is: its name, its type, what it may be, when it may change, and one line of help.
+"""One setting: its name, type, default, valid values, update mode, and one line of documentation.
 
-A setting is declared once, as a field of one of the settings classes (``LogConfig``, ``SocketServerConfig`` …): ``key``
-makes an attrs field that carries everything else about it, and ``keys_of`` reads the fields back as ``ConfigKey``s.
-The name is the field's with dots: ``num_io_threads`` is ``num.io.threads``.
+A setting is declared once, as a field of one of the settings classes (``LogConfig``, ``SocketServerConfig`` …). ``key``
+makes an attrs field with all of this in its metadata, and ``keys_of`` returns the fields as ``ConfigKey`` objects. The
+name of the key is that of the field with dots: ``num_io_threads`` is ``num.io.threads``.
 
-A key turns text into a value (``parse``) and a value into text (``text_of``) by Kafka's rules for its type, so that a
-value reads the same in ``server.properties``, in DescribeConfigs and on the admin page.
+``parse`` turns text into a value and ``text_of`` a value into text, by Kafka's rules for the type. A value is therefore
+the same text in ``server.properties``, in DescribeConfigs and on the admin page.
 
 Source: Kafka's ConfigDef (types, parseType, convertToString) and its documentation of update modes (KIP-226).
 """
@@ -47,23 +47,23 @@ class ConfigType(enum.IntEnum):
 
 
 INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
-"""Width of the integer types: a value outside is refused even before its own limits are looked at."""
+"""The width of the integer types, which is checked before the key's own limits."""
 
 
 class UpdateMode(enum.Enum):
-    """When a key may be changed, in the words of Kafka's documentation."""
+    """When a key may be changed, in the terms of Kafka's documentation (KIP-226)."""
 
     READ_ONLY = "read-only"
-    """Only by the file, the command line or the environment, at the next start."""
+    """Only at a start: by the file, the environment or the command line."""
     PER_BROKER = "per-broker"
-    """Live, for one broker."""
+    """While the broker runs, for one broker."""
     CLUSTER_WIDE = "cluster-wide"
-    """Live, as a default for the cluster or for one broker."""
+    """While the broker runs, for one broker or as a default of the cluster."""
 
 
 @attrs.frozen
 class Validator(Generic[T]):
-    """A limit on a key's values: the words that explain it, and the test itself."""
+    """A limit on a key's values: a text that explains it, and the check itself."""
 
     valid_values: str
     """Completes the sentence "the value must be …"."""
@@ -72,7 +72,7 @@ class Validator(Generic[T]):
 
 @attrs.frozen
 class Fallback:
-    """Another key that is read when a key is not set, as ``log.retention.hours`` is for ``log.retention.ms``."""
+    """Another key whose value counts if a key is not set, as ``log.retention.hours`` for ``log.retention.ms``."""
 
     key: ConfigKey
     convert: Callable[[Any], Any]
@@ -81,7 +81,7 @@ class Fallback:
 
 @attrs.frozen(eq=False, kw_only=True)
 class ConfigKey:
-    """One setting, with Kafka's name unless its documentation says that it is ours."""
+    """One setting. The name is Kafka's, unless the documentation begins with "Ours"."""
 
     name: str
     type: ConfigType
@@ -91,29 +91,30 @@ class ConfigKey:
     """One line, in our own words."""
     update_mode: UpdateMode = UpdateMode.READ_ONLY
     parser: Callable[[str], Any] | None = None
-    """Reads the text where the type alone does not say how; raises ValueError with the reason."""
+    """Parses the text if the type alone does not say how; raises ValueError with the reason."""
     formatter: Callable[[Any], str] | None = None
-    """Writes what ``parser`` read."""
+    """The inverse of ``parser``: returns the text of a value."""
     validator: Validator[Any] | None = None
     sensitive: bool = False
-    """A secret: never shown, DescribeConfigs answers null."""
+    """Whether the value is a secret, which is never shown: DescribeConfigs returns null."""
     internal: bool = False
-    """For tests: taken as any other key, but neither documented nor described."""
+    """Whether the key is for tests only: it can be set like any other, but is neither documented nor described."""
     fallbacks: tuple[Fallback, ...] = ()
     """In order of precedence, after the key itself."""
     thread_pool: bool = False
-    """The size of a pool: one change may at most double or halve it (Kafka's DynamicThreadPool)."""
+    """Whether the value is the size of a pool, which one change may at most double or halve (DynamicThreadPool)."""
     field: str = ""
     """The field of the settings class; empty for a key that is only a fallback of another."""
     broker_key: ConfigKey | None = None
-    """Of a topic's or group's key: the server synonym, which gives the value where the topic or group has none."""
+    """For the key of a topic or group: the broker's key (server synonym) whose value counts if it is not set."""
 
     def parse(self, text: str) -> Any:
-        """Return the value that ``text`` stands for.
+        """Return the value of ``text``.
 
         Raises:
-            ConfigError: it is not of the key's type, or outside the key's limits.
+            ConfigError: the text is not of the key's type, or the value is outside the key's limits.
         """
+        # Trimmed for every type, as ConfigDef.parseType does.
         try:
             value = (self.parser or _PARSERS[self.type])(text.strip())
         except ValueError as error:
@@ -127,18 +128,18 @@ class ConfigKey:
         return value
 
     def refusal(self, text: str, reason: str) -> ConfigError:
-        """Return the error that says why ``text`` cannot be this key's value, without showing a secret."""
+        """Return the error for a ``text`` that is not valid; the text of a secret is left out."""
         shown = "(hidden)" if self.sensitive else repr(text)
         return ConfigError(f"{self.name}: {shown} is refused: {reason}", key=self.name)
 
     @property
     def inherits_default(self) -> bool:
-        """Whether a fallback always has a value, so that this key's own default is only that value converted."""
+        """Whether a fallback has a default, so that the key's own default is only that one in another unit."""
         return any(fallback.key.default_text is not None for fallback in self.fallbacks)
 
     @property
     def default_text(self) -> str | None:
-        """The default as text; None when there is none, or a fallback's default stands for it."""
+        """The default as text; None if the key has none, or if a fallback's default counts."""
         # A key with a formatter may have None for a value, as compression.type has for "producer".
         has_none = self.default is None and self.formatter is None
         return None if self.inherits_default or has_none else self.text_of(self.default)
@@ -159,14 +160,15 @@ class ConfigKey:
         if isinstance(value, Mapping):
             return ",".join(f"{name}:{item}" for name, item in value.items())
         if isinstance(value, float):
-            return str(value).upper().replace("E+", "E")  # as Java writes large ones
+            # Java writes an exponent as 1.0E10, Python as 1e+10.
+            return str(value).upper().replace("E+", "E")
         return str(value)
 
     def value_in(self, texts: Mapping[str, str]) -> Any:
-        """Return the value of the key's own text, else of the first fallback that is set, else the default.
+        """Return the key's value in ``texts``, otherwise that of the first fallback there, otherwise the default.
 
         Raises:
-            ConfigError: the text that counts is not valid.
+            ConfigError: the first of these texts is not valid.
         """
         if (text := texts.get(self.name)) is not None:
             return self.parse(text)
@@ -178,10 +180,10 @@ class ConfigKey:
 
 @attrs.frozen
 class _Declaration:
-    """What ``key`` was given, kept in the metadata of its field."""
+    """The arguments of ``key``, in the metadata of the field."""
 
     broker: str | None
-    """The broker's name of the key, where it is not the field's."""
+    """The name of the broker's key, if it differs from the field's."""
     topic: bool
     group: str | None
     attributes: Mapping[str, Any]
@@ -199,27 +201,28 @@ def key(
 ) -> Any:
     """Declare a setting as a field of a settings class; returns the attrs field.
 
-    The type is that of ``default`` unless ``type`` says more (LONG, SHORT, or a default of None). ``broker`` is the
-    broker's name where it is not the field's with dots; empty if only topics have the key. ``topic`` lets topics set
-    it, under the field's name; ``group`` lets groups set it, under this name. ``attributes`` are ``ConfigKey``'s.
+    The type is that of ``default`` unless ``type`` is given (for LONG, SHORT, or a default of None). ``broker`` is the
+    name of the broker's key, if it is not the field's name with dots, or empty if only topics have the key. With
+    ``topic``, topics may set the key under the field's name; with ``group``, groups may set it under that name.
+    ``attributes`` are further fields of ``ConfigKey``.
     """
     attributes |= {"default": default, "documentation": documentation, "type": type or _type_of(default)}
     return attrs.field(default=default, metadata={_Declaration: _Declaration(broker, topic, group, attributes)})
 
 
 def fallback(name: str, default: Any, convert: Callable[[Any], Any], documentation: str, **attributes: Any) -> Fallback:
-    """Declare a key that is read only where another one is not set."""
+    """Declare a key whose value counts only if another key is not set."""
     attributes.setdefault("type", ConfigType.INT)
     return Fallback(ConfigKey(name=name, default=default, documentation=documentation, **attributes), convert)
 
 
 def unchanged(value: T) -> T:
-    """The conversion between two keys with the same unit."""
+    """The conversion for a fallback with the same unit."""
     return value
 
 
 def keys_of(settings: type) -> tuple[ConfigKey, ...]:
-    """Return the broker's keys that ``settings`` declares, each after the keys that are only its fallbacks."""
+    """Return the broker's keys in ``settings``, each after the keys that exist as its fallbacks only."""
     keys: dict[str, ConfigKey] = {}
     for each in attrs.fields(settings):
         declared: _Declaration = each.metadata[_Declaration]
@@ -232,7 +235,7 @@ def keys_of(settings: type) -> tuple[ConfigKey, ...]:
 
 
 def topic_keys_of(settings: type, broker_keys: Mapping[str, ConfigKey]) -> tuple[ConfigKey, ...]:
-    """Return the keys that topics may set: the broker's with another name, or keys of topics alone."""
+    """Return the keys that topics may set, which have a broker's key (``broker_key``) or exist for topics only."""
     keys = []
     for each in attrs.fields(settings):
         declared: _Declaration = each.metadata[_Declaration]
@@ -263,6 +266,7 @@ def _dotted(field: str) -> str:
 
 
 def _type_of(default: Any) -> ConfigType:
+    # Before int, of which bool is a subclass.
     if isinstance(default, bool):
         return ConfigType.BOOLEAN
     types = {int: ConfigType.INT, float: ConfigType.DOUBLE, tuple: ConfigType.LIST}

@@ -1,4 +1,4 @@
-"""Rules that bind several keys to each other, checked wherever one of them is about to be set.
+"""Rules about several keys together, which are checked before one of them is set.
 
 Source: Kafka's KafkaConfig.validateValues, LogConfig.validateValues, GroupCoordinatorConfig.validate.
 """
@@ -15,14 +15,14 @@ from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.log_config import LogConfig
 
 BOUNDED_INTERVALS = ("session_timeout_ms", "heartbeat_interval_ms", "assignment_interval_ms")
-"""Settings of a consumer group that have a least and a most: ``group.consumer.min.session.timeout.ms`` and so on."""
+"""The settings of consumer groups with a minimum and a maximum, as ``group.consumer.min.session.timeout.ms``."""
 
 
 def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups: GroupCoordinatorConfig) -> None:
-    """Check the broker keys against each other; ``values`` has them by name.
+    """Check the broker's keys against each other; ``values`` has them by name.
 
     Raises:
-        ConfigError: two of them contradict each other; names both.
+        ConfigError: two keys contradict each other; the text names both.
     """
     if (broker_id := values["broker.id"]) is not None and broker_id != values["node.id"]:
         raise ConfigError(f"node.id is {values['node.id']} and broker.id is {broker_id}: they name the same thing")
@@ -31,7 +31,7 @@ def check_broker_consistency(values: Mapping[str, Any], logs: LogConfig, groups:
 
 
 def check_compaction_lag(config: LogConfig, *, of_topic: bool = False) -> None:
-    """Check that a record may be compacted before it must be.
+    """Check that the time from which a record may be compacted is not after the time by which it must be.
 
     Raises:
         ConfigError: the minimum is above the maximum.
@@ -48,7 +48,7 @@ def check_group_intervals(config: GroupCoordinatorConfig) -> None:
     """Check that the intervals of consumer groups lie within their bounds.
 
     Raises:
-        ConfigError: one lies outside; in Kafka's words.
+        ConfigError: an interval is outside; the text is Kafka's.
     """
     for name in BOUNDED_INTERVALS:
         value, least, most = _with_bounds(config, name)
@@ -62,7 +62,7 @@ def check_group_intervals(config: GroupCoordinatorConfig) -> None:
 def held_within_bounds(config: GroupCoordinatorConfig) -> GroupCoordinatorConfig:
     """Return ``config`` with each interval moved to the nearer bound where it lies outside.
 
-    A group's own value was checked when it was set; the broker's bounds may have changed since.
+    A group's own value was checked when it was set, but the broker's bounds may have been changed since.
     """
     held: dict[str, Any] = {}
     for name in BOUNDED_INTERVALS:

@@ -1,7 +1,7 @@
-"""One setting as DescribeConfigs and the admin API show it: its value, its source, and its synonyms.
+"""The description of a setting in DescribeConfigs and the admin API: its value, source and synonyms.
 
-The chain of synonyms is Kafka's: every place the value could come from, the one that counts first. It is ordered by
-source, then by name, so a dynamic ``log.retention.ms`` precedes a ``log.retention.hours`` of the file.
+The synonyms are all values that the layers and the fallback keys have, in order of precedence, as in Kafka: by source
+and then by name, so a dynamic ``log.retention.ms`` precedes a ``log.retention.hours`` of the file.
 
 Source: Kafka's ConfigEntry and DescribeConfigsResponse.ConfigSource.
 """
@@ -16,7 +16,7 @@ from trio_broker.config.config_key import ConfigType, UpdateMode
 
 
 class ConfigSource(enum.IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs sends it; of one setting's the smaller number wins."""
+    """The source of a value, numbered as in DescribeConfigs. Of the sources of one setting the smallest number wins."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -29,7 +29,7 @@ class ConfigSource(enum.IntEnum):
 
 @attrs.frozen
 class ConfigSynonym:
-    """One place that a value comes from, or would come from if the places before it said nothing."""
+    """A value of a setting and its source. It is the effective value if it is the first of the synonyms."""
 
     name: str
     value: str | None
@@ -38,7 +38,7 @@ class ConfigSynonym:
 
 @attrs.frozen
 class AllowedRange:
-    """What a number may be changed to at this moment, both ends included."""
+    """The range of numbers to which one change may set a value now, both ends included."""
 
     minimum: int
     maximum: int
@@ -46,9 +46,9 @@ class AllowedRange:
 
 @attrs.frozen(kw_only=True)
 class ConfigEntry:
-    """One setting as it stands. The value is None when there is none, or when it is a secret.
+    """One setting with its effective value, which is None if there is none, or if it is a secret.
 
-    ``allowed_range`` is set by the admin API for those keys that one change may not set to any valid number.
+    The admin API sets ``allowed_range`` for keys whose change is limited, such as the size of a pool.
     """
 
     name: str

@@ -10,9 +10,9 @@ from kafka_wire.errors import KafkaError
 
 
 class ConfigError(KafkaError):
-    """A key or a value is refused. The text is one line that names the key, the value and the reason.
+    """A key or a value is refused. The text is one line with the key, the value and the reason.
 
-    ``key`` is the key at fault, where it is a single one.
+    ``key`` is the key at fault, or None if the error concerns several. ``code`` is INVALID_CONFIG unless one is given.
     """
 
     code = ErrorCode.INVALID_CONFIG

@@ -1,7 +1,7 @@
-"""The settings of the group coordinator: sessions, rebalances, committed offsets and the topic that keeps them.
+"""The settings of the group coordinator: sessions, rebalances, committed offsets and the topic that stores them.
 
-Names and defaults are Kafka's but for one: ``offsets.topic.replication.factor`` is 1, since there is one broker. The
-keys that a single group may set for itself (a config resource of type GROUP) carry the group's name of the key.
+Names and defaults are Kafka's, except that ``offsets.topic.replication.factor`` is 1, since there is one broker. A key
+that a single group may set (a config resource of type GROUP) has in ``group`` the name under which groups set it.
 
 Source: Kafka's GroupCoordinatorConfig, GroupConfig and OffsetConfig.
 """

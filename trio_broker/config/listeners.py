@@ -1,11 +1,12 @@
-"""Reads the listener settings: where clients may connect, by which protocol, and which address is advertised.
+"""Reads the listener settings: the addresses to listen on, their security protocols, and the advertised addresses.
 
-A listener is a name, a host and a port. The name says by way of ``listener.security.protocol.map`` which security
-protocol is spoken there. An empty host listens on every interface; advertised, it stands for "the address you dialled",
-which is right for any client that got here, where Kafka would put a host name that containers rarely resolve.
+A listener is a name, a host and a port. ``listener.security.protocol.map`` has the security protocol of each name. With
+an empty host a listener accepts connections on every interface. In an advertised address an empty host stands for
+the address that the client has connected to, which is certain to be reachable; Kafka would advertise the machine's host
+name, which other containers often cannot resolve.
 
-Only PLAINTEXT listeners are served; another protocol is refused here, in one line, rather than failing in the first
-handshake. Listeners named in ``controller.listener.names`` are left out, so that Kafka's own sample file just works.
+Only PLAINTEXT listeners are served. Another protocol is refused here, with one line, instead of in the first handshake.
+Listeners named in ``controller.listener.names`` are left out, so that Kafka's own sample file works unchanged.
 
 Source: Kafka's EndPoint, SocketServerConfigs.listenerListToEndPoints and KafkaConfig.validateValues.
 """
@@ -24,11 +25,11 @@ from trio_broker.config.validators import parse_host_port
 _LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 UNROUTABLE_HOSTS = frozenset({"0.0.0.0", "::"})
-"""Hosts that mean "every interface": one can listen there, but a client cannot connect to them."""
+"""Hosts that mean every interface. A server can listen on them, but a client cannot connect to them."""
 
 
 class SecurityProtocol(enum.IntEnum):
-    """How a connection is secured, numbered as RegisterBrokerRecord stores it."""
+    """The security protocol of a listener, numbered as in Kafka's SecurityProtocol and RegisterBrokerRecord."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -37,12 +38,12 @@ class SecurityProtocol(enum.IntEnum):
 
 
 SERVED_PROTOCOLS = frozenset({SecurityProtocol.PLAINTEXT})
-"""The protocols that the network floor speaks."""
+"""The protocols that ``trio_broker.network`` implements."""
 
 
 @attrs.frozen
 class Endpoint:
-    """One listener, or the address it advertises. An empty host is every interface, or the address that was dialled."""
+    """One listener or its advertised address. An empty host is every interface, or the address of the connection."""
 
     listener_name: str
     security_protocol: SecurityProtocol
@@ -58,7 +59,7 @@ def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
     """Return the listeners to open, in the order of the setting.
 
     Raises:
-        ConfigError: one is malformed or appears twice, its security protocol is unknown or not served, or none is left.
+        ConfigError: a listener is malformed or named twice, its security protocol is not served, or none is left.
     """
     endpoints = _endpoints(config, "listeners", config.listeners)
     if not endpoints:
@@ -73,9 +74,9 @@ def listener_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
 
 
 def advertised_endpoints(config: SocketServerConfig) -> tuple[Endpoint, ...]:
-    """Return what each listener tells its clients, in the order of ``listeners``.
+    """Return the advertised address of each listener, in the order of ``listeners``.
 
-    A listener without an advertised address of its own advertises itself; port 0 stands for the port that was bound.
+    A listener without an advertised address advertises itself; port 0 stands for the port that the system picked.
 
     Raises:
         ConfigError: an address is malformed or unroutable, or belongs to no listener.
@@ -96,7 +97,7 @@ def _dialled(listener: Endpoint) -> Endpoint:
 
 
 def _endpoints(config: SocketServerConfig, setting: str, texts: tuple[str, ...]) -> tuple[Endpoint, ...]:
-    """Return the endpoints in ``texts`` except the controller's; no name twice."""
+    """Return the endpoints in ``texts``, without those of the controller, after checking that names are unique."""
     protocols = _security_protocols(config)
     controller_names = {name.upper() for name in config.controller_listener_names}
     endpoints: dict[str, Endpoint] = {}
@@ -135,7 +136,7 @@ def _security_protocols(config: SocketServerConfig) -> dict[str, SecurityProtoco
 
 
 def _refuse_taken_ports(endpoints: tuple[Endpoint, ...]) -> None:
-    """Refuse a second listener on the same host and port; port 0 is a new one every time."""
+    """Refuse two listeners with the same host and port, unless the port is 0, which is another port each time."""
     seen: dict[tuple[str, int], Endpoint] = {}
     for endpoint in endpoints:
         address = (endpoint.host, endpoint.port)

@@ -1,11 +1,12 @@
-"""The settings of one log: segments, retention, compaction, flushing, and what records may be.
+"""The settings of one log: segments, retention, compaction, flushing, and limits on records.
 
-Each field is the topic key of its name and, under the name in ``broker``, the broker key that gives its default, as in
-Kafka. ``BrokerConfig.log`` has the broker's values; ``topic_config.resolve`` lays a topic's own over them. A log's
-config may be replaced at any time and counts from the next append on. Sizes are bytes, times milliseconds.
+Each field is a topic key with the name of the field, and a broker key with the name in ``broker``, which has the
+default for topics, as in Kafka. ``BrokerConfig.log`` has the broker's values, and ``resource_config.topic_config``
+combines them with a topic's own. The config of a log may be replaced at any time and counts from the next append on.
+Sizes are in bytes, times in milliseconds.
 
-Where Kafka has one setting in several units, the key in milliseconds carries the others as fallbacks, so that a reader
-gets the effective value.
+Some settings of Kafka exist in several units. The key in milliseconds has the others as fallbacks, so its field has the
+effective value.
 
 Source: Kafka's LogConfig, TopicConfig, ServerTopicConfigSynonyms.
 """
@@ -37,21 +38,21 @@ LONG = ConfigType.LONG
 MS_PER_HOUR = 3_600_000
 
 MIN_SEGMENT_BYTES = 1 << 20
-"""Kafka's minimum since 4.0 (KIP-1030), for the sake of file handles. Tests set ``internal.segment.bytes``."""
+"""Kafka's minimum since 4.0 (KIP-1030): small segments need many open files. Tests set ``internal.segment.bytes``."""
 
 MIN_INDEX_BYTES = 4
-"""Kafka's minimum; an index always takes one entry."""
+"""Kafka's minimum, although one entry takes 8 bytes: an index always has room for one entry."""
 
 FAST_LZ4_LEVEL = 9
-"""The default of ``compression.lz4.level`` is Kafka's way to ask for the fast compressor, which has no levels."""
+"""The default of ``compression.lz4.level``, with which Kafka uses the fast compressor, which has no levels."""
 
 LOCAL_RETENTION_AS_ALL = -2
-"""Kafka's way to say that what is kept locally of a tiered topic is what ``retention.*`` says."""
+"""The value of ``local.retention.*`` that stands for the value of ``retention.*``, as in Kafka."""
 
 
 @attrs.frozen
 class CleanupPolicy:
-    """What may happen to old records: deleted by age and size, compacted by key, or both."""
+    """How old records are removed: deleted by age and size, compacted by key, or both."""
 
     delete: bool = True
     compact: bool = False
@@ -61,7 +62,7 @@ class CleanupPolicy:
         """Return the policy of a comma-separated list.
 
         Raises:
-            ValueError: a word is unknown or stands there twice.
+            ValueError: a word is unknown or occurs twice.
         """
         words = split_list(text)
         if not POLICIES.accepts(words):
@@ -302,7 +303,8 @@ class LogConfig:
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """How long a segment may be written to: a compacted one is sealed early enough to be cleaned in time."""
+        """The age at which a segment is closed, in milliseconds."""
+        # The active segment is never compacted, so it is closed early enough for ``max.compaction.lag.ms``.
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.cleanup_policy.compact else self.segment_ms
 
     @cached_property

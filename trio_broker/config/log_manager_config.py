@@ -1,4 +1,4 @@
-"""The settings of what runs beside the logs: retention, flushing and checkpoints by the clock, and the LogCleaner.
+"""The settings of the background work on logs: intervals of retention, flushing and checkpoints, and the LogCleaner.
 
 Source: Kafka's ServerLogConfigs, CleanerConfig and ReplicationConfigs.
 """
@@ -14,7 +14,7 @@ CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 LONG = ConfigType.LONG
 
 MIN_DEDUPE_BUFFER_BYTES = 1 << 20
-"""Kafka's minimum for each thread; ours holds 39,000 keys."""
+"""Kafka's minimum for each thread. At 24 bytes for a key and a load factor of 0.9 it has room for 39,000 keys."""
 
 
 @attrs.frozen(kw_only=True)
@@ -96,4 +96,4 @@ class LogManagerConfig:
 [LOG_FLUSH_SCHEDULER_INTERVAL_MS] = [
     each for each in keys_of(LogManagerConfig) if each.name == "log.flush.scheduler.interval.ms"
 ]
-"""What ``log.flush.interval.ms`` falls back on, as in Kafka."""
+"""The key whose value counts if ``log.flush.interval.ms`` is not set, as in Kafka."""

@@ -1,7 +1,7 @@
 """The levels of this process's loggers, as settings of the resource type "broker logger" (KIP-412).
 
-Levels have the names of log4j, which Kafka's tools send. They belong to the running process: a change is in effect at
-once and gone with the next start, as in Kafka. Listed are the root and every logger of our own packages.
+Levels have the names of log4j, which Kafka's tools use. They belong to the running process: a change takes effect at
+once and is lost at the next start, as in Kafka. The root logger and the loggers of the broker's packages are described.
 
 Source: Kafka's LoggingController and RuntimeLoggerManager.
 """
@@ -17,12 +17,12 @@ from trio_broker.config.entries import ConfigEntry, ConfigSource
 from trio_broker.config.errors import ConfigError
 
 ROOT: Final = "root"
-"""How the root logger is called here."""
+"""The name of the root logger, as in Kafka (LoggingController.ROOT_LOGGER)."""
 
 PACKAGES: Final = ("trio_broker", "broker_admin", "kafka_wire")
 
 TRACE: Final = 5
-"""Python has no such level; it is below DEBUG."""
+"""A level of log4j that Python does not have; it is below DEBUG."""
 
 LEVELS: Final = {
     "TRACE": TRACE,
@@ -35,12 +35,12 @@ LEVELS: Final = {
 
 
 def logger_entries() -> list[ConfigEntry]:
-    """Describe the effective level of every logger, the root first."""
+    """Describe the effective level of every logger, first that of the root logger."""
     return [_entry(name) for name in (ROOT, *_names())]
 
 
 def check_level(name: str, level: str | None) -> None:
-    """Check that the logger may get ``level``; None lets it follow its parent again.
+    """Check a change of a logger's level; None removes the level, so that the logger has that of its parent.
 
     Raises:
         ConfigError: there is no such logger or level (INVALID_CONFIG), or the root logger, which has no parent, is to
@@ -56,7 +56,7 @@ def check_level(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give the logger a level, or let it follow its parent. To be checked first."""
+    """Set or remove a logger's level, which ``check_level`` has accepted."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
 
@@ -71,7 +71,7 @@ def _names() -> list[str]:
 
 def _entry(name: str) -> ConfigEntry:
     effective = logging.getLogger(None if name == ROOT else name).getEffectiveLevel()
-    # A level in between counts as the next coarser one that has a name.
+    # A level between two names is shown as the higher one, whose messages are certainly logged.
     level = next((text for text, number in LEVELS.items() if number >= effective), "FATAL")
     return ConfigEntry(
         name=name,

@@ -1,6 +1,6 @@
-"""The settings of the node itself: who it is, where its data lies, its admin page, what it grants to requests.
+"""The settings of the node: its id, its data directories, its admin page, and limits on requests.
 
-Names and defaults are Kafka's; a key that is ours says so in its documentation.
+Names and defaults are Kafka's. The documentation of any other key begins with "Ours".
 
 Source: Kafka's ServerConfigs, ServerLogConfigs and ReplicationConfigs.
 """
@@ -23,10 +23,10 @@ CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 LONG = ConfigType.LONG
 
 DEFAULT_NODE_ID = 1
-"""Kafka demands a node id; a broker that stands alone need not ask for one. 1 is what Kafka's own sample file says."""
+"""Kafka requires a node id; for a single broker a default is enough. 1 is the id in Kafka's sample file."""
 
 DEFAULT_LOG_DIRECTORY = "trio-broker-data"
-"""Below the working directory. Kafka's default is below /tmp, where a restart of the machine takes the records."""
+"""Below the working directory. Kafka's default is below /tmp, which many systems empty when they start."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +87,7 @@ class NodeConfig:
 
 @attrs.frozen(kw_only=True)
 class RequestConfig:
-    """What topics get that are created without more, and what single requests are granted."""
+    """Defaults of created topics, and limits on requests."""
 
     num_partitions: int = key(
         1, "Partitions of a topic that is created without a number of its own.", validator=at_least(1)

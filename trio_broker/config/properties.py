@@ -1,11 +1,11 @@
-"""Reads Java's ``.properties`` format, in which ``server.properties`` is written.
+"""Reads Java's ``.properties`` format, that of ``server.properties``.
 
 A key ends at the first ``=``, ``:`` or blank that is not escaped; ``#`` and ``!`` begin a comment line; a backslash at
 the end of a line joins the next one to it, without that line's leading blanks; ``\\t \\n \\r \\f`` and ``\\uXXXX`` are
-escapes, and a backslash before anything else is dropped. Each property keeps the number of the line it begins on, so
-that a bad value can be pointed at.
+escapes, and a backslash before anything else is dropped. Each property has the number of its first line, so that an
+error can name it.
 
-Stricter than Java in one point: a line without a key is an error, not a property with an empty name.
+One rule is stricter than Java's: a line without a key is an error, not a property with an empty name.
 
 Source: java.util.Properties.load.
 """
@@ -36,16 +36,16 @@ class Property:
 
 
 def parse_properties(text: str, source: str = "properties") -> list[Property]:
-    """Return all properties of ``text`` in order; a key that stands twice comes twice.
+    """Return all properties of ``text`` in order; a key may occur more than once.
 
     Raises:
-        ConfigError: an escape is malformed, or a line has no key; names ``source`` and the line.
+        ConfigError: an escape is malformed, or a line has no key. The text names ``source`` and the line.
     """
     return [_parse_line(line, number, source) for number, line in _logical_lines(text)]
 
 
 def load_properties(text: str) -> dict[str, str]:
-    """Return the properties of ``text``; of a key that stands twice, the last value counts.
+    """Return the properties of ``text``; if a key occurs more than once, its last value counts, as in Java.
 
     Raises:
         ConfigError: as ``parse_properties``.
@@ -69,12 +69,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begun, joined + content
         begun = None
     if begun is not None:
-        # A backslash at the very end has no line to join; Java keeps what came before it.
+        # A backslash at the end of the text has no line to join. Java keeps the text before it.
         yield begun, joined
 
 
 def _ends_with_continuation(line: str) -> bool:
-    """Tell whether the last backslash is not itself escaped: an odd number of them ends the line."""
+    """Whether a line continues on the next: it ends with an odd number of backslashes, so the last is not escaped."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
@@ -115,8 +115,8 @@ def _unescape(text: str, where: str) -> str:
 
 
 def _with_whole_characters(text: str, where: str) -> str:
-    """Join the halves that Java writes a character beyond 0xFFFF in: two escapes, a surrogate each."""
+    """Join the two surrogates, each an escape, with which Java writes a character above 0xFFFF."""
     try:
         return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
     except UnicodeDecodeError:
-        raise ConfigError(f"{where}: half of a character: a \\u escape of a surrogate stands alone") from None
+        raise ConfigError(f"{where}: a \\u escape of a surrogate has no second one beside it") from None

@@ -1,7 +1,7 @@
-"""What the settings of one topic or one group come to: its own, over those of the broker.
+"""The effective settings of one topic or one group: its own settings, and the broker's for all others.
 
-The effective values are the broker's ``LogConfig`` or ``GroupCoordinatorConfig`` with the resource's own in their
-places. They are resolved anew whenever the resource's settings or a broker default change.
+They are the broker's ``LogConfig`` or ``GroupCoordinatorConfig`` with the resource's own values in it. They are
+computed again whenever the resource's settings or the broker's change.
 
 Source: Kafka's LogConfig, GroupConfig; the order of synonyms is that of ConfigHelper.createTopicConfigEntry.
 """
@@ -32,39 +32,40 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> LogConfi
 
 
 def group_config(overrides: Mapping[str, str], broker: GroupCoordinatorConfig) -> GroupCoordinatorConfig:
-    """Return the effective settings of a group with these ``overrides``, held within the broker's bounds."""
+    """Return the effective settings of a group with these ``overrides``, moved into the broker's bounds."""
+    # Without overrides it is the broker's own object: most groups have none, and then share it.
     values = _valid_values(GROUP_KEYS, overrides)
     return held_within_bounds(attrs.evolve(broker, **values)) if values else broker
 
 
 def check_topic_configs(overrides: Mapping[str, str], broker: BrokerConfig | None = None) -> None:
-    """Check what a topic is about to set for itself; ``broker`` gives the rest, the built-in defaults by default.
+    """Check the settings of a topic together with those of ``broker``, or with the built-in defaults.
 
     Raises:
-        ConfigError: a key is not a topic's, a value is not valid, or values contradict each other.
+        ConfigError: topics do not have the key, a value is not valid, or values contradict each other.
     """
     values = _checked_values(TOPIC_KEYS, overrides, "topic")
     check_compaction_lag(attrs.evolve(broker.log if broker else LogConfig(), **values), of_topic=True)
 
 
 def check_group_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Check what a group is about to set for itself.
+    """Check the settings of a group.
 
     Raises:
-        ConfigError: a key is not a group's, a value is not valid, or outside the bounds that the broker sets.
+        ConfigError: groups do not have the key, or a value is not valid or outside the broker's bounds.
     """
     values = _checked_values(GROUP_KEYS, overrides, "group")
     check_group_intervals(attrs.evolve(broker.group_coordinator, **values))
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Describe every topic key as it stands for a topic with these ``overrides``."""
+    """Describe every topic key with its effective value for a topic with these ``overrides``."""
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG
     return [_entry(key, overrides.get(key.name), broker, own) for key in TOPIC_KEYS.values() if not key.internal]
 
 
 def group_entries(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Describe every group key as it stands for a group with these ``overrides``."""
+    """Describe every group key with its effective value for a group with these ``overrides``."""
     own = ConfigSource.DYNAMIC_GROUP_CONFIG
     return [_entry(key, overrides.get(key.name), broker, own) for key in GROUP_KEYS.values()]
 
@@ -72,8 +73,8 @@ def group_entries(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Co
 def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of ``overrides`` by field.
 
-    Overrides are checked before they are written. One that another version of this broker wrote and this one does not
-    take counts as not set, with a warning, because a topic must come up to be given a better value.
+    Overrides were checked before they were written. One that another version of this broker wrote, and that is not
+    valid here, is ignored with a warning: a topic has to be usable before it can be given a better value.
     """
     values = {}
     for name, text in overrides.items():

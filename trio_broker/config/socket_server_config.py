@@ -1,9 +1,9 @@
 """The settings of listeners, connections and the pools that serve them.
 
-Names and defaults are Kafka's, but for the buffers and the backlog. Linux adapts the buffers of a socket to its traffic
-as long as nobody sets them, which moves bulk data with a third less CPU than Kafka's 100 KiB does
-(``bench/measured.md``). Kafka's backlog of 50 overflows when a fleet of clients reconnects at once, and the kernel then
-lets each newcomer try again only after a second.
+Names and defaults are Kafka's, except for the defaults of the buffers and the backlog. Linux adapts the buffers of a
+socket to its traffic unless a program sets them, and then moves bulk data with a third less CPU than with Kafka's 100
+KiB (``bench/measured.md``). Kafka's backlog of 50 overflows when many clients reconnect at once, and a client whose
+connection was dropped by the kernel tries again only after a second.
 
 Source: Kafka's SocketServerConfigs and ServerConfigs.
 """
@@ -33,7 +33,7 @@ DEFAULT_PROTOCOL_MAP = ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_P
 
 @attrs.define(kw_only=True)
 class SocketServerConfig:
-    """Listeners and connections. A running server changes its own copy, so its parts read their limits where needed."""
+    """Listeners and connections. A running server changes its copy, so its parts read a limit each time they use it."""
 
     listeners: tuple[str, ...] = key(
         ("PLAINTEXT://127.0.0.1:9092",),

@@ -1,8 +1,8 @@
-"""Gathers the static settings of a start: the file, then the environment, then the command line; the later one wins.
+"""Gathers the static settings of a start from the file, the environment and the command line; the last of them wins.
 
-An environment variable is the key in capitals behind ``TRIO_BROKER_``, with ``_`` for every dot: ``num.io.threads`` is
-``TRIO_BROKER_NUM_IO_THREADS``. Every setting remembers where it was found, so that a bad one is reported with its file
-and line, its variable or its option.
+The environment variable of a key is ``TRIO_BROKER_`` and the key in capitals, with ``_`` for every dot:
+``num.io.threads`` is ``TRIO_BROKER_NUM_IO_THREADS``. Every setting has its origin, so that an error can name the file
+and line, the variable or the option.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from trio_broker.suggestion import did_you_mean
 ENVIRONMENT_PREFIX = "TRIO_BROKER_"
 
 CLIENT_VARIABLES = frozenset({"TRIO_BROKER_BOOTSTRAP_SERVER"})
-"""Variables that the commands for a cluster read, and a broker does not."""
+"""Variables that the commands for a cluster read; a broker ignores them without a warning."""
 
 COMMAND_LINE = "command line"
-"""The origin of what an option sets."""
+"""The origin of a setting that an option of the command sets."""
 
 
 @attrs.define
 class StaticSettings:
-    """Texts by key, where each was found, and one line for each thing that has no effect."""
+    """Texts and their origins by key, and a warning for each setting that has no effect."""
 
     values: dict[str, str] = attrs.Factory(dict)
     origins: dict[str, str] = attrs.Factory(dict)
@@ -45,7 +45,7 @@ def environment_name(key: str) -> str:
 
 
 def gather_settings(path: Path | None, overrides: Mapping[str, str], environment: Mapping[str, str]) -> StaticSettings:
-    """Return what the file, the environment and the command line set, without looking at the values.
+    """Return the settings of the file, the environment and the command line, without checking their values.
 
     Raises:
         ConfigError: the file cannot be read or is malformed.
@@ -78,12 +78,13 @@ def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file: UTF-8, or Latin-1 as Java reads it, where every byte is a character."""
+    """Return the text of a file that is in UTF-8 or, as Java reads properties, in Latin-1."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     try:
         return content.decode("utf-8-sig")
+    # Never fails: in Latin-1 every byte is a character.
     except UnicodeDecodeError:
         return content.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Limits that keys share, each with the words that explain it.
+"""Limits that several keys share, each with a text that explains it.
 
 Source: the validators in Kafka's ConfigDef, and the ones its keys define for themselves.
 """
@@ -38,7 +38,7 @@ def optionally(validator: Validator[int]) -> Validator[int | None]:
 
 
 def default_or_between(default: int, minimum: int, maximum: int) -> Validator[int]:
-    """Accept the number that stands for the codec's own choice, or one in the range."""
+    """Accept ``default``, with which the codec chooses the level, or a number in the range."""
     return Validator(
         f"{default} (the codec's own choice) or between {minimum} and {maximum}",
         lambda value: value == default or minimum <= value <= maximum,
@@ -57,15 +57,15 @@ def exactly(value: T, valid_values: str) -> Validator[T]:
 
 @attrs.frozen
 class Choice(Generic[T]):
-    """Words of a configuration file and the values that they stand for."""
+    """The words that a key accepts, and their values."""
 
     values: Mapping[str, T]
 
     def parse(self, text: str) -> T:
-        """Return what ``text`` stands for.
+        """Return the value of a word.
 
         Raises:
-            ValueError: it is none of the words.
+            ValueError: ``text`` is not one of the words.
         """
         if text not in self.values:
             raise ValueError(f"the value must be one of {', '.join(self.values)}")
@@ -77,13 +77,14 @@ class Choice(Generic[T]):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What a key of these words is declared with."""
+        """The arguments with which ``key`` declares a key of these words."""
+        # The validator accepts everything, because ``parse`` has checked the word: it is there for its text.
         explained = Validator[T](f"one of {', '.join(self.values)}", lambda value: True)
         return {"parser": self.parse, "formatter": self.text_of, "validator": explained}
 
 
 def rebalance_protocols(*, served: tuple[str, ...], known: tuple[str, ...]) -> Validator[tuple[str, ...]]:
-    """Accept a list of protocols with ``classic`` in it; those that are only ``known`` to Kafka are not served here."""
+    """Accept a list of protocols with ``classic`` in it. Those in ``known`` exist in Kafka and are not served here."""
     choices = subset_of(*served, *known)
     return Validator(
         f"{choices.valid_values}, with classic", lambda values: "classic" in values and choices.accepts(values)

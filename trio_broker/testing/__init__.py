@@ -1,4 +1,4 @@
-"""Brokers for tests: real ones, in this very process, in milliseconds.
+"""Real brokers for tests. They run in the test's own process and start in milliseconds.
 
     from trio_broker.testing import broker_in_thread
 
@@ -6,10 +6,10 @@
         with broker_in_thread(num_partitions=3) as broker:
             producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
-``broker_thread`` holds the broker in a thread, ``process`` one in a process of its own, ``pytest_plugin`` the fixtures.
+``broker_thread`` has a broker in a thread, ``process`` one in a process of its own, ``pytest_plugin`` the fixtures.
 
-Nothing is imported until it is asked for: pytest loads the plugin, and with it this package, in every run of everybody
-who has the broker installed.
+The modules are imported on first use only. Pytest loads the plugin, and with it this package, in every run wherever the
+broker is installed, also for tests that need no broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOMES = {"BrokerProcess": "process", "BrokerThread": "broker_thread", "broker_i
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for from the module that it lives in."""
+    """Import a name from its module on first use (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -1,7 +1,7 @@
-"""A clock that runs as the machine's does and can be moved ahead, for a broker's parts and its event loop alike.
+"""A clock that runs like the machine's clock and can be advanced, for a broker's parts and for its event loop.
 
-Being a clock of Trio's too, it takes along whatever sleeps: after a jump every deadline that lies behind is due. So a
-week of retention passes in the moment that its work takes.
+It is a Trio clock too, so a jump also moves sleeping tasks and deadlines: those that it passes are due at once. A week
+of retention then takes only as long as the work that it causes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import trio
 
 @attrs.define(eq=False)
 class AdvancingClock(trio.abc.Clock):
-    """The system's time plus what was added. ``advance`` belongs in the thread of the loop that runs by this clock."""
+    """The system's time plus the advanced seconds. Only the thread of the event loop may call ``advance``."""
 
     ahead_seconds: float = 0.0
 
@@ -25,12 +25,13 @@ class AdvancingClock(trio.abc.Clock):
         return time.monotonic() + self.ahead_seconds
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass at once."""
-        assert seconds >= 0, f"time passes forward, not by {seconds} s"
+        """Move the clock forward by ``seconds``."""
+        # Trio and timers rely on a monotonic clock.
+        assert seconds >= 0, f"the clock cannot be moved by {seconds} s"
         self.ahead_seconds += seconds
 
     def start_clock(self) -> None:
-        """Trio begins to run by this clock; it runs already."""
+        """Called by Trio at the start of the loop. Nothing to do: the clock runs already."""
 
     def current_time(self) -> float:
         return self.monotonic()

@@ -1,11 +1,11 @@
 """A real broker inside the running process, in a thread with an event loop of its own.
 
-For tests of any kind, with or without an event loop: nothing here waits longer than the broker takes, some
-milliseconds, so a test may call it from wherever it is. Ports are picked by the system, so any number of brokers run
-side by side; the data lies in a temporary directory, unless one is given, and goes with the broker. The broker's own
-clock runs as the machine's and can be advanced, and retention and all timers follow.
+For tests with or without an event loop of their own. Every call blocks until the broker has done its part, which takes
+milliseconds. The system picks the ports, so any number of brokers can run at the same time. The data is in a temporary
+directory, which is removed with the broker, or in a given one. The broker has its own clock, which runs like the
+machine's and can be advanced; retention and all timers follow it.
 
-Whatever keeps the broker from starting is raised where ``start`` was called. A normal life logs nothing above INFO.
+An error that prevents the start is raised by ``start``. A broker without errors logs nothing above INFO.
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ T = TypeVar("T")
 Setting = str | int | float | bool
 
 START_SECONDS = 60.0
-"""A broker that has not started after a minute never will; loaded test machines are slow."""
+"""A start takes milliseconds. A minute leaves room for a loaded test machine; after it the start counts as failed."""
 
 STOP_SECONDS = 60.0
-"""Longer than any grace for requests in flight and the last flush together."""
+"""Longer than ``shutdown.grace.ms``, the time for requests under way, and the last flush together."""
 
 TEST_SETTINGS: Mapping[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "admin.listener": "",
     "log.durability": "page-cache",
-    # The first member of a group need not wait for others.
+    # Kafka's default lets the first member of a group wait 3 s for others.
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
-    # The first group has fifty partitions created for it in the broker's defaults: a tenth of a second.
+    # The first group creates this topic. The default of fifty partitions would take a tenth of a second.
     "offsets.topic.num.partitions": "4",
-    # Background tasks are due from the first moment on, so that an advanced clock finds them waiting.
+    # Background tasks are due from the start on, so that an advance by their interval is enough to run them.
     "log.initial.task.delay.ms": "0",
-    # An advanced clock must not cut off clients that have been quiet for a microsecond.
+    # Otherwise an advance of the clock by ten minutes would close the connections of all clients as idle.
     "connections.max.idle.ms": "-1",
     "shutdown.grace.ms": "1000",
 }
-"""What a broker in a test has instead of the built-in defaults."""
+"""The settings of a broker in a test that differ from the built-in defaults."""
 
 ADMIN_ON_ANY_PORT = "127.0.0.1:0"
 
 
 class BrokerDoesNotRun(Exception):
-    """The broker was asked for something that only a running one can do."""
+    """The call needs a running broker, and this one was not started or has stopped."""
 
 
 @attrs.define(eq=False)
 class Life:
-    """One life of a broker, from its start to its stop, in a thread of its own."""
+    """One run of a broker, from its start to its stop, in a thread of its own."""
 
     broker: Broker
     clock: AdvancingClock
@@ -80,19 +80,19 @@ class Life:
         """Start the thread, and wait until the broker serves.
 
         Raises:
-            StartupError: it cannot.
+            StartupError: it cannot serve.
         """
-        # A daemon: a test run that ends in confusion must not wait for a broker that nobody stopped.
+        # A daemon thread, so that the test process can end although a test has not stopped its broker.
         threading.Thread(target=self._run, name="trio-broker", daemon=True).start()
         self.started.result(START_SECONDS)
 
     def end(self, *, clean: bool) -> None:
-        """Stop the broker, or just let go of everything, and wait until its thread has nothing left to do.
+        """Stop the broker, or with ``clean=False`` cancel all of its tasks, and wait until its thread has ended.
 
         Raises:
-            Exception: what ended the broker before it was asked to stop.
+            Exception: the error that ended the broker before.
         """
-        # The broker ended by itself; why, ``ended`` raises below.
+        # RunFinishedError: the broker has ended already. ``ended`` raises the reason below.
         with contextlib.suppress(trio.RunFinishedError):
             self.started.result(0).run_sync_soon(self.broker.stop if clean else self.scope.cancel)
         self.ended.result(STOP_SECONDS)
@@ -110,6 +110,7 @@ class Life:
                 outcome.set_result(await function())
             except Exception as error:
                 outcome.set_exception(error)
+            # A cancellation is no Exception; without this the caller would wait for ever when the broker stops.
             finally:
                 if not outcome.done():
                     outcome.set_exception(BrokerDoesNotRun("the broker stopped"))
@@ -123,11 +124,11 @@ class Life:
     def _run(self) -> None:
         try:
             trio.run(self._serve, clock=self.clock)
-        # BaseException: a KeyboardInterrupt or SystemExit in this thread would otherwise leave the test waiting for
-        # both futures.
+        # BaseException: after a KeyboardInterrupt or SystemExit in this thread the test would otherwise wait for ever
+        # for one of the futures.
         except BaseException as group:
             error = lone_error(group)
-            # Nobody waits for ``ended`` while ``begin`` waits for ``started``, so the error goes to both.
+            # ``begin`` waits for ``started`` and ``end`` for ``ended``, so both get the error.
             if not self.started.done():
                 self.started.set_exception(error)
             self.ended.set_exception(error)
@@ -142,7 +143,7 @@ class Life:
 
 
 def lone_error(error: BaseException) -> BaseException:
-    """The error that is alone in a group, however deep; a group of several is returned as it is."""
+    """Return the only error in nested exception groups, or a group of several errors unchanged."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -151,15 +152,15 @@ def lone_error(error: BaseException) -> BaseException:
 class BrokerThread:
     """A broker in a thread. Use it as a context manager, or call ``start`` and ``stop``.
 
-    It can be started again after a stop: with the same data, and at the same port, so that clients find it.
+    It can be started again after a stop. It then has the same data and the same port, so that clients reconnect.
     """
 
     def __init__(self, data_directory: Path | None = None, *, admin: bool = False, **settings: Setting) -> None:
-        """Take the settings, Kafka's keys with ``_`` for the dots: ``num_partitions=3``. Nothing runs yet.
+        """Take the settings, which are Kafka's keys with ``_`` for the dots: ``num_partitions=3``. Nothing runs yet.
 
-        Without ``data_directory`` the data lies in a temporary one, which is removed at the end of the ``with`` block,
-        or when this object goes. ``TMPDIR`` says where that is; on a tmpfs no start waits for a disk. ``admin`` turns
-        on the admin page and HTTP API, which makes the start slower.
+        Without ``data_directory`` the data is in a temporary directory below ``TMPDIR``, which is removed at the end of
+        the ``with`` block or with this object. On a tmpfs no start waits for a disk. ``admin`` turns on the admin page
+        and HTTP API, which makes the start slower.
         """
         self.clock = AdvancingClock()
         self.data_directory = data_directory or self._temporary_directory()
@@ -180,18 +181,18 @@ class BrokerThread:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port``, as clients take it; the first listener's where there are several."""
+        """The ``host:port`` of the first listener, for the clients' setting of that name."""
         assert self._bootstrap_servers, "the broker was not started"
         return self._bootstrap_servers
 
     @property
     def admin_url(self) -> str | None:
-        """Where the admin page is; None where it is off."""
+        """The address of the admin page, or None if it is turned off."""
         return self.broker.admin_url
 
     @property
     def broker(self) -> Broker:
-        """The broker itself. It belongs to its thread: read it with care, and change it only inside ``call``."""
+        """The broker itself. It is not thread-safe: change it inside ``call`` only, since its loop runs in a thread."""
         return self._living.broker
 
     @property
@@ -215,7 +216,7 @@ class BrokerThread:
         """
         assert self._life is None, "the broker runs"
         config = load_broker_config(None, self._all_settings(), {})
-        # A warning is an unknown key, here most likely a misspelt one: a test must not pass without its setting.
+        # Warnings are about unknown keys, most likely misspelt ones: without its setting a test might pass by mistake.
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
         life = Life(Broker(config, clock=self.clock), self.clock)
@@ -228,24 +229,24 @@ class BrokerThread:
     def _all_settings(self) -> dict[str, str]:
         settings = {**TEST_SETTINGS, "log.dirs": str(self.data_directory), **self._settings}
         if self._bootstrap_servers and "listeners" not in self._settings:
-            # The port of the first start, which the system picked: clients of before find the broker again.
+            # The port that the system picked at the first start, so that clients reconnect after a restart.
             settings["listeners"] = f"PLAINTEXT://{self._bootstrap_servers}"
         return settings
 
     def stop(self) -> None:
-        """Stop cleanly, as an operator would. Does nothing when the broker does not run.
+        """Stop cleanly, as an operator would. Does nothing if the broker does not run.
 
         Raises:
-            Exception: what ended the broker earlier.
+            Exception: the error that ended the broker before.
         """
         self._end(clean=True)
 
     def kill(self) -> None:
-        """Stop without finishing or closing anything: the next start has to recover the logs, as after a crash."""
+        """Stop without flushing or closing files, so that the next start recovers the logs as after a crash."""
         self._end(clean=False)
 
     def _end(self, *, clean: bool) -> None:
-        # Forgotten first: after an error of ``end`` the broker can be started again all the same.
+        # Removed before ``end``, so that the broker can be started again even if ``end`` raises.
         life, self._life = self._life, None
         if life is not None:
             life.end(clean=clean)
@@ -261,7 +262,7 @@ class BrokerThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Data that goes anyway need not be closed properly, which is most of the work of a stop.
+        # A clean stop mostly flushes and closes logs, which is not needed for data that is removed next.
         try:
             self._end(clean=self._remove_data is None)
         finally:
@@ -271,29 +272,29 @@ class BrokerThread:
     # ---- what tests need
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Await ``function(*arguments)`` in the broker's own loop; from any thread but that one."""
+        """Await ``function(*arguments)`` in the broker's loop. Any thread but the broker's may call this."""
         return self._living.call(lambda: function(*arguments))
 
     def advance_clock(self, seconds: float) -> None:
-        """Let ``seconds`` pass for the broker at once, and return when what came due by it is done.
+        """Advance the broker's clock, run the background tasks that are due then, and return when they have finished.
 
-        That is: retention, removal of deleted files, expiry of producers, checkpoints. Sleeping tasks and deadlines
-        follow as well. Clients have clocks of their own, which this does not move.
+        These are retention, removal of deleted files, expiry of producers, and checkpoints. Sleeping tasks and
+        deadlines in the broker follow the clock too. Clients have their own clocks, which this does not move.
         """
 
         async def advance() -> None:
             self.clock.advance(seconds)
-            # The duties' own tasks are due now too; done here, they are over when this returns.
+            # The same tasks would run in the background too, but the caller could not tell when they have finished.
             for task in self.broker.services.replicas.log_maintenance.tasks():
                 await run_once(task)
 
         self.call(advance)
 
     def create_topic(self, name: str, partitions: int = 1, **configs: Setting) -> str:
-        """Create a topic, with topic settings written as ``cleanup_policy="compact"``; returns its id as text.
+        """Create a topic, with settings in the form ``cleanup_policy="compact"``, and return its id as text.
 
         Raises:
-            KafkaError: it exists, or its name or a setting is refused.
+            KafkaError: the topic exists, or its name or a setting is not valid.
         """
         texts = {key.replace("_", "."): setting_text(value) for key, value in configs.items()}
         wanted = NewTopic(name=name, num_partitions=partitions, configs=texts)
@@ -308,7 +309,7 @@ class BrokerThread:
 
 
 def broker_in_thread(data_directory: Path | None = None, *, admin: bool = False, **settings: Setting) -> BrokerThread:
-    """A started ``BrokerThread``, to be used in a ``with`` statement, which stops it and removes its data.
+    """Return a started ``BrokerThread`` for a ``with`` statement, which stops it and removes its temporary data.
 
     Raises:
         ConfigError, StartupError: as ``BrokerThread.start``.
@@ -317,5 +318,5 @@ def broker_in_thread(data_directory: Path | None = None, *, admin: bool = False,
 
 
 def setting_text(value: Setting) -> str:
-    """The text of a setting as Kafka writes it."""
+    """Return the text of a setting as Kafka writes it: booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""A broker as a process of its own, for tests that kill it and benchmarks that weigh it.
+"""A broker as a process of its own, for tests that kill it and benchmarks that measure its memory.
 
-Started through the command a user would type, with ports that it picks itself; ready when it says that it listens,
-which it does after its first Metadata answer could be given.
+The process runs ``trio-broker start`` with ports that the system picks. It is ready when it has printed the addresses
+on which it listens, because it then answers requests.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from types import TracebackType
 import attrs
 
 START_SECONDS = 60.0
-"""A broker that has not said after a minute that it listens never will; loaded test machines are slow."""
+"""A start takes less than a second. A minute leaves room for a loaded test machine; after it the start has failed."""
 
 STOP_SECONDS = 60.0
-"""Longer than the grace for requests in flight and the last flush together."""
+"""Longer than ``shutdown.grace.ms``, the time for requests under way, and the last flush together."""
 
 LISTENING = re.compile(r"^listening +(?P<listener>\w+)://(?P<address>\S+)$")
 ADMIN = re.compile(r"^admin +(?P<url>\S+)$")
 
 
 class BrokerDidNotStart(Exception):
-    """The process ended, or stayed silent, before it listened. The message holds what it printed."""
+    """The process ended before it listened, or did not listen in time. The message has the output of the process."""
 
 
 @attrs.define
@@ -60,7 +60,7 @@ class BrokerProcess:
         return self.process.pid
 
     def command(self) -> list[str]:
-        """What is run. A restart asks for the port of before, so that clients find the broker again."""
+        """The command line. A restart asks for the port of the last start, so that clients reconnect."""
         port = str(self.port) if self.bootstrap_servers else "0"
         settings = [argument for key, value in self.overrides.items() for argument in ("--override", f"{key}={value}")]
         return [
@@ -74,7 +74,7 @@ class BrokerProcess:
         """Start the process and wait until it listens.
 
         Raises:
-            BrokerDidNotStart: it ended first, or took longer than ``START_SECONDS``.
+            BrokerDidNotStart: the process ended first, or took longer than ``START_SECONDS``.
         """
         self._ready.clear()
         self.admin_url = ""
@@ -84,7 +84,7 @@ class BrokerProcess:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Python buffers what goes to a pipe; the line that says that it listens would come at the end.
+            # Python buffers output to a pipe, so the line with the address would arrive only when the process ends.
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self._reader = threading.Thread(target=self._read_output, name="broker output", daemon=True)
@@ -103,15 +103,15 @@ class BrokerProcess:
             elif found := ADMIN.match(self.output[-1]):
                 self.admin_url = found["url"]
                 self._ready.set()
-        # The output ended, so the process did: ``start`` wakes at once, and sees by the missing URL that it failed.
+        # The output has ended, so the process has too. ``start`` wakes up, and the missing URL tells it of the failure.
         self._ready.set()
 
     def stop(self) -> int:
-        """Ask it to stop as an operator would (SIGTERM), and return its exit code."""
+        """Stop the process as an operator would, with SIGTERM, and return its exit code."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """End it with SIGKILL: nothing it holds in memory survives."""
+        """End the process with SIGKILL, so that all data in its memory is lost; return its exit code."""
         return self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:
@@ -119,7 +119,7 @@ class BrokerProcess:
             self.process.send_signal(number)
         code = self.process.wait(STOP_SECONDS)
         assert self._reader is not None
-        # The reader ends with the output, so that nothing printed at the end is lost, and only then is the pipe closed.
+        # The reader ends at the end of the output. The pipe is closed after it, or the last lines would be lost.
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -9,16 +9,17 @@
 ==================================  =================================================================================
 fixture                             what it is
 ==================================  =================================================================================
-``kafka_broker``                    a fresh broker for this test; settings from the marker of the same name
-``kafka_broker_factory``            a function that starts one more, with settings as keyword arguments
-``kafka_broker_session``            one broker for the whole run: for tests that keep apart by their topics' names
-``kafka_broker_session_settings``   its settings; override this fixture in a ``conftest.py`` to give some
+``kafka_broker``                    a new broker for each test; settings from the marker of the same name
+``kafka_broker_factory``            a function that starts further brokers, with settings as keyword arguments
+``kafka_broker_session``            one broker for the whole run, for tests that use topics with different names
+``kafka_broker_session_settings``   its settings, none by default; a ``conftest.py`` may override this fixture
 ==================================  =================================================================================
 
-All give a ``trio_broker.testing.BrokerThread``: ``bootstrap_servers``, ``create_topic``, ``advance_clock``, and more.
+The brokers are of the class ``trio_broker.testing.BrokerThread``, with ``bootstrap_servers``, ``create_topic``,
+``advance_clock`` and more.
 
-Registered as an entry point, so every pytest run of everybody who has the broker installed imports this file: it
-imports pytest and nothing else until a fixture is used.
+The plugin is registered as an entry point, so every pytest run imports this file wherever the broker is installed. The
+file therefore imports nothing but pytest until a fixture is used.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
-    """A fresh broker for this test. The nearest ``kafka_broker`` marker wins, key by key."""
+    """A new broker for this test. For each key, the ``kafka_broker`` marker nearest to the test counts."""
     from trio_broker.testing.broker_thread import broker_in_thread
 
     settings: dict[str, Any] = {}
     for marker in request.node.iter_markers("kafka_broker"):
-        # ``iter_markers`` begins with the nearest marker, so what is there already wins.
+        # ``iter_markers`` begins with the nearest marker, so keys that are set already stay.
         settings = {**marker.kwargs, **settings}
     with broker_in_thread(**settings) as broker:
         yield broker
@@ -54,7 +55,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
 
 @pytest.fixture
 def kafka_broker_factory() -> Iterator[Callable[..., BrokerThread]]:
-    """Start brokers with settings of their own; they are stopped when the test ends."""
+    """A function that starts brokers with settings of their own. They are stopped at the end of the test."""
     from trio_broker.testing.broker_thread import broker_in_thread
 
     with ExitStack() as brokers:
@@ -67,7 +68,7 @@ def kafka_broker_factory() -> Iterator[Callable[..., BrokerThread]]:
 
 @pytest.fixture(scope="session")
 def kafka_broker_session_settings() -> Mapping[str, Any]:
-    """The settings of ``kafka_broker_session``: none, until a ``conftest.py`` overrides this."""
+    """The settings of ``kafka_broker_session``: none, unless a ``conftest.py`` overrides this fixture."""
     return {}
 
 
