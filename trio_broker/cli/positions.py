@@ -18,7 +18,7 @@ import click
 
 from trio_broker.cli.assignments import TopicSelection
 from trio_broker.cli.moments import parse_duration, parse_moment
-from trio_broker.client.errors import Refused
+from trio_broker.client.errors import all_found
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange, find_offsets, find_ranges
 from trio_broker.client.topics import describe_topics
@@ -128,14 +128,8 @@ def known_ranges(
     Raises:
         Refused: a partition does not exist, or its leader did not answer in time.
     """
-    ranges: dict[TopicPartition, LogRange] = {}
-    for partition, log in sorted(
-        find_ranges(client, partitions, read_committed=read_committed).items(), key=lambda each: each[0]
-    ):
-        if isinstance(log, Refused):
-            raise log
-        ranges[partition] = log
-    return ranges
+    # ``find_ranges`` returns the partitions in the order in which they are given.
+    return all_found(find_ranges(client, sorted(partitions), read_committed=read_committed))
 
 
 def known_offsets_at(
@@ -146,12 +140,7 @@ def known_offsets_at(
     Raises:
         Refused: the leader of a partition did not answer in time.
     """
-    offsets: dict[TopicPartition, int] = {}
-    for partition, found in find_offsets(client, partitions, timestamp_ms).items():
-        if isinstance(found, Refused):
-            raise found
-        offsets[partition] = found
-    return offsets
+    return all_found(find_offsets(client, partitions, timestamp_ms))
 
 
 def resolve(client: KafkaClient, place: Position, ranges: dict[TopicPartition, LogRange]) -> dict[TopicPartition, int]:

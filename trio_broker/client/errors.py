@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.primitives import uuid_text
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 EXPLANATIONS: Final[Mapping[ErrorCode, str]] = {
@@ -109,6 +110,20 @@ def only(results: Sequence[T], subject: str) -> T:
     if len(results) != 1:
         raise NotKafka(f"{subject}: the answer has {len(results)} results instead of one")
     return results[0]
+
+
+def all_found(results: Mapping[K, T | Refused]) -> dict[K, T]:
+    """Return the results of a request about several things, if all of them were found.
+
+    Raises:
+        Refused: the first result that is an error.
+    """
+    found: dict[K, T] = {}
+    for key, result in results.items():
+        if isinstance(result, Refused):
+            raise result
+        found[key] = result
+    return found
 
 
 def check(subject: str, code: int, message: str | None = None) -> None:

@@ -42,7 +42,7 @@ from trio_broker.client.errors import (
 from trio_broker.client.kafka_client import NOT_NOW, PERHAPS_DONE, KafkaClient
 from trio_broker.client.offsets import find_ranges
 from trio_broker.client.receive_buffer import ReceiveBuffer
-from trio_broker.client.topics import find_topics
+from trio_broker.client.topics import describe_topics
 from trio_broker.topic_partition import TopicPartition
 
 NAMES_UP_TO: Final = 12
@@ -266,9 +266,7 @@ class Fetcher:
             TopicReplaced: the name stands for another topic now.
         """
         wanted = set(partitions)
-        for name, topic in find_topics(self._client, sorted({each.topic for each in wanted})).items():
-            if isinstance(topic, Refused):
-                raise topic
+        for name, topic in describe_topics(self._client, sorted({each.topic for each in wanted})).items():
             # The first id of a topic is kept for the whole reading. A topic that was deleted and created again is
             # noticed by its new id only: its offsets mean other records.
             known_id = self._topic_ids.setdefault(name, topic.topic_id)

@@ -19,11 +19,13 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from kafka_wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -125,15 +127,7 @@ def commit_offsets(
         # No member id and, by default, generation -1: the commit of a client that is not a member.
         request = OffsetCommitRequest(group_id=group_id, member_id="", topics=topics)
         response = client.ask(client.coordinator(group_id), request, at_most=NEWEST_WITH_NAMES)
-        return _outcomes(
-            group_id,
-            offsets,
-            {
-                TopicPartition(topic.name, each.partition_index): each.error_code
-                for topic in response.topics
-                for each in topic.partitions
-            },
-        )
+        return _outcomes(group_id, offsets, response)
 
     return client.attempt(ask)
 
@@ -157,27 +151,24 @@ def delete_offsets(
         ]
         response = client.ask(client.coordinator(group_id), OffsetDeleteRequest(group_id=group_id, topics=topics))
         check(f"group {group_id!r}", response.error_code)
-        return _outcomes(
-            group_id,
-            partitions,
-            {
-                TopicPartition(topic.name, each.partition_index): each.error_code
-                for topic in response.topics
-                for each in topic.partitions
-            },
-        )
+        return _outcomes(group_id, partitions, response)
 
     return client.attempt(ask)
 
 
 def _outcomes(
-    group_id: str, asked: Iterable[TopicPartition], codes: Mapping[TopicPartition, int]
+    group_id: str, asked: Iterable[TopicPartition], response: OffsetCommitResponse | OffsetDeleteResponse
 ) -> dict[TopicPartition, Outcome]:
     """Return the outcome for each partition.
 
     Raises:
         Refused: one has a retriable error. The whole request is then repeated, which does no harm to the others.
     """
+    codes = {
+        TopicPartition(topic.name, each.partition_index): each.error_code
+        for topic in response.topics
+        for each in topic.partitions
+    }
     outcomes: dict[TopicPartition, Outcome] = {}
     for partition in asked:
         # A partition that the broker left out of its answer counts as UNKNOWN_SERVER_ERROR, which is -1.

@@ -14,7 +14,7 @@ from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConf
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from kafka_wire.primitives import NO_UUID
-from trio_broker.client.errors import Refused, check, only
+from trio_broker.client.errors import Refused, all_found, check, only
 from trio_broker.client.kafka_client import KafkaClient
 
 ASKS_WITHOUT_CREATING_FROM = 4
@@ -83,12 +83,7 @@ def describe_topics(client: KafkaClient, names: Iterable[str]) -> dict[str, Topi
     Raises:
         Refused: one of them cannot be described.
     """
-    described: dict[str, TopicDescription] = {}
-    for name, topic in find_topics(client, names).items():
-        if isinstance(topic, Refused):
-            raise topic
-        described[name] = topic
-    return described
+    return all_found(find_topics(client, names))
 
 
 def create_topic(
