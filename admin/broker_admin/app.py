@@ -14,8 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from broker_admin import metrics_page
-from broker_admin.errors import answer_bug, answer_http_exception
+from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
 from broker_admin.parts import AdminParts
+from broker_admin.problems import Problem
 from broker_admin.routes import config, events, group_pages, groups, health, openapi, overview, readings, segments
 from broker_admin.security import RequestGuard
 from broker_admin.view import BrokerView
@@ -40,7 +41,11 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             *openapi.ROUTES,
         ],
         middleware=[Middleware(RequestGuard, allowed_hosts=allowed_hosts)],
-        exception_handlers={HTTPException: answer_http_exception, Exception: answer_bug},
+        exception_handlers={
+            HTTPException: answer_http_exception,
+            Problem: answer_problem,
+            Exception: answer_bug,
+        },
     )
     app.state.parts = AdminParts(view, stopping if stopping is not None else trio.Event())
     return app

@@ -1,9 +1,8 @@
-"""Errors as the HTTP server answers them: JSON with one clear sentence under ``error`` for programs that use the API,
-a page of this site for browsers, one line of text for everything else."""
+"""Errors as the HTTP server answers them: problems (RFC 9457) under ``/api``, a page of this site for browsers, one
+line of text for everything else."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -12,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from broker_admin.pages import error_page
-from broker_admin.views.config import ConfigRefusal
+from broker_admin.problems import FieldError, Problem, problem_response
 
 EXPLANATIONS = {
     404: "there is nothing at this address; /api/v1/openapi.json lists what there is",
@@ -20,22 +19,20 @@ EXPLANATIONS = {
 }
 
 
-def error_response(status: int, text: str, refusals: Sequence[ConfigRefusal] = ()) -> Response:
-    """A JSON error; ``refusals`` give for each key why a change was not accepted."""
-    body: dict[str, object] = {"error": text}
-    if refusals:
-        body["refusals"] = [{"key": refusal.key, "reason": refusal.reason} for refusal in refusals]
-    return Response(json.dumps(body) + "\n", status, media_type="application/json")
-
-
-def answer_error(request: Request, status: int, text: str) -> Response:
+def answer_error(request: Request, status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
     """An error in the form that suits the address and the caller's ``Accept`` header."""
-    if request.url.path.startswith("/api"):
-        return error_response(status, text)
+    if request.url.path.startswith("/api/"):
+        return problem_response(status, detail, errors)
     phrase = HTTPStatus(status).phrase
     if "text/html" in request.headers.get("accept", ""):
-        return error_page(request, status, phrase, text)
-    return PlainTextResponse(f"{phrase}: {text}\n", status)
+        return error_page(request, status, phrase, detail)
+    return PlainTextResponse(f"{phrase}: {detail}\n", status)
+
+
+def answer_problem(request: Request, exception: Exception) -> Response:
+    """What a route refuses."""
+    assert isinstance(exception, Problem), type(exception)
+    return answer_error(request, exception.status, exception.detail, exception.errors)
 
 
 def answer_http_exception(request: Request, exception: Exception) -> Response:
@@ -49,4 +46,4 @@ def answer_http_exception(request: Request, exception: Exception) -> Response:
 
 def answer_bug(request: Request, exception: Exception) -> Response:
     """Our own mistake: the details are in the log, not in the answer."""
-    return error_response(500, "the broker failed to answer this; its log says why")
+    return answer_error(request, 500, "the broker failed to answer this; its log says why")

@@ -11,11 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker_admin.operations import operation
 from broker_admin.parts import parts_of
 
 PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+@operation(None, media_type="text/plain")
 async def get_metrics(request: Request) -> Response:
     """All metrics, in the text format that Prometheus scrapes."""
     parts = parts_of(request)

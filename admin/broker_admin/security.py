@@ -6,7 +6,7 @@ Requests are checked before anything else happens to them:
   that rebinds its own DNS name to 127.0.0.1 sends its own name here, and is refused. The address of the connection
   itself is accepted too: an address cannot be rebound.
 * ``Origin``, when a browser sends one, must be ours.
-* A change needs the header ``X-Requested-With`` and a JSON content type (``routes/config.py``): no HTML form can send
+* A change needs the header ``X-Requested-With`` and a JSON content type (``request_body.py``): no HTML form can send
   either, and no script of another origin may, since we never answer with CORS headers.
 
 Answers forbid inline scripts and styles, framing, sniffing and referrers; those of the API are never cached.
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker_admin.errors import error_response
+from broker_admin.problems import problem_response
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -61,7 +61,7 @@ class RequestGuard:
             await send(message)
 
         if reason := self.reason_to_refuse(scope):
-            await error_response(403, reason)(scope, receive, send_with_headers)
+            await problem_response(403, reason)(scope, receive, send_with_headers)
         else:
             await self.app(scope, receive, send_with_headers)
 

@@ -103,9 +103,17 @@ class Browser:
         return page
 
 
+class CommandFailed(Exception):
+    """Chromium refused a command, or could not finish it."""
+
+
+NAVIGATED = "Inspected target navigated or closed"
+"""How a command ends that a navigation has overtaken."""
+
+
 def answer_of(message: Mapping[str, Any]) -> Outcome[Any]:
     if "error" in message:
-        return Error(RuntimeError(message["error"]["message"]))
+        return Error(CommandFailed(message["error"]["message"]))
     return Value(message["result"])
 
 
@@ -152,10 +160,19 @@ class Page:
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""
         with trio.move_on_after(PATIENCE_SECONDS):
-            while not await self.evaluate(expression):  # noqa: ASYNC110  # nothing in the page could set a Trio event
+            while not await self.holds(expression):  # noqa: ASYNC110  # nothing in the page could set a Trio event
                 await trio.sleep(POLL_SECONDS)
             return
         raise AssertionError(f"it never came about in the page: {expression}")
+
+    async def holds(self, expression: str) -> bool:
+        """Whether a JavaScript expression is true; it is not while the page is left for another one."""
+        try:
+            return bool(await self.evaluate(expression))
+        except CommandFailed as error:
+            if str(error) != NAVIGATED:
+                raise
+            return False
 
     async def picture(self, path: Path, *, whole: bool = True) -> None:
         """Write a PNG of the page, or of the part in view, to ``path``."""

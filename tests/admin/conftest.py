@@ -1,14 +1,16 @@
-"""A fake broker, and a client of the admin app over it."""
+"""A fake broker and a client of the admin app over it, and the same over a real broker."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from broker_admin.app import create_app
 from broker_admin.testing import FakeBrokerView
+from tests.admin.live_admin import LiveAdmin, open_live_admin
 
 
 @pytest.fixture
@@ -20,4 +22,10 @@ def view() -> FakeBrokerView:
 async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[LiveAdmin]:
+    async with open_live_admin(tmp_path) as opened:
         yield opened

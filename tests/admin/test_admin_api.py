@@ -12,6 +12,7 @@ import trio
 from broker_admin.app import create_app
 from broker_admin.testing import FakeBrokerView
 from broker_admin.views.readings import ThreadStatistics
+from tests.admin.live_admin import LiveAdmin
 
 CHANGE_HEADERS = {"x-requested-with": "pytest", "content-type": "application/json"}
 
@@ -87,9 +88,11 @@ async def test_null_resets_to_the_lower_layer(client: httpx.AsyncClient, view: F
 async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
     answer = await patch(client, '{"num.io.threads": 12, "node.id": 7, "num.network.threads": 1000, "no.such": 1}')
     assert answer.status_code == 422
-    refusals = {refusal["key"]: refusal["reason"] for refusal in answer.json()["refusals"]}
-    assert refusals.keys() == {"node.id", "num.network.threads", "no.such"}
-    assert "outside 1 to 256" in refusals["num.network.threads"]
+    problem = answer.json()
+    assert (problem["title"], problem["status"]) == ("Unprocessable Entity", 422)
+    reasons = {error["pointer"]: error["detail"] for error in problem["errors"]}
+    assert reasons.keys() == {"/node.id", "/num.network.threads", "/no.such"}
+    assert "outside 1 to 256" in reasons["/num.network.threads"]
     assert view.dynamic == {}
     assert view.changes == []
 
@@ -97,7 +100,7 @@ async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, vi
 async def test_a_value_that_is_a_structure_is_refused_by_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
     answer = await patch(client, '{"num.io.threads": [12], "log.retention.ms": 1}')
     assert answer.status_code == 422
-    assert [refusal["key"] for refusal in answer.json()["refusals"]] == ["num.io.threads"]
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/num.io.threads"]
     assert view.dynamic == {}
 
 
@@ -121,7 +124,7 @@ async def test_a_body_that_is_no_object_of_changes_is_refused_with_a_reason(
 ) -> None:
     answer = await patch(client, body)
     assert answer.status_code == 400
-    assert len(answer.json()["error"]) > 10
+    assert len(answer.json()["detail"]) > 10
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(
@@ -204,9 +207,9 @@ async def test_metrics_come_as_prometheus_wants_them(client: httpx.AsyncClient) 
 
 async def test_unknown_addresses_and_methods_are_shown_in_json_under_api(client: httpx.AsyncClient) -> None:
     missing = await client.get("/api/v1/nothing")
-    assert (missing.status_code, "nothing at this address" in missing.json()["error"]) == (404, True)
+    assert (missing.status_code, "nothing at this address" in missing.json()["detail"]) == (404, True)
     wrong = await client.delete("/api/v1/config")
-    assert (wrong.status_code, "method" in wrong.json()["error"]) == (405, True)
+    assert (wrong.status_code, "method" in wrong.json()["detail"]) == (405, True)
     assert {name.strip() for name in wrong.headers["allow"].split(",")} == {"GET", "HEAD", "PATCH"}
     assert (await client.get("/nothing")).headers["content-type"].startswith("text/plain")
 
@@ -243,7 +246,7 @@ async def test_a_bug_of_ours_is_shown_without_details() -> None:
         answer = await client.get("/api/v1/threads")
     assert answer.status_code == 500
     assert "inner workings" not in answer.text
-    assert "log says why" in answer.json()["error"]
+    assert "log says why" in answer.json()["detail"]
 
 
 async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient) -> None:
@@ -278,3 +281,26 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
         ("limit", "query"),
     ]
     assert all(path_operation["summary"] for path in document["paths"].values() for path_operation in path.values())
+
+
+async def test_the_app_over_a_real_broker_answers_what_the_broker_knows(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders", 2)
+    [topic] = (await live.get("/api/v1/topics"))["topics"]
+    assert (topic["name"], len(topic["partitions"])) == ("orders", 2)
+    changed = await live.http.patch("/api/v1/config", json={"num.io.threads": 12})
+    assert changed.json()["configs"]["num.io.threads"]["value"] == "12"
+    refused = await live.http.patch("/api/v1/config", json={"num.io.threads": "many", "log.dirs": "/x"})
+    assert {error["pointer"] for error in refused.json()["errors"]} == {"/num.io.threads", "/log.dirs"}
+
+
+async def test_errors_are_problems_under_api(client: httpx.AsyncClient) -> None:
+    answer = await client.get("/api/v1/groups?limit=0&order=size")
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json()
+    assert {name: problem[name] for name in ("type", "title", "status")} == {
+        "type": "about:blank",
+        "title": "Bad Request",
+        "status": 400,
+    }
+    assert {error["pointer"] for error in problem["errors"]} == {"?limit", "?order"}
+    assert "errors" not in (await client.get("/api/v1/nothing")).json()

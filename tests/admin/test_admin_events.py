@@ -153,7 +153,7 @@ async def test_the_number_of_streams_is_bounded(view: FakeBrokerView) -> None:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         answer = await client.get("/api/v1/events")
     assert answer.status_code == 503
-    assert "history" in answer.json()["error"]
+    assert "history" in answer.json()["detail"]
 
 
 async def test_a_stream_that_ended_makes_room(view: FakeBrokerView) -> None:

@@ -143,7 +143,7 @@ async def test_the_list_can_be_searched_ordered_and_cut(
 async def test_a_query_that_means_nothing_is_refused_with_what_would(client: httpx.AsyncClient, query: str) -> None:
     answer = await client.get(f"/api/v1/groups?{query}")
     assert answer.status_code == 400
-    assert query.partition("=")[0] in answer.json()["error"]
+    assert query.partition("=")[0] in answer.json()["detail"]
     assert (await client.get(f"/groups?{query}")).status_code == 400
 
 
@@ -238,7 +238,7 @@ async def test_a_rebalance_under_way_has_no_end_yet(client: httpx.AsyncClient) -
 @pytest.mark.parametrize("what", ["", "/offsets", "/timeline"])
 async def test_a_group_that_is_not_there_is_404(client: httpx.AsyncClient, what: str) -> None:
     answer = await client.get(f"/api/v1/groups/nobody{what}")
-    assert (answer.status_code, "no such group" in answer.json()["error"]) == (404, True)
+    assert (answer.status_code, "no such group" in answer.json()["detail"]) == (404, True)
     assert (await client.get("/api/v1/groups/checkout/nonsense")).status_code == 404
     assert (await client.delete(f"/api/v1/groups/checkout{what}")).status_code == 405
 

@@ -33,7 +33,7 @@ async def test_a_name_that_is_not_ours_gets_nothing_anywhere(client: httpx.Async
     """This is what kills DNS rebinding: the attacker's page is of its own name, whatever that resolves to."""
     answer = await client.get(path, headers={"host": host})
     assert answer.status_code == 403
-    assert "Host" in answer.json()["error"]
+    assert "Host" in answer.json()["detail"]
 
 
 async def test_the_address_that_was_dialled_is_a_name_of_ours(view: FakeBrokerView) -> None:

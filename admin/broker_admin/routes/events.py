@@ -25,8 +25,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from broker_admin.encoding import converter, mask_changes, sensitive_keys
-from broker_admin.errors import error_response
+from broker_admin.operations import operation
 from broker_admin.parts import MAX_EVENT_STREAMS, AdminParts, parts_of
+from broker_admin.problems import Problem
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
@@ -41,12 +42,13 @@ RECONNECT_MS = 2000
 """How long browsers wait before they connect again."""
 
 
+@operation(None, media_type="text/event-stream", problems={503: "all event streams are taken"})
 async def get_events(request: Request) -> Response | EventStream:
     """Samples, one a second, config changes as they are made, and which groups rebalanced, as server-sent events."""
     parts = parts_of(request)
     if parts.has_room_for_a_stream:
         return EventStream(parts)
-    return error_response(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
+    raise Problem(503, f"{MAX_EVENT_STREAMS} event streams are open already; use /api/v1/history meanwhile")
 
 
 @attrs.frozen

@@ -18,12 +18,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from broker_admin.errors import answer_error
 from broker_admin.group_detail import group_detail
 from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
-from broker_admin.routes.groups import BadQuery, group_query
+from broker_admin.routes.groups import group_query
 from broker_admin.view import BrokerView
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, GroupType, Rebalance
 
@@ -41,10 +40,7 @@ ORDERS: Mapping[GroupOrder, str] = {
 
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
-    try:
-        query = group_query(request.query_params, GroupOrder.LAG_SECONDS)
-    except BadQuery as error:
-        return answer_error(request, 400, str(error))
+    query = group_query(request.query_params, GroupOrder.LAG_SECONDS)
     parts = parts_of(request)
     report = await parts.view.groups()
     context = frame(parts.view, request) | {"query": query, "parameters": request.query_params}

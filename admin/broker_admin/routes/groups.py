@@ -10,9 +10,7 @@ time, since that may mean a look at the disk.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 import attrs
@@ -24,17 +22,56 @@ from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from broker_admin.encoding import encode, json_response_from_thread
-from broker_admin.errors import error_response
-from broker_admin.group_list import DEFAULT_LIMIT, MAX_LIMIT, GroupOrder, GroupQuery, select_groups
+from broker_admin.group_list import DEFAULT_LIMIT, MAX_LIMIT, GroupList, GroupOrder, GroupQuery, select_groups
+from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupType
+from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.schemas import bounded
+from broker_admin.structuring import structure_query
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, GroupType, Rebalance
 
 MAX_SEARCH_LENGTH = 1000
 """Longer than any name a person types; the search looks through every group's id."""
 
+MAX_OFFSET = 2**31 - 1
 
-class BadQuery(Exception):
-    """The query cannot be understood; the text says why."""
+
+@attrs.frozen
+class GroupsQuery:
+    """Which groups are wanted."""
+
+    search: str = bounded("", maxLength=MAX_SEARCH_LENGTH)
+    state: tuple[str, ...] = ()
+    type: tuple[str, ...] = ()
+    order: GroupOrder | None = None
+    offset: int = bounded(0, minimum=0, maximum=MAX_OFFSET)
+    limit: int = bounded(DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
+
+
+@attrs.frozen
+class GroupIdQuery:
+    """The group's id, where no path can carry it."""
+
+    group_id: str | None = None
+
+
+@attrs.frozen
+class PartQuery(GroupIdQuery):
+    """Which members or partitions of a group are wanted."""
+
+    offset: int = bounded(0, minimum=0, maximum=MAX_OFFSET)
+    limit: int = bounded(MAX_LIMIT, minimum=1, maximum=MAX_LIMIT)
+
+    @property
+    def part(self) -> slice:
+        return slice(self.offset, self.offset + self.limit)
+
+
+@attrs.frozen
+class GroupTimeline:
+    """A group's rebalances, oldest first."""
+
+    rebalances: Sequence[Rebalance]
 
 
 class GroupRoute(Route):
@@ -58,55 +95,34 @@ def group_query(parameters: QueryParams, default_order: GroupOrder = GroupOrder.
     """What a request's query asks of the list of groups.
 
     Raises:
-        BadQuery: a parameter has no such value.
+        Problem: a parameter has no such value.
     """
-    types = frozenset(each.lower() for each in parameters.getlist("type") if each)
+    asked = structure_query(parameters, GroupsQuery)
+    types = frozenset(each.lower() for each in asked.type)
     if unknown := types - {each.value for each in GroupType}:
-        raise BadQuery(f"type is classic or consumer, not {min(unknown)[:40]!r}")
-    try:
-        order = GroupOrder(parameters.get("order") or default_order.value)
-    except ValueError:
-        raise BadQuery(f"order is one of {', '.join(each.value for each in GroupOrder)}") from None
-    search = parameters.get("search", "")
-    if len(search) > MAX_SEARCH_LENGTH:
-        raise BadQuery(f"search is at most {MAX_SEARCH_LENGTH} characters long")
+        reason = f"type is classic or consumer, not {min(unknown)[:40]!r}"
+        raise Problem(400, reason, [FieldError(query_pointer("type"), reason)])
     return GroupQuery(
-        search=search,
-        states=frozenset(each.lower() for each in parameters.getlist("state") if each),
+        search=asked.search,
+        states=frozenset(each.lower() for each in asked.state),
         types=types,
-        order=order,
-        offset=whole_number(parameters, "offset", 0, 0, 2**31 - 1),
-        limit=whole_number(parameters, "limit", DEFAULT_LIMIT, 1, MAX_LIMIT),
+        order=asked.order or default_order,
+        offset=asked.offset,
+        limit=asked.limit,
     )
 
 
-def whole_number(parameters: QueryParams, name: str, default: int, minimum: int, maximum: int) -> int:
-    """A parameter that is a number from ``minimum`` to ``maximum``."""
-    text = parameters.get(name) or str(default)
-    digits = text if text.isascii() and text.isdecimal() and len(text) <= math.ceil(math.log10(maximum + 1)) else ""
-    if not digits or not minimum <= int(digits) <= maximum:
-        raise BadQuery(f"{name} is a whole number from {minimum} to {maximum}")
-    return int(digits)
+NO_SUCH_GROUP = {404: "there is no such group"}
 
 
-def part_of(request: Request) -> slice:
-    """Which members or partitions a request wants: ``offset`` and ``limit``, up to a thousand if it does not say."""
-    offset = whole_number(request.query_params, "offset", 0, 0, 2**31 - 1)
-    return slice(offset, offset + whole_number(request.query_params, "limit", MAX_LIMIT, 1, MAX_LIMIT))
+def no_such_group() -> Problem:
+    return Problem(404, "there is no such group, or it is still being loaded; /api/v1/groups lists those there are")
 
 
-def no_such_group() -> Response:
-    return error_response(
-        404, "there is no such group, or it is still being loaded; /api/v1/groups lists those there are"
-    )
-
-
+@operation(GroupList, query=GroupsQuery)
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
-    try:
-        query = group_query(request.query_params)
-    except BadQuery as error:
-        return error_response(400, str(error))
+    query = group_query(request.query_params)
     report = await parts_of(request).view.groups()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
@@ -115,64 +131,36 @@ def encode_list(report: GroupLagReport, query: GroupQuery) -> bytes:
     return encode(select_groups(report, query))
 
 
+@operation(GroupSnapshot, query=PartQuery, problems=NO_SUCH_GROUP)
 async def get_group(request: Request) -> Response:
     """One group with its members and what is assigned to them; ``offset`` and ``limit`` count members."""
-    try:
-        part = part_of(request)
-    except BadQuery as error:
-        return error_response(400, str(error))
+    part = query_of(request, PartQuery).part
     group = parts_of(request).view.group(group_id_of(request))
     if group is None:
-        return no_such_group()
+        raise no_such_group()
     return await json_response_from_thread(attrs.evolve(group, members=group.members[part]))
 
 
+@operation(GroupOffsets, query=PartQuery, problems=NO_SUCH_GROUP)
 async def get_offsets(request: Request) -> Response:
     """A group's committed offsets with lag in records and in seconds; ``offset`` and ``limit`` count partitions."""
     parts = parts_of(request)
-    try:
-        part = part_of(request)
-    except BadQuery as error:
-        return error_response(400, str(error))
+    part = query_of(request, PartQuery).part
     async with parts.reading_lag:
         offsets = await parts.view.group_offsets(group_id_of(request))
     if offsets is None:
-        return no_such_group()
+        raise no_such_group()
     return await json_response_from_thread(attrs.evolve(offsets, partitions=offsets.partitions[part]))
 
 
+@operation(GroupTimeline, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_timeline(request: Request) -> Response:
     """A group's recent rebalances, oldest first: when, how long, and who made them happen, and why."""
     rebalances = parts_of(request).view.group_timeline(group_id_of(request))
     if rebalances is None:
-        return no_such_group()
-    return await json_response_from_thread({"rebalances": list(rebalances)})
+        raise no_such_group()
+    return await json_response_from_thread(GroupTimeline(list(rebalances)))
 
-
-LIST_PARAMETERS: Mapping[str, dict[str, Any]] = {
-    "search": {"type": "string", "maxLength": MAX_SEARCH_LENGTH},
-    "state": {"type": "array", "items": {"type": "string"}},
-    "type": {"type": "array", "items": {"type": "string", "enum": [each.value for each in GroupType]}},
-    "order": {"type": "string", "enum": [each.value for each in GroupOrder], "default": GroupOrder.GROUP_ID.value},
-    "offset": {"type": "integer", "minimum": 0, "default": 0},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT},
-}
-
-GROUP_ID_PARAMETER: Mapping[str, dict[str, Any]] = {"group_id": {"type": "string"}}
-
-PART_PARAMETERS: Mapping[str, dict[str, Any]] = {
-    **GROUP_ID_PARAMETER,
-    "offset": {"type": "integer", "minimum": 0, "default": 0},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": MAX_LIMIT},
-}
-
-QUERY_PARAMETERS: Mapping[str, Mapping[str, dict[str, Any]]] = {
-    "/api/v1/groups": LIST_PARAMETERS,
-    "/api/v1/groups/{group_id}": PART_PARAMETERS,
-    "/api/v1/groups/{group_id}/offsets": PART_PARAMETERS,
-    "/api/v1/groups/{group_id}/timeline": GROUP_ID_PARAMETER,
-}
-"""What each address takes in its query, for the description."""
 
 ROUTES = [
     Route("/api/v1/groups", get_groups),

@@ -9,14 +9,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from broker_admin.operations import operation
 from broker_admin.parts import parts_of
 
 
+@operation(None, media_type="text/plain")
 async def healthz(request: Request) -> Response:
     """200 whenever the event loop still turns; that this was answered is the whole proof."""
     return PlainTextResponse("ok\n")
 
 
+@operation(None, media_type="text/plain", other_statuses={503: "clients are not served"})
 async def readyz(request: Request) -> Response:
     """200 while clients are served, else 503."""
     readiness = parts_of(request).view.readiness()

@@ -203,7 +203,7 @@ def test_proxies_of_the_environment_are_not_asked(server: Server, monkeypatch: p
 
 
 def test_an_error_is_told_with_the_option_the_address_and_the_brokers_words(server: Server) -> None:
-    server.status, server.body = 403, b'{"error": "the Host header does not name this server"}'
+    server.status, server.body = 403, b'{"detail": "the Host header does not name this server"}'
     with pytest.raises(SourceUnavailable) as caught:
         AdminManifests(server.url).topic_manifest("orders")
     assert str(caught.value) == (
@@ -213,7 +213,7 @@ def test_an_error_is_told_with_the_option_the_address_and_the_brokers_words(serv
 
 
 def test_an_unknown_topic_is_told_as_such(server: Server) -> None:
-    server.status, server.body = 404, b'{"error": "there is no such topic here"}'
+    server.status, server.body = 404, b'{"detail": "there is no such topic here"}'
     with pytest.raises(NoSuchTopic, match="there is no such topic here"):
         AdminManifests(server.url).topic_manifest("orders")
 

@@ -216,7 +216,7 @@ class AdminManifests:
 
     def _refusal(self, url: str, status: int, body: bytes) -> SparkJobError:
         try:
-            reason = str(json.loads(body)["error"])
+            reason = str(json.loads(body)["detail"])
         except (ValueError, LookupError, TypeError):
             reason = "no reason is given: is this the admin address of a trio-broker?"
         kind = NoSuchTopic if status == 404 else SourceUnavailable

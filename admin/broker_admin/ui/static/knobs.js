@@ -96,8 +96,8 @@ export class Knob {
       const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
       this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, in effect.` : "PATCH → 200: it was so already.");
     } else {
-      const reasons = (body.refusals ?? []).map((/** @type {{reason: string}} */ one) => one.reason);
-      this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.error}`);
+      const reasons = (body.errors ?? []).map((/** @type {{detail: string}} */ one) => one.detail);
+      this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.detail}`);
     }
   }
 

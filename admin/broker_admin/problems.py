@@ -1,0 +1,71 @@
+"""Problems: why a request is not answered with what it asked for, as RFC 9457 has them.
+
+A route raises ``Problem``; the app answers it as ``application/problem+json`` under ``/api``, as a page of this site
+elsewhere (``errors.py``). Each entry of ``errors`` points at one value of the request: ``/configs/retention.ms`` is a
+JSON pointer (RFC 6901) into the body, ``?limit`` a parameter of the query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+
+import attrs
+from starlette.responses import Response
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+
+
+@attrs.frozen
+class FieldError:
+    """What is wrong with the value that ``pointer`` points at."""
+
+    pointer: str
+    detail: str
+
+
+@attrs.frozen
+class ProblemDetails:
+    """A problem as it is answered. ``type`` is ``about:blank``: the status says of what kind it is."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: tuple[FieldError, ...] = ()
+
+
+class Problem(Exception):
+    """The request is refused with ``status``; ``detail`` is one sentence, ``errors`` say which values are wrong."""
+
+    def __init__(self, status: int, detail: str, errors: Sequence[FieldError] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = tuple(errors)
+
+    @classmethod
+    def of_errors(cls, status: int, errors: Sequence[FieldError], summary: str = "nothing was changed") -> Problem:
+        """A problem made of its errors: the sentence of the only one, or ``summary`` and their number."""
+        detail = errors[0].detail if len(errors) == 1 else f"{summary}: {len(errors)} values are refused"
+        return cls(status, detail, errors)
+
+
+def problem_response(status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
+    """An answer that says why there is no other one."""
+    problem = ProblemDetails("about:blank", HTTPStatus(status).phrase, status, detail, tuple(errors))
+    body = attrs.asdict(problem)
+    if not errors:
+        del body["errors"]
+    return Response(json.dumps(body, separators=(",", ":")) + "\n", status, media_type=PROBLEM_MEDIA_TYPE)
+
+
+def body_pointer(*names: str | int) -> str:
+    """The JSON pointer to a value of the body, by the names and indexes that lead to it."""
+    return "".join("/" + str(name).replace("~", "~0").replace("/", "~1") for name in names)
+
+
+def query_pointer(name: str) -> str:
+    """What stands for a parameter of the query where a JSON pointer stands for a value of the body."""
+    return f"?{name}"

@@ -1,0 +1,50 @@
+"""The admin app over a real broker in the test's own event loop, with an HTTP client of the app and a Kafka client.
+
+``tests/admin/conftest.py`` has it as the fixture ``live``; ``open_live_admin`` takes settings of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import httpx
+
+from broker_admin.app import create_app
+from tests.running_broker import Connection, connected, running, view_of
+from trio_broker.broker import Broker
+from trio_broker.broker_view.live import LiveBrokerView
+
+CHANGE_HEADERS = {"x-requested-with": "pytest"}
+"""What each change needs; httpx sends the JSON content type by itself."""
+
+
+@attrs.frozen
+class LiveAdmin:
+    """A running broker, its view, and clients of both sides; ``http`` sends what a change needs with every request."""
+
+    broker: Broker
+    view: LiveBrokerView
+    http: httpx.AsyncClient
+    kafka: Connection
+
+    async def get(self, address: str, **query: Any) -> Any:
+        """The JSON at ``address``, which is there."""
+        answer = await self.http.get(address, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@asynccontextmanager
+async def open_live_admin(directory: Path, **settings: Any) -> AsyncIterator[LiveAdmin]:
+    """A broker on ``directory`` with ``settings`` (``_`` for the dots), and its admin app, inside the block."""
+    async with running(directory, **settings) as broker, connected(broker) as kafka:
+        view = view_of(broker)
+        transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=CHANGE_HEADERS, timeout=None
+        ) as http:
+            yield LiveAdmin(broker, view, http, kafka)
