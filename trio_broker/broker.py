@@ -126,7 +126,7 @@ class Broker:
         self._open_ports()
         try:
             async with open_services(self.config, self.clock, self.advertised) as services:
-                self._dispatcher = Dispatcher(services)
+                self._dispatcher = Dispatcher(services, self.server.channel.metrics)
                 self._follow_config()
                 if reason := await self._serve(services, task_status):
                     raise StartupError(reason)

@@ -27,11 +27,12 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.listeners import advertised_endpoints
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.request_phase import RequestPhase
 
 LATEST_JOIN = 9
 
 
-def no_park() -> None:
+def no_park(phase: RequestPhase) -> None:
     """A request that holds no handler slot."""
 
 

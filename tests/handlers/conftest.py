@@ -13,6 +13,7 @@ from tests.replication.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
 from trio_broker.clock import ManualClock
 from trio_broker.handlers.support.dispatch import Dispatcher
+from trio_broker.network.request_metrics import RequestChannelMetrics
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ async def open_wire_client(tmp_path):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
             services = await stack.enter_async_context(open_services(config, clock, advertised))
-            return WireClient(Dispatcher(services), clock)
+            return WireClient(Dispatcher(services, RequestChannelMetrics()), clock)
 
         yield open_client
 

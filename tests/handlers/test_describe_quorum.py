@@ -17,6 +17,7 @@ from trio_broker.bootstrap import open_services
 from trio_broker.clock import ManualClock
 from trio_broker.handlers.describe_quorum import error_response
 from trio_broker.handlers.support.dispatch import Dispatcher
+from trio_broker.network.request_metrics import RequestChannelMetrics
 
 METADATA = "__cluster_metadata"
 VERSIONS = range(3)
@@ -68,7 +69,7 @@ async def test_every_start_leads_in_a_later_epoch(tmp_path):
     for _ in range(2):
         clock = ManualClock()
         async with open_services(broker_config(tmp_path / "data"), clock, ADVERTISED) as services:
-            epochs.append((await ask(WireClient(Dispatcher(services), clock))).leader_epoch)
+            epochs.append((await ask(WireClient(Dispatcher(services, RequestChannelMetrics()), clock))).leader_epoch)
     assert epochs == [1, 2]
 
 

@@ -23,9 +23,10 @@ from kafka_wire.schema import VersionRange, default_instance
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
 from tests.replication.real_logs import batch
-from trio_broker.handlers.support.dispatch import encoded_error_response
+from trio_broker.handlers.support.dispatch import error_response
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection
+from trio_broker.request_phase import RequestPhase
 
 METADATA_VERSIONS = range(14)
 
@@ -91,6 +92,19 @@ async def test_requests_are_counted_by_api_also_those_that_are_refused(wire):
     assert wire.dispatcher.requests == {ApiKey.METADATA: 2, ApiKey.FETCH: 1}
 
 
+async def test_the_errors_of_answers_are_counted_by_api(wire):
+    await wire.create_topic("orders")
+    await wire.ask(produce(acks=1), 9)
+    await wire.ask(produce(acks=1, topic="nowhere"), 9)
+    failing_with(wire, LookupError("our bug"))
+    await wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9)
+    errors = {api_key: metrics.since_start().errors for api_key, metrics in wire.dispatcher.metrics.by_api.items()}
+    assert errors == {
+        ApiKey.PRODUCE: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1},
+        ApiKey.METADATA: {ErrorCode.UNKNOWN_SERVER_ERROR: 1},
+    }
+
+
 async def test_silence_is_passed_on(wire):
     await wire.create_topic("orders")
     assert await wire.ask(produce(acks=0), 9) is None
@@ -113,7 +127,7 @@ async def test_parking_gives_the_slot_of_the_request_back(wire):
 
     async def release_handler(request, context):
         context.request.release_slot = lambda: given_back.append(True)
-        context.release_handler()
+        context.release_handler(RequestPhase.PURGATORY)
         raise KafkaError("enough")
 
     replace_handler(wire, ApiKey.METADATA, release_handler)
@@ -252,6 +266,6 @@ def test_every_version_has_room_for_the_refusal_of_a_whole_request(api, version)
     request = default_instance(api.request)
     if api.api_key == ApiKey.PRODUCE:
         request.acks = 1  # 0 asks for silence
-    encoded = joined(encoded_error_response(api, request, error, version))
+    encoded = joined(encode(error_response(api, request, error, version), version))
     _, end = decode(api.request.RESPONSE, version, encoded)
     assert end == len(encoded)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
+from trio_broker.histogram import NOTHING_COUNTED, HistogramSnapshot
+from trio_broker.metrics.history import BrokerReadings
 from trio_broker.network.statistics import (
     HandlerPoolStatistics,
     HandlerSlotStatistics,
@@ -11,6 +15,11 @@ from trio_broker.network.statistics import (
     RequestChannelStatistics,
     SocketServerStatistics,
 )
+from trio_broker.replication.flusher import FlusherStatistics
+from trio_broker.replication.log_cleaner import LogCleanerStatistics
+from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+
+NEVER_BUSY = ThreadOccupancyStatistics(busy=0, waiting=0, busy_ns={}, all_busy_ns=0, waiting_ns=0)
 
 
 def server_statistics(at_seconds: float = 0.0, **changes: Any) -> SocketServerStatistics:
@@ -30,7 +39,6 @@ def server_statistics(at_seconds: float = 0.0, **changes: Any) -> SocketServerSt
         "requests": 0,
         "bytes_in": 0,
         "bytes_out": 0,
-        "send_seconds": 0.0,
         "request_bytes_held": 0,
     }
     return SocketServerStatistics(**(values | changes))
@@ -41,12 +49,50 @@ def channel_statistics(recent_peak_depth: int = 0, capacity: int = 500) -> Reque
 
 
 def handler_statistics(*slots: HandlerSlotStatistics, parked: int = 0) -> HandlerPoolStatistics:
-    return HandlerPoolStatistics(len(slots), slots, parked, 0, 0, 0, 0.0, 0.0, 0.0)
+    return HandlerPoolStatistics(len(slots), slots, parked, 0, 0, 0)
 
 
 def processor_statistics(number: int, idle_ratio: float, busy_seconds: float = 0.0) -> ProcessorStatistics:
-    return ProcessorStatistics(number, False, 0, idle_ratio, int(busy_seconds * 1e9), 0, 0, 0, 0, 0)
+    return ProcessorStatistics(number, False, 0, idle_ratio, int(busy_seconds * 1e9), 0, 0, 0, 0, 0, 0)
 
 
 def slot_statistics(number: int, idle_ratio: float, busy_seconds: float = 0.0) -> HandlerSlotStatistics:
     return HandlerSlotStatistics(number, idle_ratio, int(busy_seconds * 1e9), 0)
+
+
+def broker_readings(at_seconds: float = 0.0, **changes: Any) -> BrokerReadings:
+    """A broker that has done nothing for ``at_seconds``, but for ``changes`` of the readings or of the server's."""
+    parts = {field.name for field in attrs.fields(BrokerReadings)}
+    given = {name: value for name, value in changes.items() if name in parts}
+    rest = {name: value for name, value in changes.items() if name not in parts}
+    values: dict[str, Any] = {
+        "server": server_statistics(at_seconds, **rest),
+        "flusher": flusher_statistics(),
+        "cleaner": cleaner_statistics(),
+        "appended_records": 0,
+    }
+    return BrokerReadings(**(values | given))
+
+
+def flusher_statistics(
+    threads: int = 8,
+    occupancy: ThreadOccupancyStatistics = NEVER_BUSY,
+    sync_times: HistogramSnapshot = NOTHING_COUNTED,
+    wait_times: HistogramSnapshot = NOTHING_COUNTED,
+) -> FlusherStatistics:
+    return FlusherStatistics(threads, 0, 0, occupancy, sync_times, wait_times)
+
+
+def cleaner_statistics(**changes: Any) -> LogCleanerStatistics:
+    values: dict[str, Any] = {
+        "rounds": 0,
+        "bytes_read": 0,
+        "bytes_written": 0,
+        "records_read": 0,
+        "records_kept": 0,
+        "under_way": (),
+        "uncleanable": (),
+        "max_dirty_ratio": 0.0,
+        "busy_ns": 0,
+    }
+    return LogCleanerStatistics(**(values | changes))

@@ -7,7 +7,10 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.metrics.statistics_fixtures import (
+    broker_readings,
     channel_statistics,
+    cleaner_statistics,
+    flusher_statistics,
     handler_statistics,
     processor_statistics,
     server_statistics,
@@ -18,8 +21,7 @@ from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatist
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
-from trio_broker.replication.flusher import FlusherStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics, UncleanablePartition
+from trio_broker.replication.log_cleaner import UncleanablePartition
 from trio_broker.replication.replica_manager import ReplicaManagerStatistics
 from trio_broker.topic_partition import TopicPartition
 
@@ -49,8 +51,8 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "log_size_bytes": 4096,
         "server": SERVER,
         "requests": {"Produce": 4, "Fetch": 2},
-        "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, FlusherStatistics(0, 0, 0.0, 0)),
-        "cleaner": LogCleanerStatistics(0, 0, 0, 0, 0, (), (), 0.0),
+        "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, flusher_statistics()),
+        "cleaner": cleaner_statistics(),
         "groups": GroupStatistics(groups={}, members=0, committed_offsets=0, loading=0, commits=0, rebalances=0),
     }
     return MetricsSnapshot(**(values | changes))
@@ -67,7 +69,9 @@ def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 def test_compaction_shows_what_it_did_and_what_it_leaves_alone() -> None:
     left_alone = UncleanablePartition(TopicPartition("t", 0), "damaged")
-    cleaner = LogCleanerStatistics(3, 1000, 100, 50, 5, (), (left_alone,), 0.25)
+    cleaner = cleaner_statistics(
+        rounds=3, bytes_read=1000, bytes_written=100, uncleanable=(left_alone,), max_dirty_ratio=0.25
+    )
     values = values_of(render(snapshot(cleaner=cleaner)))
     assert {name: value for (name, _), value in values.items() if "log_cleaner" in name} == {
         "trio_broker_log_cleaner_rounds_total": 3,
@@ -124,7 +128,8 @@ def test_names_carry_our_prefix_except_those_of_the_process_which_every_dashboar
 
 
 def test_the_page_and_prometheus_read_the_same_numbers() -> None:
-    values, sample = values_of(render(snapshot())), sample_between(server_statistics(), SERVER, 0)
+    sample = sample_between(broker_readings(), broker_readings(server=SERVER), 0)
+    values = values_of(render(snapshot()))
     assert values[("trio_broker_network_processor_avg_idle_ratio", ())] == sample.network_idle_ratio
     assert values[("trio_broker_request_handler_avg_idle_ratio", ())] == sample.io_idle_ratio
     assert values[("trio_broker_event_loop_busy_ratio", ())] == sample.event_loop_busy_ratio

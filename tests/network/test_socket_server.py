@@ -406,8 +406,8 @@ async def test_the_readings_lie_between_nothing_and_everything(serving):
         assert statistics.loop_busy_ratio > 0
         assert statistics.network_idle_ratio < 1
         assert statistics.requests == 50
-        assert 0 < statistics.send_seconds < 5
-        assert 0 < statistics.handlers.queue_wait_seconds < 5
+        [metrics] = harness.server.channel.metrics.by_api.values()
+        assert metrics.since_start().count == 50
 
 
 async def test_a_processor_is_idle_while_its_requests_are_handled(serving):

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_broker.replication.flusher import SYNCS_PER_TURN, Flusher
+from trio_broker.replication.flusher import SYNCS_PER_TURN, Flusher, QueuedSync
 
 
 @attrs.define(eq=False)
@@ -101,6 +101,31 @@ async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_al
     assert [partition.durable for partition in partitions] == [1] * 6
     statistics = flusher.statistics()
     assert (statistics.syncs, statistics.partitions_under_way, statistics.failures) == (6, 0, 0)
+
+
+async def test_the_time_in_which_all_threads_sync_and_others_wait_is_counted(flusher):
+    begun = threading.Semaphore(0)
+    gate = threading.Semaphore(0)
+    partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(5)]
+    for partition in partitions:
+        flusher.request(partition)
+    for _ in range(2):
+        await sync_begun(partitions[0])
+    before = flusher.statistics()
+    assert (before.threads, before.occupancy.busy, before.occupancy.waiting) == (2, 2, 3)
+    later = flusher.statistics()
+    passed_ns = later.occupancy.all_busy_ns - before.occupancy.all_busy_ns
+    assert passed_ns > 0
+    assert later.occupancy.busy_ns[2] - before.occupancy.busy_ns[2] == passed_ns
+    assert later.occupancy.waiting_ns - before.occupancy.waiting_ns == 3 * passed_ns
+    for _ in partitions:
+        gate.release()
+    for partition in partitions:
+        await flusher.wait_idle(partition)
+    statistics = flusher.statistics()
+    assert (statistics.sync_times.count, statistics.wait_times.count) == (5, 5)
+    # A thread notes its end after it has reported.
+    assert statistics.occupancy.waiting == 0
 
 
 async def test_fewer_threads_count_from_the_next_sync_on(flusher):
@@ -199,7 +224,7 @@ def test_a_lane_that_another_was_quicker_than_does_not_wait_for_ever():
         worker.start()
     while any(worker.is_alive() for worker in workers) and flusher._workers < 20_000:
         flusher._workers += 1
-        flusher._queue.put(partition)
+        flusher._queue.put(QueuedSync(partition, 0))
         flusher._take()
     for worker in workers:
         worker.join(20)

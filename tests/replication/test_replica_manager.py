@@ -17,6 +17,7 @@ from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make
 from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.hosted_topics import TopicAssignment
 from trio_broker.replication.replica_manager import RequiredOffset
+from trio_broker.request_phase import RequestPhase
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -31,7 +32,7 @@ class Parking:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self) -> None:
+    def __call__(self, phase: RequestPhase) -> None:
         self.calls += 1
 
 

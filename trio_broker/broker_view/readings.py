@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
+from kafka_wire.apis import ApiKey
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.history import History, HistorySample
+from trio_broker.metrics.history import BrokerReadings, History, HistorySample
+from trio_broker.network.request_metrics import NO_REQUESTS
 from trio_broker.network.socket_server import SocketServer
-from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics
+from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 
 
 class LiveReadingsView:
@@ -17,8 +19,22 @@ class LiveReadingsView:
     def __init__(self, services: BrokerServices, server: SocketServer) -> None:
         self.services = services
         self.server = server
-        self.samples = History(server.statistics(), services.clock.now_ms)
-        server.subscribe(self.samples.add)
+        self.samples = History(self.readings(server.statistics()), services.clock.now_ms)
+        server.subscribe(lambda statistics: self.samples.add(self.readings(statistics)))
+
+    def readings(self, server: SocketServerStatistics) -> BrokerReadings:
+        """``server`` and what else a sample is made of, at the end of an interval."""
+        replicas, by_api = self.services.replicas, self.server.channel.metrics.by_api
+        intervals = {api_key: metrics.last_interval() for api_key, metrics in by_api.items()}
+        return BrokerReadings(
+            server=server,
+            flusher=replicas.flusher.statistics(),
+            cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            appended_records=replicas.appended_records,
+            produce=intervals.get(ApiKey.PRODUCE, NO_REQUESTS),
+            fetch=intervals.get(ApiKey.FETCH, NO_REQUESTS),
+            errors=sum(sum(interval.errors.values()) for interval in intervals.values()),
+        )
 
     def history(self) -> Sequence[HistorySample]:
         return self.samples.samples

@@ -35,10 +35,11 @@ from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
-from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, ReleaseHandler
+from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.request_phase import ReleaseHandler
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.yield_budget import YieldBudget
 

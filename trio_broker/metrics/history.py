@@ -1,7 +1,7 @@
 """Samples of the broker, one a second, and the ring that keeps the last minutes of them.
 
 A sample is made when the socket server closes an interval of its ratios: levels and ratios are those of its
-``statistics()``, rates are the differences of two of them. When the loop was too busy to be on time the interval is
+``statistics()``, rates are the differences of two readings. When the loop was too busy to be on time the interval is
 longer, and the rates are still right, since they are divided by the time that really passed.
 """
 
@@ -12,27 +12,59 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.replication.flusher import FlusherStatistics
+from trio_broker.replication.log_cleaner import LogCleanerStatistics
 
 HISTORY_SAMPLES = 300
-"""Five minutes, which is what the page draws; some 200 KB."""
+"""Five minutes, which is what the page draws; some 400 KB."""
 
 MIN_INTERVAL_SECONDS = 1e-3
 """Two readings closer than this are not divided by their distance: the clock's own grain would be the result."""
 
+MEDIAN = 0.5
+P99 = 0.99
+
+
+@attrs.frozen(kw_only=True)
+class BrokerReadings:
+    """What a sample is made of. ``produce``, ``fetch`` and ``errors`` are of the interval that has just ended."""
+
+    server: SocketServerStatistics
+    flusher: FlusherStatistics
+    cleaner: LogCleanerStatistics
+    appended_records: int
+    produce: RequestTimes = NO_REQUESTS
+    fetch: RequestTimes = NO_REQUESTS
+    errors: int = 0
+
 
 @attrs.frozen(kw_only=True)
 class HistorySample:
-    """One second of the broker's life: rates over that second, levels at its end.
+    """One second of the broker's life: rates and times over that second, levels at its end.
 
     An idle ratio is one minus the busy share of the interval, from 0 to 1; a pool's is the mean over its workers.
     ``queue_depth`` is the deepest that the queue was. ``parked_requests`` wait for something other than a handler.
+
+    ``sync_busy_ratio`` is the share of the interval in which all sync threads were busy, so that what came next had to
+    wait; ``sync_threads_busy_ratio`` is the mean over the threads, and ``syncs_waiting`` how many partitions waited for
+    a thread on average. ``cold_send_busy_ratio`` is that of the Processor whose thread waited longest for the disk,
+    ``compaction_busy_ratio`` the share in which compaction worked. The times of Produce and Fetch are from the
+    request's last byte to its answer's last byte, without what a Fetch waits for records; 0 without any request.
+    ``errors_per_second`` counts error codes in answers.
     """
 
     sampled_at_ms: int
     bytes_in_per_second: float
     bytes_out_per_second: float
+    records_in_per_second: float
     requests_per_second: float
+    errors_per_second: float
+    produce_p50_ms: float
+    produce_p99_ms: float
+    fetch_p50_ms: float
+    fetch_p99_ms: float
     network_idle_ratio: float
     network_idle_ratios: tuple[float, ...]
     io_idle_ratio: float
@@ -42,34 +74,78 @@ class HistorySample:
     parked_requests: int
     connections: int
     event_loop_busy_ratio: float
+    sync_threads: int
+    sync_busy_ratio: float
+    sync_threads_busy_ratio: float
+    syncs_per_second: float
+    syncs_waiting: float
+    sync_p50_ms: float
+    sync_p99_ms: float
+    sync_wait_p99_ms: float
+    cold_send_busy_ratio: float
+    cold_sends_per_second: float
+    compaction_busy_ratio: float
+    compaction_bytes_per_second: float
 
 
-def sample_between(earlier: SocketServerStatistics, later: SocketServerStatistics, sampled_at_ms: int) -> HistorySample:
+def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms: int) -> HistorySample:
     """What happened from ``earlier`` to ``later``."""
-    seconds = max((later.measured_ns - earlier.measured_ns) / 1e9, MIN_INTERVAL_SECONDS)
+    before, server = earlier.server, later.server
+    seconds = max((server.measured_ns - before.measured_ns) / 1e9, MIN_INTERVAL_SECONDS)
+    occupied, occupied_before = later.flusher.occupancy, earlier.flusher.occupancy
+    sync_times = later.flusher.sync_times.minus(earlier.flusher.sync_times)
+    wait_times = later.flusher.wait_times.minus(earlier.flusher.wait_times)
+    cold_send_ns = {each.processor_id: each.cold_send_ns for each in before.processors}
+    cold_sends = sum(each.cold_sends for each in server.processors) - sum(each.cold_sends for each in before.processors)
+    compacted_bytes = later.cleaner.bytes_read + later.cleaner.bytes_written
+    compacted_bytes_before = earlier.cleaner.bytes_read + earlier.cleaner.bytes_written
+
+    def share(nanoseconds: int) -> float:
+        # The parts are not read at the very same moment as the server, so that a share of all of it may exceed it.
+        return min(1.0, nanoseconds / 1e9 / seconds)
+
     return HistorySample(
         sampled_at_ms=sampled_at_ms,
-        bytes_in_per_second=(later.bytes_in - earlier.bytes_in) / seconds,
-        bytes_out_per_second=(later.bytes_out - earlier.bytes_out) / seconds,
-        requests_per_second=(later.requests - earlier.requests) / seconds,
-        network_idle_ratio=later.network_idle_ratio,
-        network_idle_ratios=tuple(processor.idle_ratio for processor in later.processors),
-        io_idle_ratio=later.handler_idle_ratio,
-        io_idle_ratios=tuple(slot.idle_ratio for slot in later.handlers.slots),
-        queue_depth=later.channel.recent_peak_depth,
-        queue_capacity=later.channel.capacity,
-        parked_requests=later.handlers.parked,
-        connections=later.connections,
-        event_loop_busy_ratio=later.loop_busy_ratio,
+        bytes_in_per_second=(server.bytes_in - before.bytes_in) / seconds,
+        bytes_out_per_second=(server.bytes_out - before.bytes_out) / seconds,
+        records_in_per_second=(later.appended_records - earlier.appended_records) / seconds,
+        requests_per_second=(server.requests - before.requests) / seconds,
+        errors_per_second=later.errors / seconds,
+        produce_p50_ms=later.produce.active.quantile_ms(MEDIAN),
+        produce_p99_ms=later.produce.active.quantile_ms(P99),
+        fetch_p50_ms=later.fetch.active.quantile_ms(MEDIAN),
+        fetch_p99_ms=later.fetch.active.quantile_ms(P99),
+        network_idle_ratio=server.network_idle_ratio,
+        network_idle_ratios=tuple(processor.idle_ratio for processor in server.processors),
+        io_idle_ratio=server.handler_idle_ratio,
+        io_idle_ratios=tuple(slot.idle_ratio for slot in server.handlers.slots),
+        queue_depth=server.channel.recent_peak_depth,
+        queue_capacity=server.channel.capacity,
+        parked_requests=server.handlers.parked,
+        connections=server.connections,
+        event_loop_busy_ratio=server.loop_busy_ratio,
+        sync_threads=later.flusher.threads,
+        sync_busy_ratio=share(occupied.all_busy_ns - occupied_before.all_busy_ns),
+        sync_threads_busy_ratio=share((occupied.thread_ns - occupied_before.thread_ns) // later.flusher.threads),
+        syncs_per_second=sync_times.count / seconds,
+        syncs_waiting=(occupied.waiting_ns - occupied_before.waiting_ns) / 1e9 / seconds,
+        sync_p50_ms=sync_times.quantile_ms(MEDIAN),
+        sync_p99_ms=sync_times.quantile_ms(P99),
+        sync_wait_p99_ms=wait_times.quantile_ms(P99),
+        cold_send_busy_ratio=max(
+            (share(each.cold_send_ns - cold_send_ns.get(each.processor_id, 0)) for each in server.processors),
+            default=0.0,
+        ),
+        cold_sends_per_second=max(0, cold_sends) / seconds,
+        compaction_busy_ratio=share(later.cleaner.busy_ns - earlier.cleaner.busy_ns),
+        compaction_bytes_per_second=(compacted_bytes - compacted_bytes_before) / seconds,
     )
 
 
 class History:
     """The last minutes of samples, and the listeners to new ones."""
 
-    def __init__(
-        self, first: SocketServerStatistics, now_ms: Callable[[], int], *, capacity: int = HISTORY_SAMPLES
-    ) -> None:
+    def __init__(self, first: BrokerReadings, now_ms: Callable[[], int], *, capacity: int = HISTORY_SAMPLES) -> None:
         self._latest = first
         self._now_ms = now_ms
         self._samples: deque[HistorySample] = deque(maxlen=capacity)
@@ -80,10 +156,10 @@ class History:
         """The samples kept, oldest first; a copy."""
         return tuple(self._samples)
 
-    def add(self, statistics: SocketServerStatistics) -> None:
+    def add(self, readings: BrokerReadings) -> None:
         """Keep a sample of what happened since the last one, and pass it to the listeners."""
-        sample = sample_between(self._latest, statistics, self._now_ms())
-        self._latest = statistics
+        sample = sample_between(self._latest, readings, self._now_ms())
+        self._latest = readings
         self._samples.append(sample)
         for listener in tuple(self._listeners):
             listener(sample)

@@ -69,13 +69,11 @@ class Worker:
     pool: HandlerPool
     slot: HandlerSlot | None
     task: Task | None = None
-    parked_ns: int = 0
 
     def release_slot(self) -> None:
         """Let another worker have the slot while this one's handler waits for others."""
         slot, self.slot = self.slot, None
         if slot is not None:
-            self.parked_ns = perf_counter_ns()
             slot.busy_time.exit()
             self.pool.slot_released(slot)
 
@@ -98,9 +96,6 @@ class HandlerPool:
         self._in_flight = 0
         self._answered = 0
         self._failed = 0
-        self._queue_wait_ns = 0
-        self._handler_ns = 0
-        self._parked_ns = 0
 
     @property
     def size(self) -> int:
@@ -146,9 +141,6 @@ class HandlerPool:
             in_flight=self._in_flight,
             answered=self._answered,
             failed=self._failed,
-            queue_wait_seconds=self._queue_wait_ns / 1e9,
-            handler_seconds=self._handler_ns / 1e9,
-            parked_seconds=self._parked_ns / 1e9,
         )
 
     def slot_released(self, slot: HandlerSlot) -> None:
@@ -190,8 +182,7 @@ class HandlerPool:
         assert slot is not None, "a request is begun in a slot"
         slot.busy_time.enter()
         slot.requests += 1
-        began_ns = perf_counter_ns()
-        self._queue_wait_ns += began_ns - request.queued_ns
+        request.began_ns = perf_counter_ns()
         self._in_flight += 1
         request.release_slot = worker.release_slot
         reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
@@ -201,16 +192,13 @@ class HandlerPool:
             self._in_flight -= 1
             self._answered += 1
             # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
-            request.answered_ns = ended_ns = perf_counter_ns()
+            request.answered(perf_counter_ns())
             request.reply.put(reply)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:
                 slot.busy_time.exit()
-                self._handler_ns += ended_ns - began_ns
             else:
                 self._parked -= 1
-                self._handler_ns += worker.parked_ns - began_ns
-                self._parked_ns += ended_ns - worker.parked_ns
 
     async def _reply_to(self, request: QueuedRequest) -> Reply:
         """Call the handler; an exception of any kind becomes the reason why the connection ends."""

@@ -90,7 +90,6 @@ class Processor:
     is_retiring: bool = False
     requests: int = 0
     bytes_in: int = 0
-    send_ns: int = 0
     busy_time: BusyTime = attrs.field(factory=BusyTime)
     idle: Utilization = attrs.field(init=False)
     sender: Sender = attrs.field(init=False)
@@ -135,16 +134,18 @@ class Processor:
         self.new_connections.close()
 
     def statistics(self) -> ProcessorStatistics:
+        now_ns = perf_counter_ns()
         return ProcessorStatistics(
             processor_id=self.processor_id,
             is_retiring=self.is_retiring,
             connections=len(self.connections),
             idle_ratio=1.0 - self.idle.ratio,
-            busy_ns=self.busy_time.busy_until(perf_counter_ns()),
+            busy_ns=self.busy_time.busy_until(now_ns),
             requests=self.requests,
             bytes_in=self.bytes_in,
             bytes_out=self.sender.bytes_out,
             cold_sends=self.sender.cold_sends,
+            cold_send_ns=self.sender.thread_busy_time.busy_until(now_ns),
             new_connections_waiting=self.new_connections.statistics().current_buffer_used,
         )
 
@@ -269,6 +270,7 @@ class Processor:
             except trio.WouldBlock:
                 await self.context.channel.send(request)
             reply = await connection.reply.wait()
+        sending_ns = perf_counter_ns()
         # Before sending: the response no longer refers to the request's buffer, and a slow reader must not hold it.
         self._give_back(connection)
         if isinstance(reply, CloseConnection):
@@ -276,7 +278,7 @@ class Processor:
         connection.state = ConnectionState.SENDING
         if reply is not None:
             await self.sender.send(connection, framed(reply))
-        self.send_ns += perf_counter_ns() - request.answered_ns
+        self.context.channel.metrics.by_api[request.header.api_key].record(request, sending_ns, perf_counter_ns())
         if isinstance(connection.command, CloseConnection):
             await self._linger(connection)
         connection.state = ConnectionState.IDLE

@@ -26,7 +26,9 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, w
 from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import Chunk
 from trio_broker.network.errors import CloseConnection
+from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.network.statistics import RequestChannelStatistics
+from trio_broker.request_phase import RequestPhase
 
 Answer = Sequence[Chunk] | None
 """Chunks of one response, its header included and its size prefix not, or None for silence (``acks=0``)."""
@@ -134,7 +136,12 @@ class QueuedRequest:
     client_software: ClientSoftware = attrs.field(factory=ClientSoftware)
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)
+    began_ns: int = 0
     answered_ns: int = 0
+    disk_ns: int = 0
+    purgatory_ns: int = 0
+    phase: RequestPhase | None = None
+    phase_began_ns: int = 0
     release_slot: Callable[[], None] = _no_slot
 
     @property
@@ -142,9 +149,28 @@ class QueuedRequest:
         """Whether the client has gone, so that the answer will be dropped."""
         return self.reply.is_abandoned
 
-    def release_handler(self) -> None:
-        """Give the handler slot back before waiting for others; the handler goes on without one. Idempotent."""
+    def release_handler(self, phase: RequestPhase = RequestPhase.PURGATORY) -> None:
+        """Give the handler slot back before a wait, which ``phase`` names; the handler goes on without one.
+
+        Each wait is announced, also a later one, which has no slot to give back. What the handler does after a wait
+        counts to it.
+        """
+        now_ns = perf_counter_ns()
+        self._end_phase(now_ns)
+        self.phase, self.phase_began_ns = phase, now_ns
         self.release_slot()
+
+    def answered(self, now_ns: int) -> None:
+        """The handler has ended at ``now_ns``."""
+        self.answered_ns = now_ns
+        if self.phase is not None:
+            self._end_phase(now_ns)
+
+    def _end_phase(self, now_ns: int) -> None:
+        if self.phase is RequestPhase.DISK:
+            self.disk_ns += now_ns - self.phase_began_ns
+        elif self.phase is RequestPhase.PURGATORY:
+            self.purgatory_ns += now_ns - self.phase_began_ns
 
 
 class RequestChannel:
@@ -152,6 +178,7 @@ class RequestChannel:
 
     def __init__(self, capacity: int) -> None:
         assert capacity >= 1, f"a channel of capacity {capacity} would let nothing through"
+        self.metrics = RequestChannelMetrics()
         self._capacity = capacity
         self._queue: deque[QueuedRequest] = deque()
         self._receivers: dict[Task, None] = {}

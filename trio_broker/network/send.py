@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
@@ -44,6 +45,8 @@ sending."""
 
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 """0 where the platform has none; then every region goes through the thread."""
+
+T = TypeVar("T")
 
 ByteChunk: TypeAlias = bytes | bytearray | memoryview
 
@@ -72,6 +75,7 @@ class Sender:
 
     busy_time: BusyTime
     thread: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    thread_busy_time: BusyTime = attrs.field(factory=BusyTime)
     bytes_out: int = 0
     cold_sends: int = 0
 
@@ -154,10 +158,7 @@ class Sender:
         """Send a part of a window, here or in the thread; returns how many bytes the socket took."""
         if cached:
             return os.sendfile(connection.sock.fileno(), region.fileno(), position, count)
-        self.cold_sends += 1
-        return await trio.to_thread.run_sync(
-            send_cold, connection.sock.fileno(), region.fileno(), position, count, limiter=self.thread
-        )
+        return await self._in_thread(partial(send_cold, connection.sock.fileno(), region.fileno(), position, count))
 
     async def _read(self, region: FileRegion) -> bytes | bytearray:
         """Read a region that is too small to be worth a ``sendfile``."""
@@ -168,13 +169,20 @@ class Sender:
             got = 0  # Not in the page cache, or a file system without RWF_NOWAIT.
         if got == len(buffer):
             return buffer
-        self.cold_sends += 1
-        data = await trio.to_thread.run_sync(
-            os.pread, region.fileno(), len(buffer), region.position, limiter=self.thread
-        )
+        data = await self._in_thread(partial(os.pread, region.fileno(), len(buffer), region.position))
         if len(data) < len(buffer):
             raise ShortRegion(f"a file ended {len(buffer) - len(data)} bytes before what was promised")
         return data
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Do ``work``, which waits for the disk, in the one thread."""
+        self.cold_sends += 1
+        # Others that wait for the thread meanwhile overlap with this one: the thread's busy time counts once.
+        self.thread_busy_time.enter()
+        try:
+            return await trio.to_thread.run_sync(work, limiter=self.thread)
+        finally:
+            self.thread_busy_time.exit()
 
     def _send_now(self, connection: Connection, data: bytes, flags: int) -> int:
         """Send as much of ``data`` as the socket takes without waiting, which may be nothing."""

@@ -238,7 +238,6 @@ class SocketServer:
             requests=self._retired.requests + sum(processor.requests for processor in processors),
             bytes_in=self._retired.bytes_in + sum(processor.bytes_in for processor in processors),
             bytes_out=self._retired.bytes_out + sum(processor.sender.bytes_out for processor in processors),
-            send_seconds=(self._retired.send_ns + sum(processor.send_ns for processor in processors)) / 1e9,
             request_bytes_held=self.memory_pool.held,
         )
 
@@ -247,6 +246,7 @@ class SocketServer:
         self._loop_reader.sample(now_ns)
         self.handlers.sample(now_ns)
         self.channel.roll_peak()
+        self.channel.metrics.roll(now_ns)
         for processor in (*self._active, *self._retiring):
             processor.idle.sample(now_ns)
         if self._sample_listeners:
@@ -351,13 +351,11 @@ class RetiredProcessors:
     requests: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
-    send_ns: int = 0
 
     def add(self, processor: Processor) -> None:
         self.requests += processor.requests
         self.bytes_in += processor.bytes_in
         self.bytes_out += processor.sender.bytes_out
-        self.send_ns += processor.send_ns
 
 
 def balanced_transfers(loads: Sequence[int], staying: int) -> list[Transfer]:

@@ -37,11 +37,7 @@ class HandlerSlotStatistics:
 
 @attrs.frozen
 class HandlerPoolStatistics:
-    """Of all handlers. The sums are over ``answered`` requests.
-
-    ``queue_wait_seconds``, ``handler_seconds`` and ``parked_seconds`` are Kafka's RequestQueueTimeMs, LocalTimeMs and
-    RemoteTimeMs: waiting for a slot, holding one, and waiting for others without one.
-    """
+    """Of all handlers. ``parked`` requests wait without a slot."""
 
     size: int
     slots: tuple[HandlerSlotStatistics, ...]
@@ -49,14 +45,14 @@ class HandlerPoolStatistics:
     in_flight: int
     answered: int
     failed: int
-    queue_wait_seconds: float
-    handler_seconds: float
-    parked_seconds: float
 
 
 @attrs.frozen
 class ProcessorStatistics:
-    """Of one of the ``num.network.threads``. ``cold_sends`` went through its worker thread."""
+    """Of one of the ``num.network.threads``.
+
+    ``cold_sends`` went through its worker thread, which was busy for ``cold_send_ns``.
+    """
 
     processor_id: int
     is_retiring: bool
@@ -67,6 +63,7 @@ class ProcessorStatistics:
     bytes_in: int
     bytes_out: int
     cold_sends: int
+    cold_send_ns: int
     new_connections_waiting: int
 
 
@@ -74,8 +71,7 @@ class ProcessorStatistics:
 class SocketServerStatistics:
     """Of the socket server as a whole.
 
-    ``measured_ns`` is ``time.perf_counter_ns`` of this reading. ``send_seconds`` runs from the answer to the last byte
-    accepted by the kernel, summed over ``requests``.
+    ``measured_ns`` is ``time.perf_counter_ns`` of this reading.
     """
 
     measured_ns: int
@@ -92,7 +88,6 @@ class SocketServerStatistics:
     requests: int
     bytes_in: int
     bytes_out: int
-    send_seconds: float
     request_bytes_held: int
 
     @property

@@ -24,6 +24,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.replication.delayed_operations import DelayedFetch
 from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
+from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.segment import FetchedRecords
@@ -272,10 +273,10 @@ class FetchOperation:
     may_wait: Callable[[], bool]
     parked: set[DelayedFetch]
 
-    async def run(self, release_handler: Callable[[], None]) -> list[FetchedPartition]:
+    async def run(self, release_handler: ReleaseHandler) -> list[FetchedPartition]:
         """Read; wait for more if that is too little; return what is there in the end.
 
-        ``release_handler`` gives the handler slot back; it is called before each wait, and only the first call counts.
+        ``release_handler`` gives the handler slot back; it is called before each wait.
         """
         deadline = trio.current_time() + self.limits.max_wait_seconds
         attempt = await self._read()
@@ -284,7 +285,7 @@ class FetchOperation:
                 bytes_missing = self.limits.min_bytes - attempt.size_bytes
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
                 del attempt
-                release_handler()
+                release_handler(RequestPhase.PURGATORY)
                 await self._wait(bytes_missing, deadline)
             attempt = await self._read()
         return attempt.results

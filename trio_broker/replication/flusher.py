@@ -15,14 +15,17 @@ retry would acknowledge what is lost: the partition goes offline instead, and no
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, Queue
+from time import perf_counter_ns
 from typing import Protocol
 
 import attrs
 import trio
+
+from trio_broker.histogram import Histogram, HistogramSnapshot
+from trio_broker.replication.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
 
 SYNCS_PER_TURN = 32
 """A worker gives its token back after so many, to the next task that waits for a worker thread."""
@@ -50,13 +53,29 @@ class Syncable(Protocol):
 
 @attrs.frozen
 class FlusherStatistics:
-    """``syncs`` and ``sync_seconds`` only grow; ``partitions_under_way`` counts those that sync or wait for a
-    thread."""
+    """``threads`` is how many may sync at a time, ``partitions_under_way`` counts those that sync or wait for one.
 
+    Times and counts only grow. ``wait_times`` are from a request to the beginning of its sync.
+    """
+
+    threads: int
     partitions_under_way: int
-    syncs: int
-    sync_seconds: float
     failures: int
+    occupancy: ThreadOccupancyStatistics
+    sync_times: HistogramSnapshot
+    wait_times: HistogramSnapshot
+
+    @property
+    def syncs(self) -> int:
+        return self.sync_times.count
+
+
+@attrs.frozen
+class QueuedSync:
+    """A partition that waits for a thread since ``queued_ns``."""
+
+    partition: Syncable
+    queued_ns: int
 
 
 @attrs.frozen
@@ -65,13 +84,15 @@ class SyncOutcome:
 
     partition: Syncable
     result: int | Exception | None
+    wait_ns: int = 0
+    sync_ns: int = 0
 
 
 class Flusher:
     """Syncs the partitions that ask for it.
 
     ``request``, ``wait_idle`` and the reporting of results run on the event loop, ``_sync_queue`` in the workers'
-    threads; they share the queue and the deque of outcomes, both safe for that, and figures that are only read as such.
+    threads; they share the queue, the deque of outcomes and that of the ``ThreadOccupancy``, all safe for that.
     """
 
     def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
@@ -83,16 +104,17 @@ class Flusher:
         self._under_way: dict[Syncable, trio.Event] = {}
         # Not a SimpleQueue, though it is quicker: in CPython 3.11 its get forgets the timeout when another thread took
         # what it was woken for, and then waits for ever, with a worker thread's token.
-        self._queue: Queue[Syncable] = Queue()
+        self._queue: Queue[QueuedSync] = Queue()
         self._outcomes: deque[SyncOutcome] = deque()
         self._nursery: trio.Nursery | None = None
         self._workers = 0
         # Workers that wait for more. A set, since adding and discarding are atomic across threads and a counter is not.
         self._lingering: set[object] = set()
         self._stops = False
-        self._syncs = 0
-        self._sync_seconds = 0.0
         self._failures = 0
+        self._occupancy = ThreadOccupancy()
+        self._sync_times = Histogram()
+        self._wait_times = Histogram()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve requests until cancelled. What was requested before it runs is synced first."""
@@ -116,7 +138,7 @@ class Flusher:
         if partition in self._under_way or not partition.needs_sync:
             return  # one that is under way is looked at again when its sync ends
         self._under_way[partition] = trio.Event()
-        self._queue.put(partition)
+        self._enqueue(partition)
         self._start_workers()
 
     async def wait_idle(self, partition: Syncable) -> None:
@@ -126,12 +148,20 @@ class Flusher:
             await done.wait()
 
     def statistics(self) -> FlusherStatistics:
+        self._occupancy.settle(perf_counter_ns(), self.limiter.total_tokens)
         return FlusherStatistics(
+            threads=int(self.limiter.total_tokens),
             partitions_under_way=len(self._under_way),
-            syncs=self._syncs,
-            sync_seconds=self._sync_seconds,
             failures=self._failures,
+            occupancy=self._occupancy.statistics(),
+            sync_times=self._sync_times.snapshot(),
+            wait_times=self._wait_times.snapshot(),
         )
+
+    def _enqueue(self, partition: Syncable) -> None:
+        queued = QueuedSync(partition, perf_counter_ns())
+        self._occupancy.note_queued(queued.queued_ns)
+        self._queue.put(queued)
 
     # ---- workers
 
@@ -161,13 +191,19 @@ class Flusher:
         for _ in range(SYNCS_PER_TURN):
             if self._stops or self._workers > self.limiter.total_tokens:
                 return
-            partition = self._take()
-            if partition is None:
+            queued = self._take()
+            if queued is None:
                 return
-            self._outcomes.append(self._sync(partition))
+            began_ns = perf_counter_ns()
+            self._occupancy.note_begun(began_ns)
+            result = self._sync(queued.partition)
+            ended_ns = perf_counter_ns()
+            self._occupancy.note_ended(ended_ns)
+            outcome = SyncOutcome(queued.partition, result, began_ns - queued.queued_ns, ended_ns - began_ns)
+            self._outcomes.append(outcome)
             token.run_sync_soon(self._report, idempotent=True)
 
-    def _take(self) -> Syncable | None:
+    def _take(self) -> QueuedSync | None:
         """The next partition, waiting a moment for one."""
         lingerer = object()
         self._lingering.add(lingerer)
@@ -178,30 +214,30 @@ class Flusher:
         finally:
             self._lingering.discard(lingerer)
 
-    def _sync(self, partition: Syncable) -> SyncOutcome:
+    def _sync(self, partition: Syncable) -> int | Exception | None:
         if not partition.needs_sync:
-            return SyncOutcome(partition, None)  # it failed, or was deleted, while it was queued
-        began = time.perf_counter()
+            return None  # it failed, or was deleted, while it was queued
         try:
-            return SyncOutcome(partition, partition.sync())
+            return partition.sync()
         # Passed on as a value: it would otherwise end the worker, and with it the broker's nursery.
         except Exception as error:
-            return SyncOutcome(partition, error)
-        finally:
-            # Plain additions from several threads may lose one another's update; these are figures for a chart.
-            self._sync_seconds += time.perf_counter() - began
-            self._syncs += 1
+            return error
 
     # ---- results
 
     def _report(self) -> None:
         """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
+        self._occupancy.settle(perf_counter_ns(), self.limiter.total_tokens)
         while self._outcomes:
             outcome = self._outcomes.popleft()
             partition = outcome.partition
+            if outcome.result is not None:
+                # Counted here rather than in the threads, whose additions could lose one another's.
+                self._sync_times.record(outcome.sync_ns)
+                self._wait_times.record(outcome.wait_ns)
             self._tell(partition, outcome.result)
             if partition.needs_sync and not self._stops:
-                self._queue.put(partition)
+                self._enqueue(partition)
             else:
                 self._under_way.pop(partition).set()
         self._start_workers()

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
 import attrs
@@ -27,6 +28,7 @@ import trio
 from kafka_wire.errors import KafkaError
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.network.busy_time import BusyTime
 from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.replication.partition import Partition
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
@@ -60,7 +62,10 @@ class UncleanablePartition:
 
 @attrs.frozen
 class LogCleanerStatistics:
-    """Counters only grow. ``max_dirty_ratio`` is that of the last look, over all compacted partitions."""
+    """Counters only grow. ``max_dirty_ratio`` is that of the last look, over all compacted partitions.
+
+    ``busy_ns`` is the time in which at least one of its threads worked.
+    """
 
     rounds: int
     bytes_read: int
@@ -70,6 +75,7 @@ class LogCleanerStatistics:
     under_way: tuple[TopicPartition, ...]
     uncleanable: tuple[UncleanablePartition, ...]
     max_dirty_ratio: float
+    busy_ns: int
 
 
 @attrs.define(eq=False)
@@ -107,6 +113,7 @@ class LogCleaner:
         self._finished_rounds = 0
         self._totals = CleaningStatistics()
         self._max_dirty_ratio = 0.0
+        self._busy_time = BusyTime()
         config.subscribe("log.cleaner.threads", self._resize)
 
     def _resize(self, threads: int) -> None:
@@ -343,7 +350,12 @@ class LogCleaner:
                 UncleanablePartition(each.topic_partition, reason) for each, reason in self._uncleanable.items()
             ),
             max_dirty_ratio=self._max_dirty_ratio,
+            busy_ns=self._busy_time.busy_until(perf_counter_ns()),
         )
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, limiter=self.limiter)
+        self._busy_time.enter()
+        try:
+            return await trio.to_thread.run_sync(work, limiter=self.limiter)
+        finally:
+            self._busy_time.exit()

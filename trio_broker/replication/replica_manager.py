@@ -37,6 +37,7 @@ from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
 from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.replication.log_maintenance import LogMaintenance
 from trio_broker.replication.partition import Durability, Partition
+from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
@@ -123,7 +124,7 @@ class ReplicaManager:
         self._stops_waiting = False
         self._storage_error_logged_at = -math.inf
         self._appended_batches = 0
-        self._appended_records = 0
+        self.appended_records = 0
         self._appended_bytes = 0
         self._fetched_bytes = 0
 
@@ -308,7 +309,7 @@ class ReplicaManager:
 
     def _count(self, info: AppendInfo) -> None:
         self._appended_batches += 1
-        self._appended_records += info.last_offset - info.first_offset + 1
+        self.appended_records += info.last_offset - info.first_offset + 1
         self._appended_bytes += info.appended_bytes
 
     def append_internal(self, partition: Partition, batch: memoryview) -> None:
@@ -346,7 +347,11 @@ class ReplicaManager:
                 partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
 
     async def wait_until_replicated(
-        self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: Callable[[], None]
+        self,
+        awaited: Sequence[RequiredOffset],
+        *,
+        timeout_seconds: float,
+        release_handler: ReleaseHandler,
     ) -> list[ErrorCode]:
         """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
 
@@ -358,7 +363,8 @@ class ReplicaManager:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
                 each.partition.add_delayed_produce(each.required_offset, parked)
         if parked.partitions_pending:
-            release_handler()
+            # On one broker the high watermark waits for nothing but a sync.
+            release_handler(RequestPhase.DISK)
             try:
                 await parked.wait(timeout_seconds)
             finally:
@@ -370,7 +376,7 @@ class ReplicaManager:
     # ---- fetching -------------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: Callable[[], None]
+        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: ReleaseHandler
     ) -> list[FetchedPartition]:
         """Read ``targets`` within ``limits``, waiting if there is too little; results in their order."""
         operation = FetchOperation(
@@ -526,7 +532,7 @@ class ReplicaManager:
             delayed_produces=sum(partition.delayed_produces for partition in partitions),
             delayed_fetches=len(self._parked_fetches),
             appended_batches=self._appended_batches,
-            appended_records=self._appended_records,
+            appended_records=self.appended_records,
             appended_bytes=self._appended_bytes,
             fetched_bytes=self._fetched_bytes,
             flusher=self.flusher.statistics(),

@@ -10,7 +10,7 @@ import trio
 
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.compat.group_requests import assignment
-from tests.coordinator.coordinator_harness import running_coordinator
+from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from tests.replication.real_logs import batch
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
@@ -100,7 +100,7 @@ async def test_partitions_of_a_consumer_group_s_member_without_a_commit_are_coun
         subscribed_topic_names=["t", "wide"],
         topic_partitions=[],
     )
-    joined = await broker.groups.call(request.group_id, request, RequestContext("c", "/127.0.0.1", 1), lambda: None)
+    joined = await broker.groups.call(request.group_id, request, RequestContext("c", "/127.0.0.1", 1), no_park)
     assert joined.error_code == 0
     member = SimpleNamespace(member_id="a", generation_id=joined.member_epoch)
     await broker.commit("workers", 0, member=member)
@@ -215,7 +215,7 @@ async def test_groups_that_are_deleted_during_a_collection_do_not_harm_it(broker
     async with trio.open_nursery() as nursery:
 
         async def delete() -> None:
-            await broker.groups.delete_groups([f"g{number}" for number in range(20)], lambda: None)
+            await broker.groups.delete_groups([f"g{number}" for number in range(20)], no_park)
 
         nursery.start_soon(delete)
         lag_report = await broker.groups.lag_report()

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import trio
 
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.request_phase import RequestPhase
 
 
 async def test_an_answer_that_is_there_is_not_waited_for():
     future = ResponseFuture()
-    pending: list[Any] = []
+    pending: list[RequestPhase] = []
     future.set_result("answer", 7)
-    assert await future.wait(lambda: pending.append(True)) == "answer"
+    assert await future.wait(pending.append) == "answer"
     assert future.required_offset == 7
     assert not pending
 
 
 async def test_who_waits_for_others_gives_its_slot_back_first(autojump_clock, nursery):
     future = ResponseFuture()
-    pending: list[Any] = []
+    pending: list[RequestPhase] = []
 
     async def answer_later():
         await trio.sleep(10)
-        assert pending
+        assert pending == [RequestPhase.PURGATORY]
         future.set_result(None)
 
     nursery.start_soon(answer_later)
-    assert await future.wait(lambda: pending.append(True)) is None
+    assert await future.wait(pending.append) is None
     assert trio.current_time() == 10
 
 

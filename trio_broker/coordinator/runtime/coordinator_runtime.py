@@ -40,14 +40,12 @@ from trio_broker.coordinator.runtime.result import Completion, Now, RequestConte
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.request_phase import ReleaseHandler
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 ShardT = TypeVar("ShardT", bound="CoordinatorShard")
-
-ReleaseHandler = Callable[[], None]
-"""Releases the handler slot of the request; called before a request waits."""
 
 MAX_CACHED_KEYS = 4096
 """Keys whose partition is cached, since the hash takes a step for each letter."""

@@ -9,10 +9,11 @@ Source: the futures of Kafka's CoordinatorRuntime, which completes a write when 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import trio
+
+from trio_broker.request_phase import ReleaseHandler, RequestPhase
 
 NO_REQUIRED_OFFSET = -1
 
@@ -39,10 +40,10 @@ class ResponseFuture:
         if self._event is not None:
             self._event.set()
 
-    async def wait(self, release_handler: Callable[[], None]) -> Any:
+    async def wait(self, release_handler: ReleaseHandler) -> Any:
         """Return the response; ``release_handler`` is called first if it is not set yet."""
         if not self.is_done:
-            release_handler()
+            release_handler(RequestPhase.PURGATORY)
             self._event = trio.Event()
             await self._event.wait()
         return self.response

@@ -11,6 +11,7 @@ from kafka_wire.schema import Request
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+from trio_broker.request_phase import RequestPhase
 
 R = TypeVar("R")
 
@@ -53,6 +54,6 @@ class Context:
         """
         return await self.services.groups.call(group_id, request, self.request_context, self.release_handler)
 
-    def release_handler(self) -> None:
+    def release_handler(self, phase: RequestPhase) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""
-        self.request.release_handler()
+        self.request.release_handler(phase)

@@ -22,6 +22,7 @@ from typing import Any
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.error_counts import error_counts
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
@@ -32,15 +33,17 @@ from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest
+from trio_broker.network.request_metrics import RequestChannelMetrics
 
 log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers requests with the services of one broker, and counts them by API key."""
+    """Answers requests with the services of one broker; counts them by API key, and in ``metrics`` their errors."""
 
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics) -> None:
         self.services = services
+        self.metrics = metrics
         self.apis = served_apis()
         self.requests: Counter[int] = Counter()
 
@@ -71,24 +74,30 @@ class Dispatcher:
         """Return the encoded response of the API's handler, or its error response if the handler raised."""
         try:
             response = await api.handler(message, context)
-            return None if response is None else encode(response, context.version)
+            return None if response is None else self.encoded(api, response, context.version)
         except CloseConnection:
             raise  # An Exception too, and not a bug: the last clause must not see it.
         except KafkaError as error:
-            return encoded_error_response(api, message, error, context.version)
+            return self.encoded(api, error_response(api, message, error, context.version), context.version)
         except OSError as error:
             # Retriable for clients, which find out by Metadata whether another replica leads.
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
             failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return encoded_error_response(api, message, failure, context.version)
+            return self.encoded(api, error_response(api, message, failure, context.version), context.version)
         except Exception:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
             bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            return encoded_error_response(api, message, bug, context.version)
+            return self.encoded(api, error_response(api, message, bug, context.version), context.version)
+
+    def encoded(self, api: ServedApi, response: Any, version: int) -> list[Chunk]:
+        """Encode ``response``, and count its errors."""
+        if errors := error_counts(response):
+            self.metrics.update_error_metrics(api.api_key, errors)
+        return encode(response, version)
 
 
-def encoded_error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> list[Chunk]:
-    """The response that refuses a whole request, encoded.
+def error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> Any:
+    """The response that refuses a whole request.
 
     An API builds one error response for all its versions. Fields that ``version`` does not have are reset to their
     defaults, since the codec refuses to drop a value: for example the error code of the whole request in ElectLeaders
@@ -98,4 +107,4 @@ def encoded_error_response(api: ServedApi, message: Any, error: KafkaError, vers
     for field in fields_of(type(response)):
         if version not in field.versions:
             setattr(response, field.name, field.new_default())
-    return encode(response, version)
+    return response

@@ -1,0 +1,215 @@
+"""How long requests took, by API and phase, and what they failed with.
+
+Each answered request is counted once, after its answer was sent, in a histogram per phase: about half a microsecond. A
+second's counts are kept apart until ``roll`` moves them to the totals; those of the last minute are kept, so that a
+reader sees the last second, the last minute, or everything since the start.
+
+Source: Kafka's RequestChannelMetrics and RequestMetrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from time import perf_counter_ns
+from typing import Protocol
+
+import attrs
+
+from trio_broker.histogram import BUCKET_TABLE, NOTHING_COUNTED, UNIT_SHIFT, Histogram, HistogramSnapshot, bucket_of
+from trio_broker.request_phase import RequestPhase
+
+RECENT_INTERVALS = 60
+"""Seconds that are kept: what Kafka's one-minute rates cover."""
+
+
+class TimedRequest(Protocol):
+    """The times that a QueuedRequest carries."""
+
+    queued_ns: int
+    began_ns: int
+    answered_ns: int
+    disk_ns: int
+    purgatory_ns: int
+    phase: RequestPhase | None
+
+
+@attrs.frozen
+class RequestTimes:
+    """The answered requests of one API in some stretch of time.
+
+    ``phases`` counts in DISK and PURGATORY only the requests that waited there. ``active`` is the whole time but for
+    that in purgatory, which the broker has no part in. ``errors`` counts error codes; an answer may hold many.
+    """
+
+    phases: Mapping[RequestPhase, HistogramSnapshot] = attrs.field(factory=dict)
+    total: HistogramSnapshot = NOTHING_COUNTED
+    active: HistogramSnapshot = NOTHING_COUNTED
+    errors: Mapping[int, int] = attrs.field(factory=dict)
+
+    @property
+    def count(self) -> int:
+        return self.total.count
+
+    def phase(self, phase: RequestPhase) -> HistogramSnapshot:
+        """The times in ``phase`` of all requests: those that were never in it count as 0."""
+        times = self.phases.get(phase, NOTHING_COUNTED)
+        missing = self.count - times.count
+        return times.plus(HistogramSnapshot({0: missing})) if missing > 0 else times
+
+    def plus(self, other: RequestTimes) -> RequestTimes:
+        """The requests of both."""
+        return RequestTimes(
+            {
+                phase: self.phases.get(phase, NOTHING_COUNTED).plus(other.phases.get(phase, NOTHING_COUNTED))
+                for phase in (*self.phases, *other.phases)
+            },
+            self.total.plus(other.total),
+            self.active.plus(other.active),
+            Counter(self.errors) + Counter(other.errors),
+        )
+
+
+NO_REQUESTS = RequestTimes()
+
+
+class RequestMetrics:
+    """The answered requests of one API."""
+
+    __slots__ = (
+        "active",
+        "before",
+        "disk",
+        "errors",
+        "local",
+        "purgatory",
+        "queue",
+        "recent",
+        "response_queue",
+        "send",
+        "total",
+    )
+
+    def __init__(self) -> None:
+        self.queue = Histogram()
+        self.local = Histogram()
+        self.disk = Histogram()
+        self.purgatory = Histogram()
+        self.response_queue = Histogram()
+        self.send = Histogram()
+        self.total = Histogram()
+        self.active = Histogram()
+        self.errors: Counter[int] = Counter()
+        self.before = NO_REQUESTS
+        """Up to the last ``roll``."""
+        self.recent: deque[RequestTimes] = deque(maxlen=RECENT_INTERVALS)
+
+    def record(self, request: TimedRequest, sending_ns: int, sent_ns: int) -> None:
+        """Count ``request``, whose task took the answer at ``sending_ns`` and had sent it at ``sent_ns``."""
+        queued_ns, began_ns, answered_ns = request.queued_ns, request.began_ns, request.answered_ns
+        queue_ns = began_ns - queued_ns
+        local_ns = answered_ns - began_ns
+        response_queue_ns = sending_ns - answered_ns
+        send_ns = sent_ns - sending_ns
+        total_ns = active_ns = sent_ns - queued_ns
+        if request.phase is not None:
+            local_ns -= request.disk_ns + request.purgatory_ns
+            active_ns -= request.purgatory_ns
+            if request.disk_ns:
+                self.disk.record(request.disk_ns)
+            if request.purgatory_ns:
+                self.purgatory.record(request.purgatory_ns)
+        # ``Histogram.record`` written out: seven calls a request would cost as much again.
+        queue, local, response_queue, send = self.queue, self.local, self.response_queue, self.send
+        try:
+            queue_bucket = BUCKET_TABLE[queue_ns >> UNIT_SHIFT]
+            local_bucket = BUCKET_TABLE[local_ns >> UNIT_SHIFT]
+            response_queue_bucket = BUCKET_TABLE[response_queue_ns >> UNIT_SHIFT]
+            send_bucket = BUCKET_TABLE[send_ns >> UNIT_SHIFT]
+            active_bucket = BUCKET_TABLE[active_ns >> UNIT_SHIFT]
+            total_bucket = BUCKET_TABLE[total_ns >> UNIT_SHIFT]
+        except IndexError:
+            # One of them is longer than the table: the total at least.
+            queue_bucket = bucket_of(queue_ns)
+            local_bucket = bucket_of(local_ns)
+            response_queue_bucket = bucket_of(response_queue_ns)
+            send_bucket = bucket_of(send_ns)
+            active_bucket = bucket_of(active_ns)
+            total_bucket = bucket_of(total_ns)
+        queue.counts[queue_bucket] += 1
+        queue.sum_ns += queue_ns
+        local.counts[local_bucket] += 1
+        local.sum_ns += local_ns
+        response_queue.counts[response_queue_bucket] += 1
+        response_queue.sum_ns += response_queue_ns
+        send.counts[send_bucket] += 1
+        send.sum_ns += send_ns
+        self.active.counts[active_bucket] += 1
+        self.active.sum_ns += active_ns
+        self.total.counts[total_bucket] += 1
+        self.total.sum_ns += total_ns
+
+    def roll(self) -> None:
+        """Close an interval."""
+        interval = self._take()
+        self.before = self.before.plus(interval) if interval.count or interval.errors else self.before
+        self.recent.append(interval)
+
+    def _take(self) -> RequestTimes:
+        total = self.total.take()
+        errors, self.errors = self.errors, Counter()
+        if not total.counts:
+            return RequestTimes(errors=errors) if errors else NO_REQUESTS
+        phases = {phase: histogram.take() for phase, histogram in self._histograms().items()}
+        return RequestTimes(phases, total, self.active.take(), errors)
+
+    def since_start(self) -> RequestTimes:
+        """Everything that was counted."""
+        phases = {phase: histogram.snapshot() for phase, histogram in self._histograms().items()}
+        return self.before.plus(RequestTimes(phases, self.total.snapshot(), self.active.snapshot(), self.errors))
+
+    def last_interval(self) -> RequestTimes:
+        """The interval that the last ``roll`` closed."""
+        return self.recent[-1] if self.recent else NO_REQUESTS
+
+    def last_minute(self) -> RequestTimes:
+        """The intervals that are kept, together."""
+        times = NO_REQUESTS
+        for interval in self.recent:
+            if interval is not NO_REQUESTS:
+                times = times.plus(interval)
+        return times
+
+    def _histograms(self) -> Mapping[RequestPhase, Histogram]:
+        return {
+            RequestPhase.QUEUE: self.queue,
+            RequestPhase.LOCAL: self.local,
+            RequestPhase.DISK: self.disk,
+            RequestPhase.PURGATORY: self.purgatory,
+            RequestPhase.RESPONSE_QUEUE: self.response_queue,
+            RequestPhase.SEND: self.send,
+        }
+
+
+class RequestChannelMetrics:
+    """The requests of all APIs, ``by_api`` key; an API is added with its first request."""
+
+    def __init__(self) -> None:
+        self.by_api: defaultdict[int, RequestMetrics] = defaultdict(RequestMetrics)
+        # When the intervals that are kept began and ended.
+        self._rolled_ns: deque[int] = deque([perf_counter_ns()], maxlen=RECENT_INTERVALS + 1)
+
+    def update_error_metrics(self, api_key: int, codes: Mapping[int, int]) -> None:
+        """Count the error codes of one answer."""
+        self.by_api[api_key].errors.update(codes)
+
+    def roll(self, now_ns: int) -> None:
+        """Close an interval of all APIs; called about once a second."""
+        self._rolled_ns.append(now_ns)
+        for metrics in self.by_api.values():
+            metrics.roll()
+
+    @property
+    def recent_seconds(self) -> float:
+        """How long the intervals that are kept took."""
+        return (self._rolled_ns[-1] - self._rolled_ns[0]) / 1e9
