@@ -1,0 +1,123 @@
+"""The decoders by name, and the choice of one by content.
+
+By content: an object or an array of JSON, other text, a map of MessagePack, four or eight bytes as a number, the prefix
+that schema registries have agreed on (a zero byte and the schema's id), and hexadecimal for the rest. A lone JSON
+number or string is left as text, so that ``key == "42"`` means what it says.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+
+from broker_admin.decoders import plain
+from broker_admin.decoders.avro import AvroSchema
+from broker_admin.decoders.decoded import MAX_DECODED_BYTES, Decoded, NotDecodable
+from broker_admin.decoders.message_pack import MAP_PREFIXES, decode_message_pack
+from broker_admin.decoders.protobuf import decode_protobuf
+
+AUTOMATIC: Final = "auto"
+AVRO: Final = "avro"
+
+REGISTRY_PREFIX = struct.Struct(">bi")
+"""A zero byte and the id of the schema, of which registries give out positive ones."""
+
+NUMBER_SIZES: Final = {4: "int32", 8: "int64"}
+
+
+def decode_registry(data: bytes) -> dict[str, Any]:
+    """The id of the schema, and what stands behind it, by content."""
+    if len(data) <= REGISTRY_PREFIX.size or data[0]:
+        raise NotDecodable("no prefix of a registry: a zero byte and four more")
+    _, schema_id = REGISTRY_PREFIX.unpack_from(data)
+    payload = decode_by_content(data[REGISTRY_PREFIX.size :], may_have_prefix=False)
+    return {"schema_id": schema_id, "payload_decoder": payload.decoder, "payload": payload.data}
+
+
+DECODERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "text": plain.decode_text,
+    "json": plain.decode_json,
+    "hex": plain.decode_hex,
+    "base64": plain.decode_base64,
+    "int32": plain.decode_int32,
+    "int64": plain.decode_int64,
+    "double": plain.decode_double,
+    "registry": decode_registry,
+    "protobuf": decode_protobuf,
+    "msgpack": decode_message_pack,
+}
+"""Those that need nothing but the bytes. Besides them there are ``auto``, and ``avro``, which needs a schema."""
+
+DECODER_NAMES: Final = (AUTOMATIC, *DECODERS, AVRO)
+
+
+@attrs.frozen
+class Decoder:
+    """A choice of a decoder: its name, and for Avro the schema."""
+
+    name: str = AUTOMATIC
+    schema: AvroSchema | None = None
+
+    def decode(self, data: bytes | None) -> Decoded | None:
+        """``data`` decoded; by content where the chosen decoder fails, with the reason. A null is None."""
+        if data is None:
+            return None
+        if self.name == AUTOMATIC:
+            return decode_by_content(data)
+        try:
+            return Decoded(self.name, self._apply(data))
+        except NotDecodable as error:
+            return attrs.evolve(decode_by_content(data), problem=str(error))
+
+    def _apply(self, data: bytes) -> Any:
+        if len(data) > MAX_DECODED_BYTES and self.name not in ("text", "hex", "base64"):
+            raise NotDecodable(f"{len(data)} bytes; at most {MAX_DECODED_BYTES} are decoded")
+        if self.name != AVRO:
+            return DECODERS[self.name](data)
+        if self.schema is None:
+            raise NotDecodable("Avro needs the schema")
+        has_prefix = len(data) > REGISTRY_PREFIX.size and not data[0]
+        try:
+            return self.schema.decode(data[REGISTRY_PREFIX.size :] if has_prefix else data)
+        except NotDecodable:
+            # A value without a prefix may begin with a zero byte as well.
+            if not has_prefix:
+                raise
+            return self.schema.decode(data)
+
+
+def decode_by_content(data: bytes, *, may_have_prefix: bool = True) -> Decoded:
+    """``data`` by the decoder that its content suggests; what stands behind a registry's prefix has no second one."""
+    if len(data) <= MAX_DECODED_BYTES and data[:64].lstrip()[:1] in (b"{", b"["):
+        try:
+            return Decoded("json", plain.decode_json(data))
+        except NotDecodable:
+            pass
+    try:
+        text = data.decode()
+        if not has_control_characters(text):
+            return Decoded("text", text)
+    except UnicodeDecodeError:
+        pass
+    if len(data) <= MAX_DECODED_BYTES and data[0] in MAP_PREFIXES:
+        try:
+            return Decoded("msgpack", decode_message_pack(data))
+        except NotDecodable:
+            pass
+    if name := NUMBER_SIZES.get(len(data)):
+        return Decoded(name, DECODERS[name](data))
+    if may_have_prefix and not data[0] and REGISTRY_PREFIX.size < len(data) <= MAX_DECODED_BYTES:
+        return Decoded("registry", decode_registry(data))
+    return Decoded("hex", data.hex())
+
+
+_CONTROL_CHARACTERS = frozenset(map(chr, range(32))) - set("\t\n\r")
+
+
+def has_control_characters(text: str) -> bool:
+    """Whether ``text`` has characters that only binary data have."""
+    # ``isprintable`` looks at every character in C; the set only at those that there are.
+    return not text.isprintable() and not _CONTROL_CHARACTERS.isdisjoint(text)
