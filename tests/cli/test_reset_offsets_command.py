@@ -12,6 +12,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
+from kafka_wire.messages.offset_fetch import OffsetFetchRequest
 from tests.cli.scripted_commands import commit, committed_to, described, group_server, run
 
 RESET = ("groups", "reset-offsets", "g")
@@ -74,6 +75,21 @@ def test_an_export_can_be_set_again(tmp_path: Path):
         file.write_text(exported.stdout)
         assert run(server, *RESET, "--from-file", str(file), "--execute").exit_code == 0
         assert committed_to(server) == {0: 50, 1: 60}
+
+
+def test_the_offsets_of_another_group_are_set():
+    with group_server(committed={0: 50, 1: 60}) as server:
+        assert run(server, *RESET, "--all-topics", "--from-group", "other", "--execute").exit_code == 0
+        assert committed_to(server) == {0: 50, 1: 60}
+        asked = [request.groups[0].group_id for request in server.requests(OffsetFetchRequest)]
+        assert "other" in asked
+
+
+def test_another_group_without_offsets_is_refused():
+    with group_server(committed={}) as server:
+        result = run(server, *RESET, "--all-topics", "--from-group", "other", "--execute")
+        assert result.exit_code == 2
+        assert "--from-group: group 'other' has no committed offsets" in result.stderr
 
 
 def test_only_the_named_partitions_are_set():

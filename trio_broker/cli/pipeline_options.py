@@ -22,8 +22,8 @@ import click
 from trio_broker.cli.assignments import key_value
 from trio_broker.cli.connecting import DEFAULT_BOOTSTRAP_SERVER, addresses, json_option
 from trio_broker.cli.failure import complain, fail
-from trio_broker.cli.moments import parse_moment
 from trio_broker.cli.output import let_everything_be_printed, note, print_json, print_table
+from trio_broker.moments import parse_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

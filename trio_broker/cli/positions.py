@@ -17,11 +17,12 @@ import attrs
 import click
 
 from trio_broker.cli.assignments import TopicSelection
-from trio_broker.cli.moments import parse_duration, parse_moment
 from trio_broker.client.errors import all_found
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange, find_offsets, find_ranges
+from trio_broker.client.offsets import find_offsets, find_ranges
 from trio_broker.client.topics import describe_topics
+from trio_broker.log_range import UNKNOWN_OFFSET, LogRange
+from trio_broker.moments import parse_duration, parse_moment
 from trio_broker.topic_partition import TopicPartition
 
 SHORT_DURATION: Final = re.compile(r"(\d{1,12})(ms|s|m|h|d)", re.ASCII)

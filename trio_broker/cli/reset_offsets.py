@@ -24,11 +24,16 @@ from trio_broker.cli.connecting import asks_cluster, json_option
 from trio_broker.cli.consent import Consent, is_agreed, needs_consent
 from trio_broker.cli.failure import fail
 from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, refuse_members, topic_options
-from trio_broker.cli.moments import parse_duration, parse_moment
 from trio_broker.cli.output import Row, note, print_json, print_table
 from trio_broker.cli.positions import chosen_partitions, known_offsets_at, known_ranges
-from trio_broker.cli.reset_plan import (
+from trio_broker.client.errors import Refused
+from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
+from trio_broker.client.groups import describe_group
+from trio_broker.client.kafka_client import KafkaClient
+from trio_broker.moments import parse_duration, parse_moment
+from trio_broker.offset_reset import (
     FromFile,
+    FromGroup,
     PlanError,
     PlannedOffset,
     ShiftBy,
@@ -41,10 +46,6 @@ from trio_broker.cli.reset_plan import (
     plan,
     read_offsets,
 )
-from trio_broker.client.errors import Refused
-from trio_broker.client.group_offsets import Outcome, commit_offsets, fetch_offsets
-from trio_broker.client.groups import describe_group
-from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -65,6 +66,7 @@ from trio_broker.topic_partition import TopicPartition
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="To the offsets of a file, with lines topic,partition,offset.",
 )
+@click.option("--from-group", metavar="GROUP", help="To the committed offsets of another group.")
 @needs_consent
 @click.option("--export", is_flag=True, help="Print the new offsets as lines for --from-file.")
 @json_option
@@ -80,13 +82,13 @@ def reset_offsets_command(
     **ways: Any,
 ) -> None:
     """Set the offsets from which a group without members continues. Shows the new offsets, and asks."""
-    target = chosen_target(group_id, ways)
+    target = chosen_target(client, group_id, ways)
     if not isinstance(target, FromFile):
         check_scope(selections, all_topics)
     elif selections or all_topics:
         raise click.UsageError("the file names the partitions: leave out --topic and --all-topics")
     check_group(client, group_id)
-    committed = {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
+    committed = committed_offsets(client, group_id)
     partitions = meant_partitions(client, selections, committed, target)
     if not partitions:
         fail(f"group {group_id!r} has no committed offsets to reset")
@@ -117,7 +119,12 @@ def reset_offsets_command(
     exit_with(outcomes)
 
 
-def chosen_target(group_id: str, ways: Mapping[str, Any]) -> Target:
+def committed_offsets(client: KafkaClient, group_id: str) -> dict[TopicPartition, int]:
+    """Return every offset that a group has committed."""
+    return {partition: each.offset for partition, each in fetch_offsets(client, group_id).items()}
+
+
+def chosen_target(client: KafkaClient, group_id: str, ways: Mapping[str, Any]) -> Target:
     """Return the target that the options name.
 
     Raises:
@@ -145,6 +152,10 @@ def chosen_target(group_id: str, ways: Mapping[str, Any]) -> Target:
                 return to_moment(parse_moment(value))
             case "by_duration":
                 return to_moment(time.time_ns() // 1_000_000 - parse_duration(value))
+            case "from_group":
+                if not (offsets := committed_offsets(client, value)):
+                    raise PlanError(f"group {value!r} has no committed offsets")
+                return FromGroup(value, offsets)
             case _:
                 with value.open(encoding="utf-8", newline="") as lines:
                     return FromFile(read_offsets(lines, group_id))
@@ -177,12 +188,16 @@ def meant_partitions(
 ) -> set[TopicPartition]:
     """Return the partitions that the file or the options name, or all that the group has committed.
 
+    For ``FromGroup`` these are all that the other group has committed.
+
     Raises:
         Refused: a topic does not exist.
     """
     if isinstance(target, FromFile):
         return set(target.offsets)
-    return chosen_partitions(client, selections) if selections else set(committed)
+    if selections:
+        return chosen_partitions(client, selections)
+    return set(target.offsets if isinstance(target, FromGroup) else committed)
 
 
 def export_plan(planned: Iterable[PlannedOffset]) -> None:

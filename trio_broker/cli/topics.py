@@ -21,7 +21,7 @@ from trio_broker.cli.topics_purge import purge_command
 from trio_broker.client.configs import Resource, ResourceType, describe_configs
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import LogRange, find_ranges
+from trio_broker.client.offsets import find_ranges
 from trio_broker.client.topics import (
     BROKER_DEFAULT,
     TopicDescription,
@@ -32,6 +32,7 @@ from trio_broker.client.topics import (
     find_topics,
     list_topics,
 )
+from trio_broker.log_range import LogRange
 from trio_broker.topic_partition import TopicPartition
 
 PARTITIONS = click.IntRange(1, 0x7FFF_FFFF)

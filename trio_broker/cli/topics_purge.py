@@ -17,8 +17,8 @@ from trio_broker.cli.output import Row, print_json, print_table
 from trio_broker.cli.positions import FORMS, Position, chosen_partitions, known_ranges, position, resolve
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import LogRange
 from trio_broker.client.records_deletion import delete_records
+from trio_broker.log_range import LogRange
 from trio_broker.topic_partition import TopicPartition
 
 

@@ -11,13 +11,12 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Final
 
-import attrs
-
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from trio_broker.client.connection import BrokerConnection
 from trio_broker.client.errors import Refused
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.client.leaders import ask_leaders
+from trio_broker.log_range import LogRange
 from trio_broker.topic_partition import TopicPartition
 
 LATEST: Final = -1
@@ -27,22 +26,11 @@ offset."""
 EARLIEST: Final = -2
 """As a timestamp: the log start offset."""
 
-UNKNOWN_OFFSET: Final = -1
-"""The broker's answer if no record is as young as the timestamp."""
-
 CONSUMER_REPLICA: Final = -1
 """The replica id of a client that is not a replica."""
 
 ISOLATION_LEVELS_FROM: Final = 2
 """The version of ListOffsets from which on a request has an isolation level (KIP-98)."""
-
-
-@attrs.frozen
-class LogRange:
-    """The log start offset, and the offset after the last visible record."""
-
-    earliest: int
-    latest: int
 
 
 Found = int | Refused

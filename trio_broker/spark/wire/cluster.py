@@ -23,8 +23,9 @@ from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline, pauses
 from trio_broker.client.errors import ClientError, NotKafka, Refused, VersionNotServed
 from trio_broker.client.kafka_client import NOT_NOW, KafkaClient
-from trio_broker.client.offsets import EARLIEST, LATEST, UNKNOWN_OFFSET, Found, find_offsets, find_offsets_at
+from trio_broker.client.offsets import EARLIEST, LATEST, Found, find_offsets, find_offsets_at
 from trio_broker.client.topics import TopicDescription, find_topics, list_topics
+from trio_broker.log_range import UNKNOWN_OFFSET
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.options.kafka_settings import KafkaSettings
 from trio_broker.spark.options.selection import Assign, Selection, Subscribe, SubscribePattern

@@ -35,7 +35,8 @@ from kafka_wire.primitives import NO_UUID, parse_uuid
 from trio_broker.client.deadline import RetryDeadline
 from trio_broker.client.errors import ClientError, Refused
 from trio_broker.client.kafka_client import KafkaClient
-from trio_broker.client.offsets import LogRange, find_ranges
+from trio_broker.client.offsets import find_ranges
+from trio_broker.log_range import LogRange
 from trio_broker.spark.batch_table import BatchTable, scan_batches
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData, DataLoss, SourceUnavailable

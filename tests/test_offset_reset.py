@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trio_broker.cli.reset_plan import (
+from trio_broker.log_range import UNKNOWN_OFFSET, LogRange
+from trio_broker.offset_reset import (
     FromFile,
+    FromGroup,
     PlanError,
     PlannedOffset,
     ShiftBy,
@@ -22,7 +24,6 @@ from trio_broker.cli.reset_plan import (
     plan,
     read_offsets,
 )
-from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange
 from trio_broker.topic_partition import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -53,10 +54,11 @@ def planned(target: Target, current: int | None = 150, log: LogRange = LOG, foun
         (ShiftBy(50), 200),
         (ShiftBy(0), 150),
         (FromFile({A: 133}), 133),
+        (FromGroup("other", {A: 133}), 133),
     ],
 )
 def test_each_way_leads_to_its_offset_without_a_remark(target: Target, new: int):
-    assert planned(target) == PlannedOffset(A, 150, new, "")
+    assert planned(target) == PlannedOffset(A, 150, new, "", LOG)
 
 
 @pytest.mark.parametrize(
@@ -71,20 +73,20 @@ def test_each_way_leads_to_its_offset_without_a_remark(target: Target, new: int)
     ],
 )
 def test_an_offset_outside_of_the_log_is_moved_to_its_edge(target: Target, new: int, remark: str):
-    assert planned(target) == PlannedOffset(A, 150, new, remark)
+    assert planned(target) == PlannedOffset(A, 150, new, remark, LOG)
 
 
 def test_a_moment_leads_to_the_record_that_was_found():
-    assert planned(ToMoment(5), found=170) == PlannedOffset(A, 150, 170, "")
+    assert planned(ToMoment(5), found=170) == PlannedOffset(A, 150, 170, "", LOG)
 
 
 def test_a_moment_after_every_record_leads_to_the_end():
-    expected = PlannedOffset(A, 150, 200, "no record is as young; the end of the log")
+    expected = PlannedOffset(A, 150, 200, "no record is as young; the end of the log", LOG)
     assert planned(ToMoment(5), found=UNKNOWN_OFFSET) == planned(ToMoment(5)) == expected
 
 
 def test_where_nothing_is_committed_the_current_place_is_the_end():
-    assert planned(ToCurrent(), None) == PlannedOffset(A, None, 200, "nothing is committed; the end of the log")
+    assert planned(ToCurrent(), None) == PlannedOffset(A, None, 200, "nothing is committed; the end of the log", LOG)
 
 
 @pytest.mark.parametrize("current", [50, 900])
@@ -162,3 +164,28 @@ def test_a_line_that_makes_no_sense_is_told_with_its_number(line: str):
 def test_a_file_without_a_line_for_the_group_is_refused(text: str):
     with pytest.raises(PlanError, match="no line for group 'g'"):
         read_offsets(text.splitlines(keepends=True), "g")
+
+
+@pytest.mark.parametrize(
+    ("current", "target", "skipped", "repeated"),
+    [
+        (150, ToOffset(180), 30, 0),
+        (150, ToOffset(120), 0, 30),
+        (150, ToOffset(150), 0, 0),
+        (None, ToOffset(150), None, None),
+        # What retention has deleted cannot be passed over, and what was never written cannot be read again.
+        (20, ToOffset(130), 30, 0),
+        (250, ToOffset(130), 0, 70),
+        (20, ToEarliest(), 0, 0),
+    ],
+)
+def test_a_plan_counts_what_is_passed_over_and_what_is_read_again(
+    current: int | None, target: Target, skipped: int | None, repeated: int | None
+):
+    each = planned(target, current)
+    assert (each.skipped_records, each.repeated_records) == (skipped, repeated)
+
+
+def test_a_partition_that_the_other_group_lacks_is_named():
+    with pytest.raises(PlanError, match="group 'other' has no offset for t-0"):
+        planned(FromGroup("other", {B: 1}))

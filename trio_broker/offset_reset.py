@@ -1,7 +1,8 @@
 """The new offsets of a reset: a pure function of the committed offsets and of the ranges of the logs.
 
-An offset that is given as a number (``ToOffset``, ``ShiftBy``, ``FromFile``) is moved into the range of its log, as
-Kafka's tool does, and the plan has a remark about it.
+The command line and the admin API both plan with it. An offset that is given as a number (``ToOffset``, ``ShiftBy``,
+``FromFile``, ``FromGroup``) is moved into the range of its log, as Kafka's tool does, and the plan has a remark about
+it.
 
 Source: Kafka's ConsumerGroupCommand and OffsetsUtils.
 """
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from trio_broker.client.offsets import UNKNOWN_OFFSET, LogRange
+from trio_broker.log_range import UNKNOWN_OFFSET, LogRange
 from trio_broker.topic_partition import TopicPartition
 
 FIELDS_WITHOUT_GROUP: Final = 3
@@ -69,20 +70,40 @@ class FromFile:
     offsets: Mapping[TopicPartition, int]
 
 
-Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToMoment | FromFile
+@attrs.frozen
+class FromGroup:
+    """The offset that another group has committed for each partition."""
+
+    group_id: str
+    offsets: Mapping[TopicPartition, int]
+
+
+Target: TypeAlias = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy | ToMoment | FromFile | FromGroup
 
 
 @attrs.frozen
 class PlannedOffset:
     """The committed and the new offset of a partition; ``current`` is None if nothing is committed.
 
-    ``remark`` explains a new offset that differs from the requested one, and is otherwise empty.
+    ``remark`` explains a new offset that differs from the requested one, and is otherwise empty. ``log`` is the range
+    that the plan was made with.
     """
 
     partition: TopicPartition
     current: int | None
     new: int
     remark: str
+    log: LogRange
+
+    @property
+    def skipped_records(self) -> int | None:
+        """How many offsets of the log the group passes over; None if nothing is committed."""
+        return None if self.current is None else max(0, self.new - max(self.current, self.log.earliest))
+
+    @property
+    def repeated_records(self) -> int | None:
+        """How many offsets of the log the group reads again; None if nothing is committed."""
+        return None if self.current is None else max(0, min(self.current, self.log.latest) - self.new)
 
 
 def plan(
@@ -98,7 +119,8 @@ def plan(
     ``UNKNOWN_OFFSET``.
 
     Raises:
-        PlanError: a partition without a committed offset is to be shifted, or the file lacks a partition.
+        PlanError: a partition without a committed offset is to be shifted, or the file or the other group lacks a
+            partition.
     """
     return [
         _planned(target, partition, committed.get(partition), ranges[partition], found.get(partition, UNKNOWN_OFFSET))
@@ -112,13 +134,13 @@ def _planned(
     wanted, remark = _wanted(target, partition, current, log, found)
     new = wanted
     # Only numbers that a user gave. A committed offset before the log start stays, for example, with ``ToCurrent``.
-    if isinstance(target, (ToOffset, ShiftBy, FromFile)):
+    if isinstance(target, (ToOffset, ShiftBy, FromFile, FromGroup)):
         new = max(log.earliest, min(wanted, log.latest))
     if new > wanted:
         remark = f"{wanted} is before the log begins"
     elif new < wanted:
         remark = f"{wanted} is after the log ends"
-    return PlannedOffset(partition, current, new, remark)
+    return PlannedOffset(partition, current, new, remark, log)
 
 
 def _wanted(
@@ -143,6 +165,10 @@ def _wanted(
         case FromFile(offsets):
             if partition not in offsets:
                 raise PlanError(f"the file has no offset for {partition}")
+            return offsets[partition], ""
+        case FromGroup(group_id, offsets):
+            if partition not in offsets:
+                raise PlanError(f"group {group_id!r} has no offset for {partition}")
             return offsets[partition], ""
 
 
