@@ -60,7 +60,8 @@ def mask_entry(entry: ConfigEntry) -> ConfigEntry:
     if not entry.sensitive:
         return entry
     synonyms = tuple(attrs.evolve(synonym, value=None) for synonym in entry.synonyms)
-    return attrs.evolve(entry, value=None, default=None, synonyms=synonyms)
+    levels = tuple(attrs.evolve(level, value=None) for level in entry.levels)
+    return attrs.evolve(entry, value=None, default=None, effective_value=None, synonyms=synonyms, levels=levels)
 
 
 def mask_changes(changes: Sequence[JournalEntry], sensitive_keys: Collection[str]) -> list[JournalEntry]:

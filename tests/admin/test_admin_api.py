@@ -21,28 +21,6 @@ async def patch(client: httpx.AsyncClient, body: str | bytes, headers: Mapping[s
     return await client.patch("/api/v1/config", content=body, headers=headers)
 
 
-async def test_config_shows_everything_about_every_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.dynamic["num.io.threads"] = "12"
-    configs = (await client.get("/api/v1/config")).json()["configs"]
-    assert configs["num.io.threads"] == {
-        "name": "num.io.threads",
-        "value": "12",
-        "source": "DYNAMIC_BROKER_CONFIG",
-        "read_only": False,
-        "update_mode": "cluster-wide",
-        "default": "8",
-        "type": "int",
-        "documentation": "What num.io.threads means.",
-        "synonyms": [
-            {"name": "num.io.threads", "value": "12", "source": "DYNAMIC_BROKER_CONFIG"},
-            {"name": "num.io.threads", "value": "8", "source": "DEFAULT_CONFIG"},
-        ],
-        "sensitive": False,
-        "allowed_range": {"minimum": 1, "maximum": 256},
-    }
-    assert configs["node.id"]["update_mode"] == "read-only"
-
-
 async def test_a_sensitive_value_leaves_the_broker_by_no_way(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
     changed = await patch(client, '{"password": "new secret"}')
     assert changed.status_code == 200

@@ -7,9 +7,10 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimits, ValueChange
 from trio_broker.config.config_key import ConfigType
-from trio_broker.config.entries import ConfigSource, ConfigSynonym
+from trio_broker.config.entries import ConfigLevel, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.config.static_settings import StaticSettings
 
 NUM_IO_THREADS = BROKER_KEYS["num.io.threads"]
 NUM_NETWORK_THREADS = BROKER_KEYS["num.network.threads"]
@@ -66,14 +67,20 @@ def test_broker_id_stands_in_for_node_id_and_may_not_contradict_it():
         BrokerConfig({"broker.id": "7", "node.id": "8"})
 
 
+def settings_of(name, text, origin):
+    settings = StaticSettings()
+    settings.set(name, text, origin, ConfigLevel.FILE)
+    return settings
+
+
 def test_an_unknown_key_is_a_warning_with_its_place():
-    config = BrokerConfig({"process.roles": "broker"}, {"process.roles": "server.properties:3"})
+    config = BrokerConfig(settings_of("process.roles", "broker", "server.properties:3"))
     assert config.warnings == ["server.properties:3: process.roles is not a key of this broker and is ignored"]
 
 
 def test_a_bad_static_value_is_refused_with_place_key_and_reason():
     with pytest.raises(ConfigError, match=r"a\.properties:9: num\.io\.threads: 'x' is refused: .* whole number"):
-        BrokerConfig({"num.io.threads": "x"}, {"num.io.threads": "a.properties:9"})
+        BrokerConfig(settings_of("num.io.threads", "x", "a.properties:9"))
 
 
 def test_config_errors_travel_as_invalid_config():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.records.compression import Codec
-from trio_broker.config.config_key import ConfigKey, ConfigType
+from trio_broker.config.config_key import ConfigKey, ConfigType, ValueBounds
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.config.log_config import CleanupPolicy
@@ -113,3 +113,34 @@ def test_a_double_without_limit_is_written_as_java_writes_it():
     key = BROKER_KEYS["log.cleaner.io.max.bytes.per.second"]
     assert key.text_of(key.default) == "1.7976931348623157E308"
     assert key.text_of(0.5) == "0.5"
+
+
+@pytest.mark.parametrize(
+    ("key", "bounds"),
+    [
+        (NUM_IO_THREADS, ValueBounds(minimum=1)),
+        (LOG_CLEANER_MIN_CLEANABLE_RATIO, ValueBounds(minimum=0.0, maximum=1.0)),
+        (LOG_RETENTION_MS, ValueBounds(minimum=1, special=-1)),
+        (BROKER_KEYS["compression.gzip.level"], ValueBounds(minimum=1, maximum=9, special=-1)),
+        (COMPRESSION_TYPE, ValueBounds(choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))),
+        (LOG_CLEANUP_POLICY, ValueBounds(choices=("delete", "compact"))),
+        (AUTO_CREATE_TOPICS_ENABLE, ValueBounds()),
+    ],
+)
+def test_limits_are_known_in_parts(key, bounds):
+    assert key.bounds == bounds
+
+
+@pytest.mark.parametrize("key", [*BROKER_KEYS.values(), *TOPIC_KEYS.values()], ids=lambda key: key.name)
+def test_the_limits_in_parts_are_those_that_are_checked(key):
+    bounds = key.bounds
+    is_list = key.type is ConfigType.LIST and bounds.choices
+    words = [",".join(bounds.choices)] if is_list else bounds.choices
+    numbers = [each for each in (bounds.minimum, bounds.maximum, bounds.special) if each is not None]
+    refused = [limit + step for limit, step in ((bounds.minimum, -1), (bounds.maximum, 1)) if limit is not None]
+    for value in (*numbers, *words):
+        key.parse(str(value))
+    for value in refused:
+        if value != bounds.special:
+            with pytest.raises(ConfigError):
+                key.parse(str(value))

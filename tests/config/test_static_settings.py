@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.config.broker_config import load_broker_config
+from trio_broker.config.broker_config import ConfigScope, load_broker_config
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import environment_name
@@ -86,3 +86,56 @@ def test_listeners_are_checked_at_once():
 
 def test_no_two_keys_share_an_environment_variable():
     assert len({environment_name(key) for key in BROKER_KEYS}) == len(BROKER_KEYS)
+
+
+def levels(config, name):
+    return [(each.level.value, each.name, each.value, each.wins) for each in config.level_values(BROKER_KEYS[name])]
+
+
+def test_every_level_shows_its_value_and_one_of_them_wins(properties):
+    path = properties("num.io.threads=2\n")
+    config = load_broker_config(path, {"num.io.threads": "4"}, {"TRIO_BROKER_NUM_IO_THREADS": "3"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
+    assert levels(config, "num.io.threads") == [
+        ("cluster", "num.io.threads", "5", True),
+        ("command-line", "num.io.threads", "4", False),
+        ("environment", "num.io.threads", "3", False),
+        ("file", "num.io.threads", "2", False),
+        ("built-in", "num.io.threads", "8", False),
+    ]
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
+    assert levels(config, "num.io.threads")[:2] == [
+        ("broker", "num.io.threads", "6", True),
+        ("cluster", "num.io.threads", "5", False),
+    ]
+
+
+def test_the_origin_of_a_level_names_the_line_and_the_variable(properties):
+    path = properties("\nnum.io.threads=2\n")
+    config = load_broker_config(path, environment={"TRIO_BROKER_NUM_IO_THREADS": "3"})
+    origins = [each.origin for each in config.level_values(BROKER_KEYS["num.io.threads"])]
+    assert origins == ["environment variable TRIO_BROKER_NUM_IO_THREADS", f"{path}:2", ""]
+
+
+def test_a_keys_own_name_in_the_file_wins_over_a_fallback_in_the_environment(properties):
+    path = properties("log.retention.ms=5000\n")
+    config = load_broker_config(path, environment={"TRIO_BROKER_LOG_RETENTION_HOURS": "1"})
+    assert config.log.retention_ms == 5000
+    assert levels(config, "log.retention.ms") == [
+        ("environment", "log.retention.hours", "1", False),
+        ("file", "log.retention.ms", "5000", True),
+        ("built-in", "log.retention.hours", "168", False),
+    ]
+
+
+def test_the_default_of_a_fallback_is_in_effect_where_nothing_is_set(properties):
+    config = load_broker_config()
+    assert levels(config, "log.retention.ms") == [("built-in", "log.retention.hours", "168", True)]
+    assert levels(config, "broker.rack") == []
+
+
+@pytest.mark.parametrize("name", BROKER_KEYS)
+def test_the_value_that_wins_is_the_value_in_effect(name):
+    config, key = load_broker_config(), BROKER_KEYS[name]
+    winners = [each for each in config.level_values(key) if each.wins]
+    assert config.value(key) == key.value_in({each.name: each.value or "" for each in winners})

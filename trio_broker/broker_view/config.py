@@ -15,7 +15,7 @@ from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, Journal
 from kafka_wire.errors import KafkaError
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.config import keys
-from trio_broker.config.broker_config import ConfigScope, ValueChange
+from trio_broker.config.broker_config import ConfigScope, ValueChange, shown_value
 from trio_broker.config.entries import AllowedRange, ConfigEntry
 from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.services import BrokerServices
@@ -40,10 +40,17 @@ class LiveConfigView:
         services.config.subscribe_all(self._config_changed)
 
     def config_entries(self) -> Sequence[ConfigEntry]:
-        return [
-            attrs.evolve(entry, allowed_range=self._allowed_range(entry.name))
-            for entry in self.services.config.entries()
-        ]
+        return [self._with_levels(entry) for entry in self.services.config.entries()]
+
+    def _with_levels(self, entry: ConfigEntry) -> ConfigEntry:
+        config, key = self.services.config, keys.BROKER_KEYS[entry.name]
+        return attrs.evolve(
+            entry,
+            group=keys.KEY_SUBJECTS[key.name],
+            effective_value=shown_value(key, config.value(key)),
+            levels=config.level_values(key),
+            allowed_range=self._allowed_range(key.name),
+        )
 
     def _allowed_range(self, name: str) -> AllowedRange | None:
         key = keys.BROKER_KEYS[name]

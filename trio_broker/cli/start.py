@@ -82,13 +82,13 @@ def parse_overrides(overrides: tuple[str, ...]) -> dict[str, str]:
 
 def refuse_unknown_overrides(settings: StaticSettings) -> None:
     """Raise ``ConfigError`` for a key of the command line that this broker does not have."""
+    from trio_broker.config.entries import ConfigLevel
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.keys import BROKER_KEYS
-    from trio_broker.config.static_settings import COMMAND_LINE
     from trio_broker.suggestion import did_you_mean
 
-    for key, origin in settings.origins.items():
-        if origin == COMMAND_LINE and key not in BROKER_KEYS:
+    for key in settings.levels[ConfigLevel.COMMAND_LINE]:
+        if key not in BROKER_KEYS:
             raise ConfigError(f"--override {key}: this broker has no such key{did_you_mean(key, BROKER_KEYS)}")
 
 
@@ -102,8 +102,8 @@ def apply_options(settings: StaticSettings, data_dir: Path | None, port: int | N
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import COMMAND_LINE
 
-    if port is not None and (origin := settings.origins.get("listeners")) is not None:
-        where = "--override" if origin == COMMAND_LINE else origin
+    if port is not None and (listeners := settings.effective.get("listeners")) is not None:
+        where = "--override" if listeners.origin == COMMAND_LINE else listeners.origin
         raise ConfigError(f"--port and listeners ({where}) exclude each other: name the port in listeners")
     if data_dir is not None:
         settings.set("log.dirs", str(data_dir), COMMAND_LINE)

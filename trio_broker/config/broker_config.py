@@ -24,7 +24,7 @@ import attrs
 
 from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
-from trio_broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
+from trio_broker.config.entries import ConfigEntry, ConfigLevel, ConfigLevelValue, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, SETTINGS
@@ -33,7 +33,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.config.static_settings import StaticSettings, gather_settings
+from trio_broker.config.static_settings import StaticSetting, StaticSettings, gather_settings
 from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -94,20 +94,21 @@ class BrokerConfig:
     """The defaults of topics, which ``resource_config.topic_config`` combines with a topic's own settings."""
     group_coordinator: GroupCoordinatorConfig
 
-    def __init__(self, static: Mapping[str, str] | None = None, origins: Mapping[str, str] | None = None) -> None:
-        """Check and take the static layer; ``origins`` has the origin of each key, for the text of errors.
+    def __init__(self, static: Mapping[str, str] | StaticSettings | None = None) -> None:
+        """Check and take the static layer.
 
         A key that this broker does not have only gives a warning, because files that are written for Kafka have many.
 
         Raises:
             ConfigError: a value is not valid, or two contradict each other.
         """
-        self.warnings: list[str] = []
+        settings = static if isinstance(static, StaticSettings) else _given_settings(static or {})
+        self.warnings = list(settings.warnings)
         """One line for each static setting that has no effect."""
-        origins = origins or {}
+        self._static_levels = settings.levels
         self._static: dict[str, str] = {}
-        for name, text in (static or {}).items():
-            prefix = f"{origins[name]}: " if name in origins else ""
+        for name, setting in settings.effective.items():
+            text, prefix = setting.text, f"{setting.origin}: " if setting.origin else ""
             if (key := BROKER_KEYS.get(name)) is None:
                 hint = did_you_mean(name, BROKER_KEYS)
                 self.warnings.append(f"{prefix}{name} is not a key of this broker and is ignored{hint}")
@@ -186,7 +187,7 @@ class BrokerConfig:
         before = self._values
         self._take(checked)
         changes = tuple(
-            ValueChange(name, _shown(key, before[name]), _shown(key, self._values[name]))
+            ValueChange(name, shown_value(key, before[name]), shown_value(key, self._values[name]))
             for name, key in BROKER_KEYS.items()
             if before[name] != self._values[name]
         )
@@ -247,6 +248,34 @@ class BrokerConfig:
             for source, layer in layers
             for name in key.names
             if (text := layer.get(name)) is not None
+        )
+
+    def level_values(self, key: ConfigKey) -> tuple[ConfigLevelValue, ...]:
+        """Return the value of ``key`` and of its fallbacks at each level that has one, the strongest level first.
+
+        The value in effect need not be that of the strongest level: the key's own name wins over a fallback's.
+        """
+        levels: dict[ConfigLevel, Mapping[str, StaticSetting]] = {
+            ConfigLevel.BROKER: _given(self._dynamic[ConfigScope.BROKER]),
+            ConfigLevel.CLUSTER: _given(self._dynamic[ConfigScope.CLUSTER]),
+            **dict(reversed(self._static_levels.items())),
+        }
+        built_in = {each.name: each.default_text for each in (key, *(fallback.key for fallback in key.fallbacks))}
+        levels[ConfigLevel.BUILT_IN] = _given({name: text for name, text in built_in.items() if text is not None})
+        found = [(level, name) for level, layer in levels.items() for name in key.names if name in layer]
+        # Defaults count only where nothing is set, so they do not take part in the order of names.
+        in_effect = min(
+            found, key=lambda each: (each[0] is ConfigLevel.BUILT_IN, key.names.index(each[1])), default=None
+        )
+        return tuple(
+            ConfigLevelValue(
+                level=level,
+                name=name,
+                value=None if key.sensitive else levels[level][name].text,
+                origin=levels[level][name].origin,
+                wins=(level, name) == in_effect,
+            )
+            for level, name in found
         )
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
@@ -350,6 +379,17 @@ def _valid_texts(scope: ConfigScope, values: Mapping[str, str]) -> dict[str, str
     return valid
 
 
+def _given_settings(static: Mapping[str, str]) -> StaticSettings:
+    """Return settings that a program has given, without a file, a variable or an option."""
+    settings = StaticSettings()
+    settings.levels[ConfigLevel.COMMAND_LINE] = _given(static)
+    return settings
+
+
+def _given(layer: Mapping[str, str]) -> dict[str, StaticSetting]:
+    return {name: StaticSetting(text, "") for name, text in layer.items()}
+
+
 def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
@@ -362,10 +402,13 @@ def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, 
         documentation=key.documentation,
         update_mode=key.update_mode,
         default=None if key.sensitive else key.default_text,
+        unit=key.unit,
+        valid_values=key.valid_values,
+        bounds=key.bounds,
     )
 
 
-def _shown(key: ConfigKey, value: Any) -> str | None:
+def shown_value(key: ConfigKey, value: Any) -> str | None:
     """Return the text of a value for display; None without a value or for a secret."""
     return None if key.sensitive or value is None else key.text_of(value)
 
@@ -389,8 +432,7 @@ def broker_config_of(settings: StaticSettings) -> BrokerConfig:
     Raises:
         ConfigError: a setting is not valid; the text is one line that names its origin.
     """
-    config = BrokerConfig(settings.values, settings.origins)
-    config.warnings[:0] = settings.warnings
+    config = BrokerConfig(settings)
     # Called for its errors, so that a wrong listener is reported before anything is opened.
     advertised_endpoints(config.socket_server)
     return config

@@ -61,13 +61,51 @@ class UpdateMode(enum.Enum):
     """While the broker runs, for one broker or as a default of the cluster."""
 
 
+class ConfigUnit(enum.Enum):
+    """The unit of a number."""
+
+    BYTES = "bytes"
+    BYTES_PER_SECOND = "bytes/s"
+    MILLISECONDS = "ms"
+    MINUTES = "min"
+    HOURS = "h"
+
+
+UNITS_BY_SUFFIX = {
+    ".bytes": ConfigUnit.BYTES,
+    ".buffer.size": ConfigUnit.BYTES,
+    ".bytes.per.second": ConfigUnit.BYTES_PER_SECOND,
+    ".throttled.rate": ConfigUnit.BYTES_PER_SECOND,
+    ".ms": ConfigUnit.MILLISECONDS,
+    ".minutes": ConfigUnit.MINUTES,
+    ".hours": ConfigUnit.HOURS,
+}
+"""How the names of Kafka's keys end, and the unit that this says."""
+
+
+@attrs.frozen(kw_only=True)
+class ValueBounds:
+    """The limits of a key's values in parts, for forms; None or empty where there is none."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    special: float | None = None
+    """One more number that is accepted, such as -1 for no limit."""
+    choices: tuple[str, ...] = ()
+    """The accepted words; of a list, the accepted items."""
+
+
+NO_BOUNDS = ValueBounds()
+
+
 @attrs.frozen
 class Validator(Generic[T]):
-    """A limit on a key's values: a text that explains it, and the check itself."""
+    """A limit on a key's values: a text that explains it, the check itself, and its parts."""
 
     valid_values: str
     """Completes the sentence "the value must be …"."""
     accepts: Callable[[T], bool]
+    bounds: ValueBounds = NO_BOUNDS
 
 
 @attrs.frozen
@@ -131,6 +169,20 @@ class ConfigKey:
         """Return the error for a ``text`` that is not valid; the text of a secret is left out."""
         shown = "(hidden)" if self.sensitive else repr(text)
         return ConfigError(f"{self.name}: {shown} is refused: {reason}", key=self.name)
+
+    @property
+    def unit(self) -> ConfigUnit | None:
+        """The unit of the key's value, which the name says."""
+        return next((unit for suffix, unit in UNITS_BY_SUFFIX.items() if self.name.endswith(suffix)), None)
+
+    @property
+    def valid_values(self) -> str:
+        """Completes the sentence "the value must be …"; empty if the type is the only limit."""
+        return self.validator.valid_values if self.validator is not None else ""
+
+    @property
+    def bounds(self) -> ValueBounds:
+        return self.validator.bounds if self.validator is not None else NO_BOUNDS
 
     @property
     def inherits_default(self) -> bool:

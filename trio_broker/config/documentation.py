@@ -68,7 +68,14 @@ def render() -> str:
 
 def _broker_section(title: str, keys: Iterable[ConfigKey]) -> str:
     rows = [
-        (f"`{key.name}`", key.type.name.lower(), _default(key), _limits(key), key.update_mode.value, key.documentation)
+        (
+            f"`{key.name}`",
+            key.type.name.lower(),
+            _default(key),
+            key.valid_values,
+            key.update_mode.value,
+            key.documentation,
+        )
         for key in keys
         if not key.internal
     ]
@@ -77,7 +84,7 @@ def _broker_section(title: str, keys: Iterable[ConfigKey]) -> str:
 
 def _resource_table(keys: Iterable[ConfigKey]) -> str:
     rows = [
-        (f"`{key.name}`", key.type.name.lower(), _inherited(key), _limits(key), key.documentation)
+        (f"`{key.name}`", key.type.name.lower(), _inherited(key), key.valid_values, key.documentation)
         for key in keys
         if not key.internal
     ]
@@ -96,10 +103,6 @@ def _default(key: ConfigKey) -> str:
     if key.default in (INT_MAX, LONG_MAX, DOUBLE_MAX):
         return "no limit"
     return f"`{text}`" if (text := key.text_of(key.default)) else "empty"
-
-
-def _limits(key: ConfigKey) -> str:
-    return key.validator.valid_values if key.validator is not None else ""
 
 
 def _table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

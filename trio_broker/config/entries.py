@@ -12,7 +12,7 @@ import enum
 
 import attrs
 
-from trio_broker.config.config_key import ConfigType, UpdateMode
+from trio_broker.config.config_key import NO_BOUNDS, ConfigType, ConfigUnit, UpdateMode, ValueBounds
 
 
 class ConfigSource(enum.IntEnum):
@@ -36,6 +36,34 @@ class ConfigSynonym:
     source: ConfigSource
 
 
+class ConfigLevel(enum.Enum):
+    """A level at which a broker's key can be set, the strongest first. Three are static, one source to Kafka."""
+
+    BROKER = "broker"
+    """The dynamic value of this broker."""
+    CLUSTER = "cluster"
+    """The dynamic default of the cluster."""
+    COMMAND_LINE = "command-line"
+    """An option of the command, or the program that has started the broker."""
+    ENVIRONMENT = "environment"
+    FILE = "file"
+    BUILT_IN = "built-in"
+
+
+@attrs.frozen(kw_only=True)
+class ConfigLevelValue:
+    """The value of a key at one level; ``name`` differs from the key's if the value is that of a fallback."""
+
+    level: ConfigLevel
+    name: str
+    value: str | None
+    """None for a secret."""
+    origin: str
+    """File and line, or the environment variable; empty if the level alone says it."""
+    wins: bool
+    """Whether this is the value in effect, which it is for one of the values of a key."""
+
+
 @attrs.frozen
 class AllowedRange:
     """The range of numbers to which one change may set a value now, both ends included."""
@@ -48,7 +76,10 @@ class AllowedRange:
 class ConfigEntry:
     """One setting with its effective value, which is None if there is none, or if it is a secret.
 
-    The admin API sets ``allowed_range`` for keys whose change is limited, such as the size of a pool.
+    ``valid_values`` completes the sentence "the value must be …". The admin API sets the attributes that only it
+    shows: for keys whose change is limited, such as the size of a pool, ``allowed_range``; for keys of the broker the
+    subject they belong to as ``group``, the value in effect as ``effective_value`` (which ``value`` does not have if a
+    fallback or its default counts), and as ``levels`` the value of each level that has one, the strongest first.
     """
 
     name: str
@@ -61,4 +92,10 @@ class ConfigEntry:
     documentation: str
     update_mode: UpdateMode
     default: str | None
+    unit: ConfigUnit | None = None
+    valid_values: str = ""
+    bounds: ValueBounds = NO_BOUNDS
+    group: str = ""
+    effective_value: str | None = None
+    levels: tuple[ConfigLevelValue, ...] = ()
     allowed_range: AllowedRange | None = None

@@ -27,6 +27,9 @@ KEY_GROUPS: Mapping[str, tuple[ConfigKey, ...]] = {subject: keys_of(each) for su
 BROKER_KEYS: Mapping[str, ConfigKey] = {key.name: key for keys in KEY_GROUPS.values() for key in keys}
 """The broker's keys by name."""
 
+KEY_SUBJECTS: Mapping[str, str] = {key.name: subject for subject, keys in KEY_GROUPS.items() for key in keys}
+"""The subject of each of the broker's keys."""
+
 TOPIC_KEYS: Mapping[str, ConfigKey] = {key.name: key for key in topic_keys_of(LogConfig, BROKER_KEYS)}
 """The keys that a topic may set for itself, by name."""
 

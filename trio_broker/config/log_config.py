@@ -149,7 +149,7 @@ class LogConfig:
         CleanupPolicy(),
         "What happens to old segments: delete removes them, compact keeps the last record of each key.",
         broker="log.cleanup.policy", topic=True, type=ConfigType.LIST, update_mode=CLUSTER_WIDE,
-        parser=CleanupPolicy.parse, formatter=str,
+        parser=CleanupPolicy.parse, formatter=str, validator=attrs.evolve(POLICIES, accepts=lambda policy: True),
     )  # fmt: skip
     retention_bytes: int = key(
         -1,

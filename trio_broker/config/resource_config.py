@@ -112,4 +112,7 @@ def _entry(key: ConfigKey, override: str | None, broker: BrokerConfig, own: Conf
         documentation=key.documentation,
         update_mode=key.update_mode,
         default=key.text_of(key.default),
+        unit=key.unit,
+        valid_values=key.valid_values,
+        bounds=key.bounds,
     )

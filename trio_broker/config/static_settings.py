@@ -12,6 +12,7 @@ from pathlib import Path
 
 import attrs
 
+from trio_broker.config.entries import ConfigLevel
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
@@ -26,17 +27,30 @@ COMMAND_LINE = "command line"
 """The origin of a setting that an option of the command sets."""
 
 
+@attrs.frozen
+class StaticSetting:
+    """The text of one setting; ``origin`` names the file and line, the variable or the option."""
+
+    text: str
+    origin: str
+
+
 @attrs.define
 class StaticSettings:
-    """Texts and their origins by key, and a warning for each setting that has no effect."""
+    """Settings by level and key, the weakest level first, and a warning for each setting that has no effect."""
 
-    values: dict[str, str] = attrs.Factory(dict)
-    origins: dict[str, str] = attrs.Factory(dict)
+    levels: dict[ConfigLevel, dict[str, StaticSetting]] = attrs.Factory(
+        lambda: {ConfigLevel.FILE: {}, ConfigLevel.ENVIRONMENT: {}, ConfigLevel.COMMAND_LINE: {}}
+    )
     warnings: list[str] = attrs.Factory(list)
 
-    def set(self, key: str, value: str, origin: str) -> None:
-        self.values[key] = value
-        self.origins[key] = origin
+    def set(self, key: str, value: str, origin: str, level: ConfigLevel = ConfigLevel.COMMAND_LINE) -> None:
+        self.levels[level][key] = StaticSetting(value, origin)
+
+    @property
+    def effective(self) -> dict[str, StaticSetting]:
+        """The setting of each key that wins over those of the other levels."""
+        return {key: setting for level in self.levels.values() for key, setting in level.items()}
 
 
 def environment_name(key: str) -> str:
@@ -61,9 +75,9 @@ def gather_settings(path: Path | None, overrides: Mapping[str, str], environment
 
 def _add_file(settings: StaticSettings, path: Path) -> None:
     for item in parse_properties(_read(path), str(path)):
-        if item.key in settings.values:
+        if item.key in settings.levels[ConfigLevel.FILE]:
             settings.warnings.append(f"{path}:{item.line}: {item.key} was set above already; the last value counts")
-        settings.set(item.key, item.value, f"{path}:{item.line}")
+        settings.set(item.key, item.value, f"{path}:{item.line}", ConfigLevel.FILE)
 
 
 def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -> None:
@@ -74,7 +88,8 @@ def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -
             hint = did_you_mean(variable, keys)
             settings.warnings.append(f"environment variable {variable}: no key has that name, and it is ignored{hint}")
         else:
-            settings.set(key, environment[variable], f"environment variable {variable}")
+            origin = f"environment variable {variable}"
+            settings.set(key, environment[variable], origin, ConfigLevel.ENVIRONMENT)
 
 
 def _read(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from trio_broker.config.config_key import Validator, split_list
+from trio_broker.config.config_key import Validator, ValueBounds, split_list
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
@@ -19,22 +19,24 @@ Number = TypeVar("Number", int, float)
 
 def at_least(minimum: Number) -> Validator[Number]:
     """Accept ``minimum`` and anything above."""
-    return Validator(f"at least {minimum}", lambda value: value >= minimum)
+    return Validator(f"at least {minimum}", lambda value: value >= minimum, ValueBounds(minimum=minimum))
 
 
 def between(minimum: Number, maximum: Number) -> Validator[Number]:
     """Accept anything from ``minimum`` to ``maximum``, both included."""
-    return Validator(f"between {minimum} and {maximum}", lambda value: minimum <= value <= maximum)
+    bounds = ValueBounds(minimum=minimum, maximum=maximum)
+    return Validator(f"between {minimum} and {maximum}", lambda value: minimum <= value <= maximum, bounds)
 
 
 def minus_one_or_at_least(minimum: int) -> Validator[int]:
     """Accept -1, which stands for no limit or no choice, and ``minimum`` and anything above."""
-    return Validator(f"-1, or at least {minimum}", lambda value: value == -1 or value >= minimum)
+    bounds = ValueBounds(minimum=minimum, special=-1)
+    return Validator(f"-1, or at least {minimum}", lambda value: value == -1 or value >= minimum, bounds)
 
 
 def optionally(validator: Validator[int]) -> Validator[int | None]:
     """Accept what ``validator`` accepts, on a key that may also be unset."""
-    return Validator(validator.valid_values, lambda value: value is None or validator.accepts(value))
+    return Validator(validator.valid_values, lambda value: value is None or validator.accepts(value), validator.bounds)
 
 
 def default_or_between(default: int, minimum: int, maximum: int) -> Validator[int]:
@@ -42,12 +44,13 @@ def default_or_between(default: int, minimum: int, maximum: int) -> Validator[in
     return Validator(
         f"{default} (the codec's own choice) or between {minimum} and {maximum}",
         lambda value: value == default or minimum <= value <= maximum,
+        ValueBounds(minimum=minimum, maximum=maximum, special=default),
     )
 
 
 def one_of(*choices: str) -> Validator[str]:
     """Accept exactly these words."""
-    return Validator(f"one of {', '.join(choices)}", lambda value: value in choices)
+    return Validator(f"one of {', '.join(choices)}", lambda value: value in choices, ValueBounds(choices=choices))
 
 
 def exactly(value: T, valid_values: str) -> Validator[T]:
@@ -79,7 +82,7 @@ class Choice(Generic[T]):
     def attributes(self) -> dict[str, Any]:
         """The arguments with which ``key`` declares a key of these words."""
         # The validator accepts everything, because ``parse`` has checked the word: it is there for its text.
-        explained = Validator[T](f"one of {', '.join(self.values)}", lambda value: True)
+        explained = attrs.evolve(one_of(*self.values), accepts=lambda value: True)
         return {"parser": self.parse, "formatter": self.text_of, "validator": explained}
 
 
@@ -87,7 +90,9 @@ def rebalance_protocols(*, served: tuple[str, ...], known: tuple[str, ...]) -> V
     """Accept a list of protocols with ``classic`` in it. Those in ``known`` exist in Kafka and are not served here."""
     choices = subset_of(*served, *known)
     return Validator(
-        f"{choices.valid_values}, with classic", lambda values: "classic" in values and choices.accepts(values)
+        f"{choices.valid_values}, with classic",
+        lambda values: "classic" in values and choices.accepts(values),
+        choices.bounds,
     )
 
 
@@ -106,6 +111,7 @@ def subset_of(*choices: str) -> Validator[tuple[str, ...]]:
     return Validator(
         f"a list of {', '.join(choices)}, each at most once",
         lambda values: set(values) <= set(choices) and len(set(values)) == len(values),
+        ValueBounds(choices=choices),
     )
 
 
