@@ -24,6 +24,7 @@ from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
 from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
 from broker_admin.views.segments import (
@@ -114,8 +115,31 @@ def fake_partition_manifest(topic: str, info: PartitionInfo) -> PartitionManifes
     return PartitionManifest(info.partition, None, log)
 
 
+class NoMessages:
+    """Records that are not to be seen: ``admin.messages.enabled=false``. Tests of messages run over a real broker."""
+
+    def contents_enabled(self) -> bool:
+        return False
+
+    def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+        return None
+
+    async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
+        return {}
+
+    async def fetch_batches(
+        self, topic: str, positions: Mapping[int, int], *, max_bytes: int, max_wait_seconds: float = 0.0
+    ) -> Sequence[PartitionBatches]:
+        return []
+
+    async def append_messages(
+        self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
+    ) -> Sequence[AppendedMessage] | None:
+        return None
+
+
 @attrs.define
-class FakeBrokerView:
+class FakeBrokerView(NoMessages):
     """A broker made of constants, curves and a dictionary of dynamic configs."""
 
     now_ms: int = START_MS

@@ -19,11 +19,14 @@ from typing import Protocol
 from broker_admin.views.config import ConfigView
 from broker_admin.views.events import EventsView
 from broker_admin.views.groups import GroupsView
+from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
 from broker_admin.views.readings import ReadingsView
 from broker_admin.views.segments import SegmentsView
 from broker_admin.views.topics import TopicsView
 
 
-class BrokerView(NodeView, ConfigView, TopicsView, GroupsView, ReadingsView, SegmentsView, EventsView, Protocol):
+class BrokerView(
+    NodeView, ConfigView, TopicsView, MessagesView, GroupsView, ReadingsView, SegmentsView, EventsView, Protocol
+):
     """A broker, as the admin app sees it."""

@@ -13,6 +13,7 @@ from kafka_wire.apis import ApiKey
 from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.events import LiveEventsView
 from trio_broker.broker_view.groups import LiveGroupsView
+from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
@@ -26,6 +27,7 @@ class LiveBrokerView(
     LiveNodeView,
     LiveConfigView,
     LiveTopicsView,
+    LiveMessagesView,
     LiveGroupsView,
     LiveReadingsView,
     LiveSegmentsView,
@@ -49,6 +51,7 @@ class LiveBrokerView(
         LiveNodeView.__init__(self, services, is_stopping)
         LiveConfigView.__init__(self, services, self.publish)
         LiveTopicsView.__init__(self, services)
+        LiveMessagesView.__init__(self, services)
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
         LiveReadingsView.__init__(self, services, server)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)

@@ -78,6 +78,9 @@ class NodeConfig:
     admin_allowed_hosts: tuple[str, ...] = key(
         (), "Ours. Further names that browsers may call the admin page by, as behind a proxy."
     )
+    admin_messages_enabled: bool = key(
+        True, "Ours. Whether the admin page and HTTP API show keys and values of records, and append records."
+    )
     metrics_per_partition: bool = key(
         False,
         "Ours. Whether /metrics has offsets and size of each partition, and the lag of each group in it.",

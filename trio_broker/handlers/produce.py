@@ -33,7 +33,9 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
 from trio_broker.network.errors import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
+from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
 
 ACKS_NONE = 0
@@ -129,7 +131,7 @@ class ProduceOperation:
                 hosted = self.replicas.topic_by_id(topic.topic_id)
             else:
                 hosted = self.replicas.topic(topic.name)
-            self.require_may_write(hosted)
+            require_may_write(hosted, self.context.client_id)
         except KafkaError as error:
             partition_responses = []
             for partition in topic.partition_data:
@@ -149,17 +151,6 @@ class ProduceOperation:
         if self.batches % BATCHES_PER_TURN == 0:
             await checkpoint()
 
-    def require_may_write(self, hosted: HostedTopic) -> None:
-        """Refuse to write to an internal topic.
-
-        Raises:
-            KafkaError: ``INVALID_TOPIC_EXCEPTION``.
-        """
-        # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
-        # accidents, not attacks.
-        if is_internal_topic(hosted.name) and self.context.client_id != INTERNAL_WRITER:
-            raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-
     async def append(self, hosted: HostedTopic, data: PartitionProduceData) -> PartitionProduceResponse:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
@@ -167,12 +158,10 @@ class ProduceOperation:
             # Before the partition is looked for: no retry after UNKNOWN_TOPIC_OR_PARTITION could help this batch.
             require_no_transaction(records)
             partition = hosted.partition(data.index)
-            partition.require_leader()
-            # Before the append: records that are refused but in the log would be there twice after the producer's
-            # retry.
-            if self.request.acks == ACKS_ALL:
-                partition.require_in_sync_replicas()
-            info = await self.replicas.append(partition, records, produce_version=self.context.version)
+            is_acks_all = self.request.acks == ACKS_ALL
+            info = await append_batch(
+                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.context.version
+            )
         except RecordValidationError as error:
             # Kafka gives the log start offset beside record errors as well (ReplicaManager, RecordValidationException).
             return failed(data.index, error, partition.log_start_offset)
@@ -198,6 +187,33 @@ class ProduceOperation:
         )
         for waiting, code in zip(self.waiting, codes, strict=True):
             waiting.response.error_code = code
+
+
+def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
+    """Refuse to write to an internal topic.
+
+    Raises:
+        KafkaError: ``INVALID_TOPIC_EXCEPTION``.
+    """
+    # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
+    # accidents, not attacks.
+    if is_internal_topic(hosted.name) and client_id != INTERNAL_WRITER:
+        raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+async def append_batch(
+    replicas: ReplicaManager, partition: Partition, records: memoryview, *, acks_all: bool, produce_version: int
+) -> AppendInfo:
+    """Append a batch as a producer's; with ``acks_all`` only where as many replicas would have it as the topic wants.
+
+    Raises:
+        KafkaError: nothing was appended, or the disk failed.
+    """
+    partition.require_leader()
+    # Before the append: records that are refused but in the log would be there twice after the producer's retry.
+    if acks_all:
+        partition.require_in_sync_replicas()
+    return await replicas.append(partition, records, produce_version=produce_version)
 
 
 def require_acks(acks: int) -> None:

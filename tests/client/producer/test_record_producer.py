@@ -14,8 +14,8 @@ from tests.client.producer.scripted_logs import ScriptedLogs, TurnedTime, settin
 from tests.fakes.scripted_kafka import Cluster, ScriptedKafka
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
-from trio_broker.client.producer.murmur2 import murmur2
 from trio_broker.client.producer.record_producer import ProducerRecord, RecordProducer
+from trio_broker.murmur2 import murmur2
 from trio_broker.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000

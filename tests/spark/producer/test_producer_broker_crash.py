@@ -13,8 +13,8 @@ from confluent_kafka import Message
 from tests.spark.producer.arrow_rows import Row, arrow_batch
 from tests.spark.producer.consumed_records import headers_of, read_back, values_of
 from trio_broker.client.address import parse_addresses
-from trio_broker.client.producer.murmur2 import murmur2
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.murmur2 import murmur2
 from trio_broker.spark.producer.record_writer import RecordWriter
 from trio_broker.spark.producer.row_ids import Deduplicator, TaskId, find_row_id
 from trio_broker.testing import BrokerProcess

@@ -20,8 +20,8 @@ from tests.spark.producer.consumed_records import by_kafka_python, headers_of, r
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.errors import RecordTooLarge, WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
-from trio_broker.client.producer.murmur2 import murmur2
 from trio_broker.client.producer.settings import ProducerSettings
+from trio_broker.murmur2 import murmur2
 from trio_broker.spark.producer.errors import UnwritableRow
 from trio_broker.spark.producer.record_encoder import NumbaEngine, PlainEngine, RecordEngine
 from trio_broker.spark.producer.record_writer import RecordWriter, group

@@ -21,8 +21,8 @@ from kafka_wire.records.compression import Codec, compress
 from kafka_wire.records.record import Header, NewRecord, append_record
 from trio_broker.client.errors import WriteFailed
 from trio_broker.client.producer.batch_producer import BatchProducer
-from trio_broker.client.producer.murmur2 import partition_of
 from trio_broker.client.producer.producer_batch import MOST_RECORDS, UnsequencedBatch
+from trio_broker.murmur2 import partition_of
 from trio_broker.topic_partition import TopicPartition
 
 DELIVERED_BYTES: Final = 1024 * 1024

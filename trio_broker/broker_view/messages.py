@@ -1,0 +1,326 @@
+"""The records of a running broker, for the admin app: fetched as a consumer does, appended as a producer does.
+
+Reading goes through the replica manager's ordinary fetch, up to the high watermark; files are read and batches inflated
+in worker threads, while the caller walks over what was fetched. The metadata log is not shown: no consumer can fetch
+it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+
+from broker_admin.views.messages import (
+    AppendedMessage,
+    BatchInfo,
+    NewMessage,
+    OwnFormat,
+    PartitionBatches,
+    ReadablePartition,
+    FetchedLogBatch,
+    StoredRecord,
+    UnreadableBatch,
+)
+from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.primitives import uuid_text
+from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, build_batch, read_batches
+from kafka_wire.records.control import ControlRecord, EndTransactionMarker, read_control_record
+from kafka_wire.records.record import NewRecord, Record
+from kafka_wire.stored.groups import GroupMetadataValue, decode_group_record
+from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.handlers.list_offsets import find_offset
+from trio_broker.handlers.produce import append_batch, require_may_write
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.murmur2 import partition_of
+from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
+from trio_broker.replication.hosted_topics import HostedTopic
+from trio_broker.replication.partition import IsolationLevel
+from trio_broker.replication.replica_manager import RequiredOffset
+from trio_broker.request_phase import RequestPhase
+from trio_broker.storage.log_file import FileRecords
+from trio_broker.yield_budget import InTurns
+
+PRODUCE_VERSION = 13
+"""The version of Produce whose rules appended records follow: the newest."""
+
+APPEND_TIMEOUT_SECONDS = 30.0
+"""How long an append may wait for its sync: a producer's default ``request.timeout.ms``."""
+
+LARGEST_BATCH_BYTES = 512 * 1024
+"""Records of one partition are appended in batches of about this size, below the default ``message.max.bytes``."""
+
+RECORD_OVERHEAD_BYTES = 40
+"""What a record takes beside its key, value and headers, at the most; with what a batch takes for it alone."""
+
+
+class LiveMessagesView:
+    """The part of the admin app's view that is about records."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self.services = services
+
+    def contents_enabled(self) -> bool:
+        return self.services.config.node.admin_messages_enabled
+
+    # ---- reading ----
+
+    def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+        hosted = self.services.replicas.topics.get(topic)
+        if hosted is None:
+            return None
+        return [readable_partition(hosted, index) for index in sorted({*hosted.partitions, *hosted.failures})]
+
+    async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
+        replicas, offsets = self.services.replicas, {}
+        async for index in InTurns(partitions):
+            partition = replicas.topic(topic).partition(index)
+            end_offset = partition.high_watermark
+            found = await find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas)
+            offsets[index] = found.offset if found.offset >= 0 else end_offset
+        return offsets
+
+    async def fetch_batches(
+        self, topic: str, positions: Mapping[int, int], *, max_bytes: int, max_wait_seconds: float = 0.0
+    ) -> Sequence[PartitionBatches]:
+        replicas = self.services.replicas
+        try:
+            hosted = replicas.topic(topic)
+        except KafkaError as error:
+            return [PartitionBatches(index, 0, 0, no_batches, str(error)) for index in positions]
+        targets = [
+            FetchTarget(index, offset, max_bytes, hosted.partitions.get(index) or hosted.missing(index))
+            for index, offset in positions.items()
+        ]
+        limits = FetchLimits(max_wait_seconds, 1 if max_wait_seconds else 0, max_bytes)
+        results = await replicas.fetch(targets, limits, release_handler=no_handler)
+        return [fetched_batches(topic, result) for result in results]
+
+    # ---- appending ----
+
+    async def append_messages(
+        self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
+    ) -> Sequence[AppendedMessage] | None:
+        replicas = self.services.replicas
+        hosted = replicas.topics.get(topic)
+        if hosted is None:
+            return None
+        count = len(hosted.partitions) + len(hosted.failures)
+        anywhere = random.randrange(count)
+        indexes = [chosen_partition(message, count, anywhere) for message in messages]
+        results: list[AppendedMessage | None] = [None] * len(messages)
+        waiting: list[tuple[RequiredOffset, Sequence[int]]] = []
+        now_ms = self.services.clock.now_ms()
+        for index, numbers in batches_of(messages, indexes):
+            await trio.lowlevel.checkpoint()
+            try:
+                require_may_write(hosted, None)
+                partition = hosted.partition(index)
+                if dry_run:
+                    partition.require_leader()
+                    fill(results, numbers, AppendedMessage(index, None))
+                    continue
+                build = partial(batch_of, [messages[number] for number in numbers], now_ms)
+                batch = await trio.to_thread.run_sync(build)
+                info = await append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
+            except KafkaError as error:
+                fill(results, numbers, AppendedMessage(index, None, f"{error.code.name}: {error}"))
+                continue
+            waiting.append((RequiredOffset(partition, info.last_offset + 1), numbers))
+            for offset, number in enumerate(numbers, info.first_offset):
+                results[number] = AppendedMessage(index, offset)
+        await self._wait(waiting, results)
+        return [result for result in results if result is not None]
+
+    async def _wait(
+        self, waiting: Sequence[tuple[RequiredOffset, Sequence[int]]], results: list[AppendedMessage | None]
+    ) -> None:
+        """Wait until what was appended is safe, and put the error into the results of what is not."""
+        if not waiting:
+            return
+        codes = await self.services.replicas.wait_until_replicated(
+            [awaited for awaited, _ in waiting], timeout_seconds=APPEND_TIMEOUT_SECONDS, release_handler=no_handler
+        )
+        for (_, numbers), code in zip(waiting, codes, strict=True):
+            if code is not ErrorCode.NONE:
+                for number in numbers:
+                    result = results[number]
+                    assert result is not None
+                    results[number] = attrs.evolve(result, error=code.name)
+
+
+def no_handler(phase: RequestPhase) -> None:
+    """The admin app occupies no handler slot."""
+
+
+def no_batches() -> Iterator[FetchedLogBatch]:
+    return iter(())
+
+
+def readable_partition(hosted: HostedTopic, index: int) -> ReadablePartition:
+    partition = hosted.partitions.get(index)
+    failure = hosted.missing(index) if partition is None else partition.failure
+    if partition is None or failure is not None:
+        return ReadablePartition(index, 0, 0, 0, str(failure))
+    return ReadablePartition(index, partition.log_start_offset, partition.high_watermark, partition.log.size_bytes)
+
+
+def fetched_batches(topic: str, result: FetchedPartition) -> PartitionBatches:
+    error = None if result.error_code is ErrorCode.NONE else result.error_code.name
+    walk = partial(batches_in, topic, result.records, result.high_watermark)
+    return PartitionBatches(result.index, result.size_bytes, result.high_watermark, walk, error)
+
+
+def batches_in(topic: str, records: FileRecords | bytes, end_offset: int) -> Iterator[FetchedLogBatch]:
+    """The batches of a region of a file. Blocks: runs in a worker thread."""
+    data = records if isinstance(records, bytes) else records.read()
+    try:
+        for batch in read_batches(data):
+            if batch.header.base_offset < end_offset:
+                own_format = partial(read_own_format, topic, batch.header.is_control)
+                yield FetchedLogBatch(batch_info(batch.header), partial(records_of, batch), own_format)
+    except KafkaError as error:
+        raise UnreadableBatch(str(error)) from None
+
+
+def records_of(batch: RecordBatch) -> Iterator[StoredRecord]:
+    try:
+        yield from batch.records()
+    except KafkaError as error:
+        raise UnreadableBatch(f"the batch at offset {batch.header.base_offset}: {error}") from None
+
+
+def batch_info(header: BatchHeader) -> BatchInfo:
+    has_producer = header.producer_id != NO_PRODUCER_ID
+    return BatchInfo(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        record_count=header.record_count,
+        size_bytes=header.size_bytes,
+        codec=header.codec.name.lower(),
+        timestamp_type=header.timestamp_type.name.lower(),
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id if has_producer else None,
+        producer_epoch=header.producer_epoch if has_producer else None,
+        base_sequence=header.base_sequence if has_producer else None,
+        transactional=header.is_transactional,
+        control=header.is_control,
+    )
+
+
+# ---- formats of our own ----
+
+
+def read_own_format(topic: str, is_control: bool, record: StoredRecord) -> OwnFormat | None:
+    """A marker that ends a transaction, or a record of ``__consumer_offsets``; None for what clients wrote."""
+    try:
+        if is_control:
+            return control_format(
+                read_control_record(Record(record.offset, record.timestamp, record.key, record.value))
+            )
+        if topic == CONSUMER_OFFSETS_TOPIC and record.key is not None:
+            return group_format(record.key, record.value)
+    except (KafkaError, WireError):
+        pass
+    return None
+
+
+def control_format(control: EndTransactionMarker | ControlRecord) -> OwnFormat:
+    kind = control.type.name if control.type is not None else "unknown"
+    if isinstance(control, EndTransactionMarker):
+        return OwnFormat({"control": kind}, {"coordinator_epoch": control.coordinator_epoch})
+    return OwnFormat({"control": kind}, control.value.hex())
+
+
+def group_format(key: bytes, value: bytes | None) -> OwnFormat | None:
+    record = decode_group_record(key, value)
+    if record is None:
+        return None
+    stored = {"type": type(record.key).__name__.removesuffix("Key")} | plain(record.key)
+    if record.value is None:
+        return OwnFormat(stored, None)
+    shown = plain(record.value)
+    if isinstance(record.value, GroupMetadataValue) and record.value.protocol_type == "consumer":
+        for member in shown["members"]:
+            member["subscription"] = consumer_protocol(decode_subscription, member["subscription"])
+            member["assignment"] = consumer_protocol(decode_assignment, member["assignment"])
+    return OwnFormat(stored, shown)
+
+
+def consumer_protocol(decode: Any, hexadecimal: Any) -> Any:
+    """What consumers have told each other, decoded; as it is if it does not decode."""
+    try:
+        return plain(decode(bytes.fromhex(hexadecimal)))
+    except (KafkaError, WireError, ValueError, TypeError):
+        return hexadecimal
+
+
+def plain(value: Any) -> Any:
+    """A message of the wire as what ``json`` can write: topic ids as their text, other bytes in hexadecimal."""
+    if attrs.has(type(value)):
+        shown = {}
+        for field in attrs.fields(type(value)):
+            inner = getattr(value, field.name)
+            is_uuid = isinstance(inner, bytes) and "Uuid" in str(field.type)
+            shown[field.name] = uuid_text(inner) if is_uuid else plain(inner)
+        return shown
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    return value
+
+
+# ---- records to append ----
+
+
+def fill(results: list[AppendedMessage | None], numbers: Sequence[int], outcome: AppendedMessage) -> None:
+    for number in numbers:
+        results[number] = outcome
+
+
+def chosen_partition(message: NewMessage, partition_count: int, anywhere: int) -> int:
+    """The partition of a record: its own, the one of its key, or the one that chance chose for all of them."""
+    if message.partition is not None:
+        return message.partition
+    return anywhere if message.key is None else partition_of(message.key, partition_count)
+
+
+def batches_of(messages: Sequence[NewMessage], indexes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """The numbers of the records that make a batch, with its partition; in one partition in their order."""
+    open_batches: dict[int, list[int]] = defaultdict(list)
+    sizes: dict[int, int] = defaultdict(int)
+    for number, (message, index) in enumerate(zip(messages, indexes, strict=True)):
+        size = message_bytes(message)
+        if open_batches[index] and sizes[index] + size > LARGEST_BATCH_BYTES:
+            yield index, open_batches.pop(index)
+            sizes[index] = 0
+        open_batches[index].append(number)
+        sizes[index] += size
+    yield from open_batches.items()
+
+
+def message_bytes(message: NewMessage) -> int:
+    headers = sum(3 * len(name) + len(value or b"") + 10 for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + headers + RECORD_OVERHEAD_BYTES
+
+
+def batch_of(messages: Sequence[NewMessage], now_ms: int) -> memoryview:
+    return memoryview(
+        build_batch(
+            NewRecord(
+                now_ms if message.timestamp_ms is None else message.timestamp_ms,
+                message.key,
+                message.value,
+                message.headers,
+            )
+            for message in messages
+        )
+    )
