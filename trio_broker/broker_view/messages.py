@@ -19,11 +19,11 @@ import trio
 from broker_admin.views.messages import (
     AppendedMessage,
     BatchInfo,
+    FetchedLogBatch,
     NewMessage,
     OwnFormat,
     PartitionBatches,
     ReadablePartition,
-    FetchedLogBatch,
     StoredRecord,
     UnreadableBatch,
 )
