@@ -17,7 +17,18 @@ from broker_admin import metrics_page
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
 from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
-from broker_admin.routes import config, events, group_pages, groups, health, openapi, overview, readings, segments
+from broker_admin.routes import (
+    config,
+    events,
+    group_pages,
+    groups,
+    health,
+    latency,
+    openapi,
+    overview,
+    readings,
+    segments,
+)
 from broker_admin.security import RequestGuard
 from broker_admin.view import BrokerView
 
@@ -33,6 +44,7 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             *group_pages.ROUTES,
             *config.ROUTES,
             *readings.ROUTES,
+            *latency.ROUTES,
             *segments.ROUTES,
             *groups.ROUTES,
             *events.ROUTES,

@@ -39,7 +39,9 @@ from broker_admin.views.segments import (
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource, ConfigSynonym
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
+from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
+from trio_broker.metrics.latency import NO_LATENCY, LatencyReport
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 
 START_MS = 1_780_000_000_000
@@ -257,6 +259,12 @@ class FakeBrokerView(NoMessages):
                 return TopicManifest(MANIFEST_VERSION, node.cluster_id, node.node_id, topic, info.topic_id, manifests)
         return None
 
+    def latency(self) -> LatencyReport:
+        return LatencyReport(apis=(), sync_count=0, syncs=NO_LATENCY, sync_waits=NO_LATENCY)
+
+    def bottleneck(self) -> Bottleneck:
+        return bottleneck(readings_of(tuple(self.samples)))
+
     def history(self) -> Sequence[HistorySample]:
         return list(self.samples)
 
@@ -324,6 +332,7 @@ class FakeBrokerView(NoMessages):
             event_loop_busy_ratio=min(1.0, load * 0.7),
             records_in_per_second=load * 52_000,
             errors_per_second=0.0,
+            disk_wait_ratio=0.6,
             produce_p50_ms=load * 2.1,
             produce_p99_ms=load * 9.5,
             fetch_p50_ms=load * 0.6,

@@ -19,6 +19,7 @@ from typing import Protocol
 from broker_admin.views.config import ConfigView
 from broker_admin.views.events import EventsView
 from broker_admin.views.groups import GroupsView
+from broker_admin.views.latency import LatencyView
 from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
 from broker_admin.views.readings import ReadingsView
@@ -27,6 +28,15 @@ from broker_admin.views.topics import TopicsView
 
 
 class BrokerView(
-    NodeView, ConfigView, TopicsView, MessagesView, GroupsView, ReadingsView, SegmentsView, EventsView, Protocol
+    NodeView,
+    ConfigView,
+    TopicsView,
+    MessagesView,
+    GroupsView,
+    ReadingsView,
+    LatencyView,
+    SegmentsView,
+    EventsView,
+    Protocol,
 ):
     """A broker, as the admin app sees it."""

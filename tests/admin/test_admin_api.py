@@ -237,6 +237,8 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
         "/api/v1/groups/{group_id}/offsets",
         "/api/v1/groups/{group_id}/timeline",
         "/api/v1/history",
+        "/api/v1/latency",
+        "/api/v1/bottleneck",
         "/api/v1/journal",
         "/api/v1/node",
         "/api/v1/threads",

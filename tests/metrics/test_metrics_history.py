@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from kafka_wire.apis import ApiKey
 from tests.metrics.statistics_fixtures import (
     broker_readings,
     channel_statistics,
@@ -17,6 +18,7 @@ from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import HISTORY_SAMPLES, History, HistorySample, sample_between
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.request_phase import RequestPhase
 
 
 def test_rates_are_what_was_added_over_the_time_that_passed() -> None:
@@ -68,11 +70,15 @@ def test_syncs_are_told_by_the_time_in_which_all_threads_were_busy_and_what_wait
 def test_times_of_requests_and_errors_are_those_of_the_interval() -> None:
     active = Histogram()
     active.record(3_000_000)
-    readings = broker_readings(
-        2.0, appended_records=500, errors=6, produce=RequestTimes(total=active.snapshot(), active=active.snapshot())
+    waits = Histogram()
+    waits.record(1_500_000)
+    produce = RequestTimes(
+        {RequestPhase.DISK: waits.snapshot()}, active.snapshot(), active.snapshot(), errors={3: 4, 6: 1}
     )
+    intervals = {ApiKey.PRODUCE: produce, ApiKey.METADATA: RequestTimes(errors={3: 1})}
+    readings = broker_readings(2.0, appended_records=500, intervals=intervals)
     sample = sample_between(broker_readings(0.0, appended_records=100), readings, 0)
-    assert (sample.records_in_per_second, sample.errors_per_second) == (200, 3)
+    assert (sample.records_in_per_second, sample.errors_per_second, sample.disk_wait_ratio) == (200, 3, 0.5)
     assert 2.7 <= sample.produce_p50_ms <= sample.produce_p99_ms <= 3.4
     assert (sample.fetch_p50_ms, sample.fetch_p99_ms) == (0, 0)
 

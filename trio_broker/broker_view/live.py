@@ -13,6 +13,7 @@ from kafka_wire.apis import ApiKey
 from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.events import LiveEventsView
 from trio_broker.broker_view.groups import LiveGroupsView
+from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
@@ -30,6 +31,7 @@ class LiveBrokerView(
     LiveMessagesView,
     LiveGroupsView,
     LiveReadingsView,
+    LiveLatencyView,
     LiveSegmentsView,
     LiveEventsView,
 ):
@@ -54,6 +56,7 @@ class LiveBrokerView(
         LiveMessagesView.__init__(self, services)
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
         LiveReadingsView.__init__(self, services, server)
+        LiveLatencyView.__init__(self, services, server.channel.metrics, self.samples)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
         self.samples.subscribe(self._sampled)
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
-from kafka_wire.apis import ApiKey
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import BrokerReadings, History, HistorySample
-from trio_broker.network.request_metrics import NO_REQUESTS
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 
@@ -25,15 +23,12 @@ class LiveReadingsView:
     def readings(self, server: SocketServerStatistics) -> BrokerReadings:
         """``server`` and what else a sample is made of, at the end of an interval."""
         replicas, by_api = self.services.replicas, self.server.channel.metrics.by_api
-        intervals = {api_key: metrics.last_interval() for api_key, metrics in by_api.items()}
         return BrokerReadings(
             server=server,
             flusher=replicas.flusher.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             appended_records=replicas.appended_records,
-            produce=intervals.get(ApiKey.PRODUCE, NO_REQUESTS),
-            fetch=intervals.get(ApiKey.FETCH, NO_REQUESTS),
-            errors=sum(sum(interval.errors.values()) for interval in intervals.values()),
+            intervals={api_key: metrics.last_interval() for api_key, metrics in by_api.items()},
         )
 
     def history(self) -> Sequence[HistorySample]:

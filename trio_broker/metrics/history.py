@@ -8,14 +8,16 @@ longer, and the rates are still right, since they are divided by the time that r
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import attrs
 
+from kafka_wire.apis import ApiKey
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.replication.flusher import FlusherStatistics
 from trio_broker.replication.log_cleaner import LogCleanerStatistics
+from trio_broker.request_phase import RequestPhase
 
 HISTORY_SAMPLES = 300
 """Five minutes, which is what the page draws; some 400 KB."""
@@ -29,15 +31,13 @@ P99 = 0.99
 
 @attrs.frozen(kw_only=True)
 class BrokerReadings:
-    """What a sample is made of. ``produce``, ``fetch`` and ``errors`` are of the interval that has just ended."""
+    """What a sample is made of. ``intervals`` are the requests since the reading before, by API key."""
 
     server: SocketServerStatistics
     flusher: FlusherStatistics
     cleaner: LogCleanerStatistics
     appended_records: int
-    produce: RequestTimes = NO_REQUESTS
-    fetch: RequestTimes = NO_REQUESTS
-    errors: int = 0
+    intervals: Mapping[int, RequestTimes] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +52,8 @@ class HistorySample:
     a thread on average. ``cold_send_busy_ratio`` is that of the Processor whose thread waited longest for the disk,
     ``compaction_busy_ratio`` the share in which compaction worked. The times of Produce and Fetch are from the
     request's last byte to its answer's last byte, without what a Fetch waits for records; 0 without any request.
-    ``errors_per_second`` counts error codes in answers.
+    ``errors_per_second`` counts error codes in answers; ``disk_wait_ratio`` is the share of their time, purgatory left
+    out, that the requests of all APIs waited for syncs.
     """
 
     sampled_at_ms: int
@@ -61,6 +62,7 @@ class HistorySample:
     records_in_per_second: float
     requests_per_second: float
     errors_per_second: float
+    disk_wait_ratio: float
     produce_p50_ms: float
     produce_p99_ms: float
     fetch_p50_ms: float
@@ -95,6 +97,8 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
     occupied, occupied_before = later.flusher.occupancy, earlier.flusher.occupancy
     sync_times = later.flusher.sync_times.minus(earlier.flusher.sync_times)
     wait_times = later.flusher.wait_times.minus(earlier.flusher.wait_times)
+    produce = later.intervals.get(ApiKey.PRODUCE, NO_REQUESTS)
+    fetch = later.intervals.get(ApiKey.FETCH, NO_REQUESTS)
     cold_send_ns = {each.processor_id: each.cold_send_ns for each in before.processors}
     cold_sends = sum(each.cold_sends for each in server.processors) - sum(each.cold_sends for each in before.processors)
     compacted_bytes = later.cleaner.bytes_read + later.cleaner.bytes_written
@@ -110,11 +114,12 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         bytes_out_per_second=(server.bytes_out - before.bytes_out) / seconds,
         records_in_per_second=(later.appended_records - earlier.appended_records) / seconds,
         requests_per_second=(server.requests - before.requests) / seconds,
-        errors_per_second=later.errors / seconds,
-        produce_p50_ms=later.produce.active.quantile_ms(MEDIAN),
-        produce_p99_ms=later.produce.active.quantile_ms(P99),
-        fetch_p50_ms=later.fetch.active.quantile_ms(MEDIAN),
-        fetch_p99_ms=later.fetch.active.quantile_ms(P99),
+        errors_per_second=sum(sum(times.errors.values()) for times in later.intervals.values()) / seconds,
+        disk_wait_ratio=disk_wait_ratio(later.intervals.values()),
+        produce_p50_ms=produce.active.quantile_ms(MEDIAN),
+        produce_p99_ms=produce.active.quantile_ms(P99),
+        fetch_p50_ms=fetch.active.quantile_ms(MEDIAN),
+        fetch_p99_ms=fetch.active.quantile_ms(P99),
         network_idle_ratio=server.network_idle_ratio,
         network_idle_ratios=tuple(processor.idle_ratio for processor in server.processors),
         io_idle_ratio=server.handler_idle_ratio,
@@ -140,6 +145,13 @@ def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms
         compaction_busy_ratio=share(later.cleaner.busy_ns - earlier.cleaner.busy_ns),
         compaction_bytes_per_second=(compacted_bytes - compacted_bytes_before) / seconds,
     )
+
+
+def disk_wait_ratio(requests: Collection[RequestTimes]) -> float:
+    """The share of their time that ``requests`` waited for syncs."""
+    active_ns = sum(times.active.sum_ns for times in requests)
+    waited_ns = sum(times.phases[RequestPhase.DISK].sum_ns for times in requests if RequestPhase.DISK in times.phases)
+    return waited_ns / active_ns if active_ns else 0.0
 
 
 class History:

@@ -1,0 +1,34 @@
+"""How long requests take, and what limits the broker. All GET, all JSON."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.operations import operation
+from broker_admin.parts import parts_of
+from trio_broker.metrics.bottleneck import Bottleneck
+from trio_broker.metrics.latency import LatencyReport
+
+
+@operation(LatencyReport)
+async def get_latency(request: Request) -> Response:
+    """The time of requests by API and phase, and their errors: of the last minute, and since the start."""
+    return await json_response_from_thread(parts_of(request).view.latency())
+
+
+@operation(Bottleneck)
+async def get_bottleneck(request: Request) -> Response:
+    """What limits the broker now, by which readings, and the one setting that would help.
+
+    The readings are means over the last ten seconds.
+    """
+    return json_response(parts_of(request).view.bottleneck())
+
+
+ROUTES = [
+    Route("/api/v1/latency", get_latency),
+    Route("/api/v1/bottleneck", get_bottleneck),
+]

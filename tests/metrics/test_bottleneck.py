@@ -1,0 +1,156 @@
+"""What limits a broker, by its readings: each verdict, and each boundary between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from tests.metrics.statistics_fixtures import broker_readings
+from trio_broker.metrics.bottleneck import (
+    READINGS_SECONDS,
+    Bottleneck,
+    BottleneckReadings,
+    Limit,
+    SuggestedSetting,
+    Unit,
+    bottleneck,
+    readings_of,
+)
+from trio_broker.metrics.history import sample_between
+
+LOADED = BottleneckReadings(requests_per_second=1000, connections=24, event_loop_busy_ratio=0.4)
+SYNCS_QUEUE = {"io_threads": 1, "sync_busy_ratio": 0.97, "sync_threads_busy_ratio": 0.97, "syncs_waiting": 15.0}
+COLD = {"cold_send_busy_ratio": 0.9, "cold_sends_per_second": 300.0, "network_threads": 3}
+SLOTS_TAKEN = {"io_busy_ratio": 0.95, "queue_depth": 20.0, "io_threads": 4}
+COMPACTING = {"compaction_busy_ratio": 0.8, "compaction_bytes_per_second": 50e6}
+
+
+def verdict_of(**readings: Any) -> Bottleneck:
+    return bottleneck(attrs.evolve(LOADED, **readings))
+
+
+@pytest.mark.parametrize(
+    ("readings", "limit", "setting"),
+    [
+        ({"requests_per_second": 0.5}, Limit.NOTHING, None),
+        ({}, Limit.CLIENTS, None),
+        ({"event_loop_busy_ratio": 0.95}, Limit.EVENT_LOOP, None),
+        (SYNCS_QUEUE, Limit.DISK_SYNCS, SuggestedSetting("num.io.threads", "8")),
+        ({"disk_wait_ratio": 0.9}, Limit.DISK_SYNCS, None),
+        (COLD, Limit.COLD_SENDS, SuggestedSetting("num.network.threads", "6")),
+        (SLOTS_TAKEN, Limit.REQUEST_QUEUE, SuggestedSetting("num.io.threads", "8")),
+        (
+            {"event_loop_busy_ratio": 0.95, **COMPACTING},
+            Limit.COMPACTION,
+            SuggestedSetting("log.cleaner.io.max.bytes.per.second", "25000000"),
+        ),
+    ],
+    ids=str,
+)
+def test_each_verdict_and_the_setting_that_helps(readings, limit, setting):
+    verdict = verdict_of(**readings)
+    assert (verdict.limit, verdict.setting) == (limit, setting)
+    assert verdict.reason
+    assert verdict.summary
+
+
+@pytest.mark.parametrize(
+    ("base", "at", "below", "limit", "limit_below"),
+    [
+        ({}, {"requests_per_second": 1.0}, {"requests_per_second": 0.99}, Limit.CLIENTS, Limit.NOTHING),
+        ({}, {"event_loop_busy_ratio": 0.85}, {"event_loop_busy_ratio": 0.849}, Limit.EVENT_LOOP, Limit.CLIENTS),
+        (SYNCS_QUEUE, {"sync_busy_ratio": 0.5}, {"sync_busy_ratio": 0.49}, Limit.DISK_SYNCS, Limit.CLIENTS),
+        (SYNCS_QUEUE, {"syncs_waiting": 1.0}, {"syncs_waiting": 0.99}, Limit.DISK_SYNCS, Limit.CLIENTS),
+        ({}, {"disk_wait_ratio": 0.5}, {"disk_wait_ratio": 0.49}, Limit.DISK_SYNCS, Limit.CLIENTS),
+        (COLD, {"cold_send_busy_ratio": 0.7}, {"cold_send_busy_ratio": 0.69}, Limit.COLD_SENDS, Limit.CLIENTS),
+        (SLOTS_TAKEN, {"io_busy_ratio": 0.8}, {"io_busy_ratio": 0.79}, Limit.REQUEST_QUEUE, Limit.CLIENTS),
+        (SLOTS_TAKEN, {"queue_depth": 1.0}, {"queue_depth": 0.9}, Limit.REQUEST_QUEUE, Limit.CLIENTS),
+        (
+            {"event_loop_busy_ratio": 0.9, **COMPACTING},
+            {"compaction_busy_ratio": 0.5},
+            {"compaction_busy_ratio": 0.49},
+            Limit.COMPACTION,
+            Limit.EVENT_LOOP,
+        ),
+        (COMPACTING, {"event_loop_busy_ratio": 0.85}, {"event_loop_busy_ratio": 0.84}, Limit.COMPACTION, Limit.CLIENTS),
+    ],
+    ids=str,
+)
+def test_each_boundary(base, at, below, limit, limit_below):
+    assert verdict_of(**base | at).limit is limit
+    assert verdict_of(**base | below).limit is limit_below
+
+
+@pytest.mark.parametrize(
+    ("stronger", "weaker"),
+    [
+        ({"event_loop_busy_ratio": 0.9}, SYNCS_QUEUE),
+        ({"event_loop_busy_ratio": 0.9}, SLOTS_TAKEN),
+        (SYNCS_QUEUE, COLD),
+        (SYNCS_QUEUE, {"disk_wait_ratio": 0.9}),
+        (COLD, {"io_busy_ratio": 0.95, "queue_depth": 20.0}),
+        (SLOTS_TAKEN, {"disk_wait_ratio": 0.9}),
+    ],
+    ids=str,
+)
+def test_what_stops_everything_else_comes_first(stronger, weaker):
+    verdict = verdict_of(**weaker | stronger)
+    assert (verdict.limit, verdict.setting) == (verdict_of(**stronger).limit, verdict_of(**stronger).setting)
+
+
+@pytest.mark.parametrize(
+    ("threads", "busy_ratio", "waiting", "suggested"),
+    [
+        (1, 1.0, 15.0, "8"),
+        (1, 1.0, 2.0, "3"),
+        (2, 0.5, 1.0, "3"),
+        (8, 1.0, 56.0, "16"),
+        (8, 1.0, 3.2, "12"),
+        (16, 0.9, 1.0, "17"),
+    ],
+)
+def test_as_many_threads_are_suggested_as_syncs_would_use_but_not_all_at_once(threads, busy_ratio, waiting, suggested):
+    verdict = verdict_of(
+        io_threads=threads, sync_busy_ratio=0.9, sync_threads_busy_ratio=busy_ratio, syncs_waiting=waiting
+    )
+    assert verdict.setting == SuggestedSetting("num.io.threads", suggested)
+
+
+@pytest.mark.parametrize(("connections", "setting"), [(3, None), (4, "4"), (6, "6"), (100, "6")])
+def test_no_more_network_threads_are_suggested_than_there_are_connections(connections, setting):
+    verdict = verdict_of(**COLD, connections=connections)
+    assert verdict.limit is Limit.COLD_SENDS
+    assert (verdict.setting and verdict.setting.value) == setting
+
+
+def test_the_evidence_names_readings_of_the_history_with_their_values():
+    verdict = verdict_of(**SYNCS_QUEUE, sync_p99_ms=9.0)
+    evidence = {each.name: (each.value, each.unit) for each in verdict.evidence}
+    assert evidence["sync_busy_ratio"] == (0.97, Unit.RATIO)
+    assert evidence["syncs_waiting"] == (15.0, Unit.COUNT)
+    assert evidence["sync_p99_ms"] == (9.0, Unit.MILLISECONDS)
+    assert evidence["event_loop_busy_ratio"] == (0.4, Unit.RATIO)
+
+
+def test_a_broker_without_samples_is_limited_by_nothing():
+    assert bottleneck(readings_of(())).limit is Limit.NOTHING
+
+
+def test_readings_are_means_over_the_last_seconds():
+    old = sample_between(broker_readings(0.0), broker_readings(1.0, requests=10_000), 0)
+    samples = [
+        sample_between(broker_readings(0.0), broker_readings(1.0, requests=100 * number, loop_busy_ratio=0.5), 0)
+        for number in range(READINGS_SECONDS)
+    ]
+    readings = readings_of([old, *samples])
+    assert (readings.requests_per_second, readings.event_loop_busy_ratio) == (450, 0.5)
+    assert (readings.io_threads, readings.io_busy_ratio) == (8, 0)
+
+
+def test_a_second_without_syncs_says_nothing_of_how_long_they_take():
+    idle = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
+    syncing = attrs.evolve(idle, syncs_per_second=10.0, sync_p50_ms=2.0, sync_p99_ms=8.0)
+    readings = readings_of([idle, syncing, idle])
+    assert (readings.sync_p50_ms, readings.sync_p99_ms) == (2.0, 8.0)

@@ -1,0 +1,31 @@
+"""How long a running broker's requests take, and what limits it, for the admin app."""
+
+from __future__ import annotations
+
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
+from trio_broker.metrics.history import History
+from trio_broker.metrics.latency import LatencyReport, api_latencies, latency_summary
+from trio_broker.network.request_metrics import RequestChannelMetrics
+
+
+class LiveLatencyView:
+    """The part of the admin app's view that is about the times of requests."""
+
+    def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics, samples: History) -> None:
+        self.services = services
+        self.request_metrics = metrics
+        self._verdict_history = samples
+        self._counts_since = services.clock.monotonic()
+
+    def latency(self) -> LatencyReport:
+        syncs = self.services.replicas.flusher.statistics()
+        return LatencyReport(
+            apis=api_latencies(self.request_metrics, self.services.clock.monotonic() - self._counts_since),
+            sync_count=syncs.syncs,
+            syncs=latency_summary(syncs.sync_times),
+            sync_waits=latency_summary(syncs.wait_times),
+        )
+
+    def bottleneck(self) -> Bottleneck:
+        return bottleneck(readings_of(self._verdict_history.samples))

@@ -1,0 +1,365 @@
+"""What limits the broker now: one verdict out of its own readings, the evidence for it, and the one setting that helps.
+
+The readings are means over the last seconds of the history. The rules are tried in their order, and the first that
+holds is the verdict: what stops everything else comes first. The event loop is one, and while it is busy no number of
+threads helps; so the rules about threads come after it. When nothing of the broker is short, the clients are: they
+wait for nothing but their own next request. Everything here is a pure function.
+
+Source: docs/metrics.md, which says in a table what each verdict means.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from trio_broker.metrics.history import HistorySample
+
+READINGS_SECONDS = 10
+"""Samples that a verdict is made of: few enough to follow a change, enough that one odd second does not decide."""
+
+IDLE_REQUESTS_PER_SECOND = 1.0
+"""Below, nobody asks for anything: a connected consumer alone sends two a second."""
+
+BUSY_LOOP_RATIO = 0.85
+"""The loop's share of time from which on requests wait for it: a queue at a server that is busy for 85 % of the time is
+about six long."""
+
+SYNCS_BUSY_RATIO = 0.5
+"""The share of time in which all sync threads are busy from which on another one would be used half the time."""
+
+SYNCS_WAITING = 1.0
+"""Partitions that wait for a sync thread on average; below, another thread would often find nothing to do."""
+
+DISK_WAIT_RATIO = 0.5
+"""The share of their time that requests spend waiting for syncs from which on the disk decides how long they take."""
+
+COLD_SEND_BUSY_RATIO = 0.7
+"""The share of time in which a Processor's one thread waits for the disk: the next cold send waits behind it."""
+
+SLOTS_BUSY_RATIO = 0.8
+"""The mean over the handler slots, from which on a request finds all of them taken more often than not."""
+
+QUEUE_DEPTH = 1.0
+"""Requests that had to wait for a slot at the worst moment of a second."""
+
+COMPACTION_BUSY_RATIO = 0.5
+"""The share of time that compaction works, from which on it takes more of a busy interpreter than is left for it."""
+
+EIGHT_THREADS = 8
+"""Kafka's default of num.io.threads: a suggestion goes there at once, and beyond it doubles at most, since what limits
+then may be another thing."""
+
+
+class Limit(enum.Enum):
+    """What keeps the broker from doing more."""
+
+    EVENT_LOOP = "event loop"
+    DISK_SYNCS = "disk syncs"
+    COLD_SENDS = "cold sends"
+    REQUEST_QUEUE = "request queue"
+    COMPACTION = "compaction"
+    CLIENTS = "the clients"
+    NOTHING = "nothing"
+
+
+class Unit(enum.Enum):
+    """Of a reading."""
+
+    RATIO = "ratio"
+    MILLISECONDS = "ms"
+    PER_SECOND = "per second"
+    BYTES_PER_SECOND = "bytes per second"
+    COUNT = "count"
+
+
+@attrs.frozen
+class Evidence:
+    """One reading behind a verdict: its name in the history's samples, its mean, and what it is in words."""
+
+    name: str
+    value: float
+    unit: Unit
+    meaning: str
+
+
+@attrs.frozen
+class SuggestedSetting:
+    """A setting that would help, and the value to try."""
+
+    key: str
+    value: str
+
+
+@attrs.frozen
+class Bottleneck:
+    """The verdict: ``limit``, in a sentence ``summary``, its ``evidence``, and ``setting``, the one that helps.
+
+    ``reason`` says why that one; without a setting, why none helps.
+    """
+
+    limit: Limit
+    summary: str
+    evidence: tuple[Evidence, ...]
+    setting: SuggestedSetting | None
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class BottleneckReadings:
+    """Means over some seconds, named as in ``HistorySample``; ``io_busy_ratio`` is one minus the idle ratio."""
+
+    requests_per_second: float = 0.0
+    connections: float = 0.0
+    event_loop_busy_ratio: float = 0.0
+    network_threads: int = 3
+    io_threads: int = 8
+    io_busy_ratio: float = 0.0
+    queue_depth: float = 0.0
+    disk_wait_ratio: float = 0.0
+    sync_busy_ratio: float = 0.0
+    sync_threads_busy_ratio: float = 0.0
+    syncs_per_second: float = 0.0
+    syncs_waiting: float = 0.0
+    sync_p50_ms: float = 0.0
+    sync_p99_ms: float = 0.0
+    cold_send_busy_ratio: float = 0.0
+    cold_sends_per_second: float = 0.0
+    compaction_busy_ratio: float = 0.0
+    compaction_bytes_per_second: float = 0.0
+
+
+def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
+    """The means of the last ``READINGS_SECONDS`` samples; all zero without any."""
+    recent = samples[-READINGS_SECONDS:]
+    if not recent:
+        return BottleneckReadings()
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(values) / len(values) if values else 0.0
+
+    # A second without syncs says nothing of how long they take.
+    syncing = [sample for sample in recent if sample.syncs_per_second]
+    return BottleneckReadings(
+        requests_per_second=mean([sample.requests_per_second for sample in recent]),
+        connections=mean([sample.connections for sample in recent]),
+        event_loop_busy_ratio=mean([sample.event_loop_busy_ratio for sample in recent]),
+        network_threads=len(recent[-1].network_idle_ratios),
+        io_threads=recent[-1].sync_threads,
+        io_busy_ratio=1 - mean([sample.io_idle_ratio for sample in recent]),
+        queue_depth=mean([sample.queue_depth for sample in recent]),
+        disk_wait_ratio=mean([sample.disk_wait_ratio for sample in recent]),
+        sync_busy_ratio=mean([sample.sync_busy_ratio for sample in recent]),
+        sync_threads_busy_ratio=mean([sample.sync_threads_busy_ratio for sample in recent]),
+        syncs_per_second=mean([sample.syncs_per_second for sample in recent]),
+        syncs_waiting=mean([sample.syncs_waiting for sample in recent]),
+        sync_p50_ms=mean([sample.sync_p50_ms for sample in syncing]),
+        sync_p99_ms=mean([sample.sync_p99_ms for sample in syncing]),
+        cold_send_busy_ratio=mean([sample.cold_send_busy_ratio for sample in recent]),
+        cold_sends_per_second=mean([sample.cold_sends_per_second for sample in recent]),
+        compaction_busy_ratio=mean([sample.compaction_busy_ratio for sample in recent]),
+        compaction_bytes_per_second=mean([sample.compaction_bytes_per_second for sample in recent]),
+    )
+
+
+def bottleneck(readings: BottleneckReadings) -> Bottleneck:
+    """What limits a broker with these readings."""
+    for rule in RULES:
+        if (verdict := rule(readings)) is not None:
+            return verdict
+    return clients(readings)
+
+
+# ---- the rules, in the order in which they are tried
+
+
+def nothing(readings: BottleneckReadings) -> Bottleneck | None:
+    if readings.requests_per_second >= IDLE_REQUESTS_PER_SECOND:
+        return None
+    return Bottleneck(
+        Limit.NOTHING,
+        "Nothing limits the broker: no client asks for anything.",
+        (requests(readings), loop(readings)),
+        None,
+        "There is no load that a setting could help.",
+    )
+
+
+def compaction(readings: BottleneckReadings) -> Bottleneck | None:
+    if (
+        readings.event_loop_busy_ratio < BUSY_LOOP_RATIO
+        or readings.compaction_busy_ratio < COMPACTION_BUSY_RATIO
+        or readings.compaction_bytes_per_second <= 0
+    ):
+        return None
+    half = max(1024, round(readings.compaction_bytes_per_second / 2))
+    return Bottleneck(
+        Limit.COMPACTION,
+        "Compaction takes interpreter time that requests wait for.",
+        (
+            loop(readings),
+            Evidence(
+                "compaction_busy_ratio",
+                readings.compaction_busy_ratio,
+                Unit.RATIO,
+                "of the time compaction worked, in slices between requests",
+            ),
+            Evidence(
+                "compaction_bytes_per_second",
+                readings.compaction_bytes_per_second,
+                Unit.BYTES_PER_SECOND,
+                "were read and written by compaction",
+            ),
+        ),
+        SuggestedSetting("log.cleaner.io.max.bytes.per.second", f"{half}"),
+        "Half of its present pace leaves that time to requests; compaction then takes twice as long.",
+    )
+
+
+def event_loop(readings: BottleneckReadings) -> Bottleneck | None:
+    if readings.event_loop_busy_ratio < BUSY_LOOP_RATIO:
+        return None
+    return Bottleneck(
+        Limit.EVENT_LOOP,
+        "The event loop is busy: all Python of the broker runs on it.",
+        (loop(readings), requests(readings), all_syncing(readings)),
+        None,
+        "No number of threads divides the one event loop. Fewer and larger requests help: linger.ms, batch.size and "
+        "compression in producers, fetch.min.bytes in consumers; or a second broker.",
+    )
+
+
+def disk_syncs(readings: BottleneckReadings) -> Bottleneck | None:
+    """Syncs wait for a thread."""
+    if readings.sync_busy_ratio < SYNCS_BUSY_RATIO or readings.syncs_waiting < SYNCS_WAITING:
+        return None
+    wanted = math.ceil(readings.io_threads * readings.sync_threads_busy_ratio + readings.syncs_waiting)
+    suggested = max(readings.io_threads + 1, min(wanted, max(EIGHT_THREADS, 2 * readings.io_threads)))
+    return Bottleneck(
+        Limit.DISK_SYNCS,
+        "Syncs to the disk wait for a thread.",
+        (
+            all_syncing(readings),
+            Evidence("syncs_waiting", readings.syncs_waiting, Unit.COUNT, "partitions waited for a sync thread"),
+            disk_wait(readings),
+            *sync_times(readings),
+            loop(readings),
+        ),
+        SuggestedSetting("num.io.threads", f"{suggested}"),
+        "Each thread syncs one partition at a time; more of them sync more partitions side by side.",
+    )
+
+
+def cold_sends(readings: BottleneckReadings) -> Bottleneck | None:
+    if readings.cold_send_busy_ratio < COLD_SEND_BUSY_RATIO:
+        return None
+    evidence = (
+        Evidence(
+            "cold_send_busy_ratio",
+            readings.cold_send_busy_ratio,
+            Unit.RATIO,
+            "of the time the thread of the busiest network thread waited for the disk",
+        ),
+        Evidence(
+            "cold_sends_per_second",
+            readings.cold_sends_per_second,
+            Unit.PER_SECOND,
+            "sends were not in the page cache",
+        ),
+        loop(readings),
+    )
+    summary = "Consumers read old data, and sending it waits for the disk."
+    threads = readings.network_threads
+    if threads >= readings.connections:
+        reason = "Every connection has a network thread of its own already. More memory for the page cache would help."
+        return Bottleneck(Limit.COLD_SENDS, summary, evidence, None, reason)
+    return Bottleneck(
+        Limit.COLD_SENDS,
+        summary,
+        evidence,
+        SuggestedSetting("num.network.threads", f"{min(2 * threads, math.ceil(readings.connections))}"),
+        "Each network thread has one thread that sends what is not in memory; more of them read the disk side by side.",
+    )
+
+
+def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
+    if readings.io_busy_ratio < SLOTS_BUSY_RATIO or readings.queue_depth < QUEUE_DEPTH:
+        return None
+    return Bottleneck(
+        Limit.REQUEST_QUEUE,
+        "Requests wait for a handler slot, though the event loop is not busy.",
+        (
+            Evidence("io_busy_ratio", readings.io_busy_ratio, Unit.RATIO, "of the time a handler slot was taken"),
+            Evidence("queue_depth", readings.queue_depth, Unit.COUNT, "requests waited at a second's worst moment"),
+            loop(readings),
+        ),
+        SuggestedSetting("num.io.threads", f"{2 * readings.io_threads}"),
+        "Handlers hold their slots while they read the disk; more slots read side by side. A longer queue would only "
+        "let requests wait longer.",
+    )
+
+
+def disk(readings: BottleneckReadings) -> Bottleneck | None:
+    """Requests wait for syncs, and syncs for nothing but the disk."""
+    if readings.disk_wait_ratio < DISK_WAIT_RATIO:
+        return None
+    return Bottleneck(
+        Limit.DISK_SYNCS,
+        "Requests wait for the disk to sync.",
+        (disk_wait(readings), *sync_times(readings), all_syncing(readings), loop(readings)),
+        None,
+        "No sync waits for a thread, so more of them would not help. What does: a faster disk, more partitions or more "
+        "records for each request.",
+    )
+
+
+def clients(readings: BottleneckReadings) -> Bottleneck:
+    return Bottleneck(
+        Limit.CLIENTS,
+        "The clients limit: the broker could do more than they ask for.",
+        (loop(readings), all_syncing(readings), disk_wait(readings), requests(readings)),
+        None,
+        "Nothing of the broker is short. More connections, or more requests in flight on each, would use it.",
+    )
+
+
+RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
+    nothing,
+    compaction,
+    event_loop,
+    disk_syncs,
+    cold_sends,
+    request_queue,
+    disk,
+)
+
+
+# ---- their evidence
+
+
+def loop(readings: BottleneckReadings) -> Evidence:
+    return Evidence(
+        "event_loop_busy_ratio", readings.event_loop_busy_ratio, Unit.RATIO, "of the time the event loop was busy"
+    )
+
+
+def requests(readings: BottleneckReadings) -> Evidence:
+    return Evidence("requests_per_second", readings.requests_per_second, Unit.PER_SECOND, "requests were answered")
+
+
+def all_syncing(readings: BottleneckReadings) -> Evidence:
+    return Evidence("sync_busy_ratio", readings.sync_busy_ratio, Unit.RATIO, "of the time all sync threads were busy")
+
+
+def disk_wait(readings: BottleneckReadings) -> Evidence:
+    return Evidence("disk_wait_ratio", readings.disk_wait_ratio, Unit.RATIO, "of their time requests waited for a sync")
+
+
+def sync_times(readings: BottleneckReadings) -> tuple[Evidence, Evidence]:
+    return (
+        Evidence("sync_p50_ms", readings.sync_p50_ms, Unit.MILLISECONDS, "the median sync took"),
+        Evidence("sync_p99_ms", readings.sync_p99_ms, Unit.MILLISECONDS, "99 of 100 syncs took at most"),
+    )
