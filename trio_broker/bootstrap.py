@@ -20,8 +20,11 @@ from pathlib import Path
 import trio
 
 from kafka_wire.primitives import random_uuid
+from trio_broker.changes.change_file import FILE_NAME, ChangeFile
+from trio_broker.changes.change_log import ChangeLog
 from trio_broker.clock import Clock
 from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -63,11 +66,14 @@ async def open_services(
     try:
         metadata_log, records = await trio.to_thread.run_sync(open_metadata, log_manager, clock, config)
         try:
-            controller = Controller(metadata_log, config, records)
+            changes = ChangeLog(clock, ChangeFile(directories[0] / FILE_NAME))
+            await trio.to_thread.run_sync(changes.load)
+            controller = Controller(metadata_log, config, records, changes=changes)
+            changes.record_start(controller.broker_resource.name, config.static_texts)
             if metadata_log.is_snapshot_due:
                 await trio.to_thread.run_sync(metadata_log.take_snapshot, image_records(controller.image))
             await trio.to_thread.run_sync(load_logs, log_manager, controller.image, config)
-            replicas = make_replica_manager(log_manager, config, clock)
+            replicas = make_replica_manager(log_manager, config, clock, changes)
             node = NodeInfo(
                 node_id=config.node.node_id,
                 cluster_id=log_manager.cluster_id,
@@ -88,6 +94,7 @@ async def open_services(
                 replicas=replicas,
                 producer_ids=ProducerIds(controller.allocate_producer_ids),
                 groups=groups,
+                trials=ConfigTrials(controller, changes, clock),
             )
         finally:
             await run_in_thread_shielded(metadata_log.close)
@@ -129,7 +136,9 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 
 
-def make_replica_manager(log_manager: LogManager, config: BrokerConfig, clock: Clock) -> ReplicaManager:
+def make_replica_manager(
+    log_manager: LogManager, config: BrokerConfig, clock: Clock, changes: ChangeLog
+) -> ReplicaManager:
     """The ReplicaManager, with as many worker threads as ``num.io.threads`` says, also after a live change."""
     io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
 
@@ -137,7 +146,7 @@ def make_replica_manager(log_manager: LogManager, config: BrokerConfig, clock: C
         io_limiter.total_tokens = count
 
     config.subscribe("num.io.threads", resize)
-    return ReplicaManager(log_manager, config, clock, io_limiter=io_limiter)
+    return ReplicaManager(log_manager, config, clock, io_limiter=io_limiter, changes=changes)
 
 
 def registration(node: NodeInfo) -> NodeRegistration:

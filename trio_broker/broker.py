@@ -3,6 +3,8 @@
     run
     ├─ open_services           data directories, metadata, logs, partitions        (bootstrap.py)
     │  └─ nursery
+    │     ├─ ChangeLog          writes what was changed
+    │     ├─ ConfigTrials       undoes what is not kept
     │     ├─ ReplicaManager     flusher, retention, checkpoints
     │     ├─ GroupCoordinator   loading, timers of groups, expiry of offsets
     │     ├─ SocketServer       acceptors, processors, request channel, handlers
@@ -156,6 +158,8 @@ class Broker:
         """Run all tasks until ``stop``; returns why they could not be started, or the empty string."""
         reason = ""
         async with trio.open_nursery() as nursery:
+            await nursery.start(services.changes.run)
+            await nursery.start(services.trials.run)
             await nursery.start(services.replicas.run)
             await nursery.start(services.groups.run)
             await nursery.start(self.server.run)

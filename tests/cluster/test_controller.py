@@ -8,11 +8,14 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from trio_broker.changes.caller import CALLER
+from trio_broker.changes.change import ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
-from trio_broker.config.broker_config import BrokerConfig, ValueChange
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ValueChange
 
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")
 
@@ -125,23 +128,49 @@ async def test_a_listener_that_fails_takes_nobody_with_it(controller, caplog):
     assert len(heard) == 1
 
 
-async def test_settings_of_this_broker_take_effect_with_the_name_of_who_changed_them(controller, config):
-    heard = []
-    config.subscribe_all(lambda changes, changed_by: heard.append((changes[0].name, changed_by)))
-    await controller.change_configs([setting(BROKER, "num.io.threads", "9")], changed_by="the page")
-    assert config.socket_server.num_io_threads == 9
-    await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
-    assert config.socket_server.num_io_threads == 9
-    assert heard == [("num.io.threads", "the page")]
-
-
-async def test_a_change_of_settings_returns_what_it_changed_in_effect(controller):
+async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_caller(controller, config):
+    CALLER.set(ChangeOrigin(ChangeChannel.PAGE, "admin page", "127.0.0.1"))
     outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
-    assert outcome.effective == [ValueChange("num.io.threads", "8", "9")]
+    assert config.socket_server.num_io_threads == 9
+    [change] = outcome.changes
+    assert change.values == (ValueChange("num.io.threads", "8", "9"),)
+    assert (change.resource_type, change.resource, change.origin) == (ChangedResource.BROKER, "1", CALLER.get())
+    assert controller.changes.changes == (change,)
+
+
+async def test_settings_without_an_effect_and_those_only_validated_are_not_recorded(controller, config):
+    await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
     outcome = await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
-    assert (outcome.results, outcome.effective) == ([CLUSTER_DEFAULT], [])
+    assert (outcome.results, outcome.changes) == ([CLUSTER_DEFAULT], [])
     outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "10")], validate_only=True)
-    assert (outcome.results, outcome.effective) == ([BROKER], [])
+    assert (outcome.results, outcome.changes) == ([BROKER], [])
+    assert config.socket_server.num_io_threads == 9
+
+
+async def test_what_happens_to_topics_is_recorded(controller):
+    await controller.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
+    await controller.create_topics([NewTopic(name="t"), NewTopic(name="u")], validate_only=True)
+    await controller.create_partitions([NewPartitions(name="t", count=3)])
+    topic = ConfigResource(ConfigResourceType.TOPIC, "t")
+    await controller.change_configs([setting(topic, "retention.ms", "7"), setting(BROKER, "log.retention.ms", "99")])
+    remove = ConfigAlteration("retention.ms", ConfigOperation.DELETE, None)
+    await controller.change_configs([ResourceAlterations(topic, (remove,))])
+    await controller.delete_topics([TopicTarget("t")])
+    group = ConfigResource(ConfigResourceType.GROUP, "g")
+    await controller.change_configs([setting(group, "consumer.session.timeout.ms", "50000")])
+    assert [
+        (change.action.value, change.resource, *((each.name, each.old, each.new) for each in change.values))
+        for change in controller.changes.changes
+    ] == [
+        ("created", "t", ("partitions", None, "2"), ("retention.ms", None, "5")),
+        ("partitions-added", "t", ("partitions", "2", "3")),
+        ("config", "t", ("retention.ms", "5", "7")),
+        ("config", "1", ("log.retention.ms", "604800000", "99")),
+        ("config", "t", ("retention.ms", "7", "99")),
+        ("deleted", "t", ("partitions", "3", None)),
+        ("config", "g", ("consumer.session.timeout.ms", "45000", "50000")),
+    ]
+    assert [change.number for change in controller.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(controller, config, caplog):

@@ -161,10 +161,9 @@ def test_a_delta_names_what_a_batch_changes(image):
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1),
         config_record("num.io.threads", "9", CLUSTER_DEFAULT),
     ]
-    assert delta_of(image, records, changed_by="me") == MetadataDelta(
+    assert delta_of(image, records) == MetadataDelta(
         changed_topics=("new", "orders"),
         changed_configs=(ConfigResource(ConfigResourceType.TOPIC, "new"), CLUSTER_DEFAULT),
-        changed_by="me",
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimits, ValueChange
+from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimits
 from trio_broker.config.config_key import ConfigType
-from trio_broker.config.entries import ConfigLevel, ConfigSource, ConfigSynonym
+from trio_broker.config.entries import ConfigLevel, ConfigSource, ConfigSynonym, ValueChange
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import StaticSettings
@@ -205,14 +205,74 @@ def test_a_subscription_ends_when_asked():
     assert heard == []
 
 
-def test_an_observer_hears_all_changed_keys_at_once():
+def test_replacing_a_layer_returns_all_effective_values_that_changed():
     config = BrokerConfig()
+    assert config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10", "num.io.threads": "9"}) == (
+        ValueChange("num.io.threads", "8", "9"),
+        ValueChange("queued.max.requests", "500", "10"),
+    )
+
+
+# --- trials ---
+
+
+def test_a_value_on_trial_is_in_effect_in_no_layer_and_ends_without_a_trace():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "9"})
     heard: list[object] = []
-    config.subscribe_all(lambda changes, changed_by: heard.append((changed_by, changes)))
-    config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10", "num.io.threads": "9"}, changed_by="me")
-    assert heard == [
-        ("me", (ValueChange("num.io.threads", "8", "9"), ValueChange("queued.max.requests", "500", "10"))),
-    ]
+    config.subscribe("num.io.threads", heard.append)
+    assert config.try_values({"num.io.threads": "16"}) == (ValueChange("num.io.threads", "4", "16"),)
+    assert (config.socket_server.num_io_threads, config.dynamic(ConfigScope.BROKER)) == (
+        16,
+        {"queued.max.requests": "9"},
+    )
+    [first, *_] = config.synonyms(BROKER_KEYS["num.io.threads"])
+    assert (first.value, first.source) == ("16", ConfigSource.DYNAMIC_BROKER_CONFIG)
+    assert config.end_trial() == (ValueChange("num.io.threads", "16", "4"),)
+    assert (config.socket_server.num_io_threads, config.tried, heard) == (4, {}, [16, 4])
+
+
+def test_taking_a_value_away_can_be_tried_too():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
+    config.try_values({"num.io.threads": None})
+    assert config.socket_server.num_io_threads == 4
+    config.end_trial()
+    assert config.socket_server.num_io_threads == 6
+
+
+def test_a_value_for_good_ends_the_trial_of_its_key_and_of_no_other():
+    config = BrokerConfig()
+    config.try_values({"num.io.threads": "16", "queued.max.requests": "9"})
+    config.check_change(ConfigScope.BROKER, {"num.io.threads": "10"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "10"})
+    assert (config.socket_server.num_io_threads, config.socket_server.queued_max_requests) == (10, 9)
+    assert config.tried == {"queued.max.requests": "9"}
+
+
+def test_keeping_what_is_tried_changes_nothing_in_effect():
+    config = BrokerConfig()
+    config.try_values({"num.io.threads": "16"})
+    config.check_change(ConfigScope.BROKER, {"num.io.threads": "16"})
+    assert config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"}) == ()
+    assert config.end_trial() == ()
+    assert config.socket_server.num_io_threads == 16
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("log.retention.ms", "1000", "cannot be tried: what it does to the logs of topics stays"),
+        ("node.id", "2", "Cannot update these configs dynamically"),
+        ("no.such.key", "2", "is not a key of this broker"),
+        ("num.io.threads", "0", "num.io.threads"),
+    ],
+)
+def test_what_cannot_be_undone_or_set_cannot_be_tried(key, value, reason):
+    config = BrokerConfig()
+    with pytest.raises(ConfigError, match=reason):
+        config.try_values({"queued.max.requests": "9", key: value})
+    assert (config.tried, config.socket_server.queued_max_requests) == ({}, 500)
 
 
 def test_a_persisted_value_that_is_not_valid_any_more_is_left_out_with_a_warning(caplog):

@@ -13,6 +13,7 @@ from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined
 from trio_broker.clock import ManualClock
 from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
@@ -52,6 +53,7 @@ class AdminClient:
             replicas=self.replicas,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
+            trials=ConfigTrials(self.controller, self.controller.changes, ManualClock()),
         )
         return Context(QueuedRequest(header, memoryview(b""), CONNECTION), services)
 

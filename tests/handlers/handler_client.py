@@ -60,6 +60,7 @@ class Client:
             replicas=self.replicas,
             producer_ids=self.producer_ids,
             groups=absent,
+            trials=absent,
         )
         return Context(request, services)
 

@@ -15,6 +15,7 @@ from kafka_wire.messages.incremental_alter_configs import (
 )
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
+from trio_broker.config.entries import ValueChange
 from trio_broker.handlers.incremental_alter_configs import error_response, incremental_alter_configs
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
@@ -66,13 +67,15 @@ async def test_single_settings_of_a_topic_change_and_others_stay(admin, version)
     assert admin.controller.image.topics["t"].configs == {"segment.ms": "9", "cleanup.policy": "compact"}
 
 
-async def test_a_pool_and_the_queue_are_tuned_live_and_who_did_it_is_told(admin):
-    told = []
-    admin.config.subscribe_all(lambda changes, changed_by: told.append(changed_by))
+async def test_a_pool_and_the_queue_are_tuned_live_which_is_one_change(admin):
     changes = resource(BROKER, "1", ("num.io.threads", SET, "16"), ("queued.max.requests", SET, "10"))
     assert await codes(admin, changes) == [0]
     assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (16, 10)
-    assert told == ["kafka client test from 127.0.0.1"]
+    change = admin.controller.changes.changes[-1]
+    assert change.values == (
+        ValueChange("num.io.threads", "8", "16"),
+        ValueChange("queued.max.requests", "500", "10"),
+    )
 
 
 async def test_a_pool_beyond_double_is_refused_with_everything_beside_it(admin):

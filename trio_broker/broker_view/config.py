@@ -13,9 +13,11 @@ import attrs
 
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
 from kafka_wire.errors import KafkaError
+from trio_broker.changes.caller import CALLER
+from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.config import keys
-from trio_broker.config.broker_config import ConfigScope, ValueChange, shown_value
+from trio_broker.config.broker_config import ConfigScope, shown_value
 from trio_broker.config.entries import AllowedRange, ConfigEntry
 from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.services import BrokerServices
@@ -34,10 +36,10 @@ class LiveConfigView:
     def __init__(self, services: BrokerServices, publish: Callable[[JournalEntry], None]) -> None:
         self.services = services
         self._publish_change = publish
-        # With each entry the change that it is about, by which the entries of one request are found.
-        self._journal: deque[tuple[ValueChange, JournalEntry]] = deque(maxlen=JOURNAL_CHANGES)
+        # With each entry the number of its change, by which the entries of one request are found.
+        self._journal: deque[tuple[int, JournalEntry]] = deque(maxlen=JOURNAL_CHANGES)
         self._sequence = itertools.count(1)
-        services.config.subscribe_all(self._config_changed)
+        services.changes.subscribe(self._changed)
 
     def config_entries(self) -> Sequence[ConfigEntry]:
         return [self._with_levels(entry) for entry in self.services.config.entries()]
@@ -71,12 +73,17 @@ class LiveConfigView:
             tuple(alteration(name, value) for name, value in changes.items()),
             any_pool_size=True,
         )
-        outcome = await controller.change_configs([wanted], changed_by=changed_by)
+        token = CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
+        try:
+            outcome = await controller.change_configs([wanted])
+        finally:
+            CALLER.reset(token)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             at_fault = result.key if isinstance(result, ConfigError) else None
             return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or ", ".join(changes), str(result)),))
-        made = [entry for change, entry in self._journal if any(change is each for each in outcome.effective)]
+        numbers = {change.number for change in outcome.changes}
+        made = [entry for number, entry in self._journal if number in numbers]
         return ConfigChangeResult(changes=tuple(made))
 
     def _refusals(self, changes: Mapping[str, str | None]) -> Sequence[ConfigRefusal]:
@@ -100,18 +107,28 @@ class LiveConfigView:
         if value is not None and allowed is not None and keys.BROKER_KEYS[name].parse(value) > allowed.maximum:
             raise ConfigError(f"{name}={value} is refused: one change may set at most {allowed.maximum}", key=name)
 
-    def _config_changed(self, changes: tuple[ValueChange, ...], changed_by: str) -> None:
-        for each in changes:
+    def _changed(self, change: Change) -> None:
+        is_of_broker = change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
+        if change.action is not ChangeAction.CONFIG or not is_of_broker:
+            return
+        for each in change.values:
             entry = JournalEntry(
                 sequence=next(self._sequence),
-                changed_at_ms=self.services.clock.now_ms(),
-                changed_by=changed_by,
+                changed_at_ms=change.changed_at_ms,
+                changed_by=changed_by(change.origin),
                 key=each.name,
                 old=each.old,
                 new=each.new,
             )
-            self._journal.append((each, entry))
+            self._journal.append((change.number, entry))
             self._publish_change(entry)
+
+
+def changed_by(origin: ChangeOrigin) -> str:
+    """The client that made a change, in words."""
+    if origin.channel is ChangeChannel.KAFKA:
+        return f"kafka client {origin.client or '(unnamed)'} from {origin.address}"
+    return origin.client or "the broker"
 
 
 def alteration(name: str, value: str | None) -> ConfigAlteration:

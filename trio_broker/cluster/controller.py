@@ -14,7 +14,7 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -23,12 +23,16 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
+from trio_broker.changes.change import Change, ChangeAction, ChangedResource, MadeChange
+from trio_broker.changes.change_log import ChangeLog
+from trio_broker.clock import SystemClock
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
 from trio_broker.cluster.controller_result import ControllerResult, attempt, outcomes_of
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.logger_levels import change_levels
+from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta, delta_of
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
@@ -49,7 +53,8 @@ from trio_broker.cluster.replication_control import (
     decide_new_topics,
     decide_topic_deletions,
 )
-from trio_broker.config.broker_config import BrokerConfig, ValueChange
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ValueChange
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -87,19 +92,27 @@ class MetadataLogWriter(Protocol):
 @attrs.frozen
 class ConfigOutcome:
     """The result of a request to change settings: for each resource itself or its error, in the order of the request,
-    and the settings of this broker whose value has changed."""
+    and what was recorded of the changes that had an effect."""
 
     results: Sequence[ConfigResource | KafkaError]
-    effective: Sequence[ValueChange]
+    changes: Sequence[Change]
 
 
 class Controller:
     """Decides about topics, leaders, settings, features, nodes and producer ids."""
 
-    def __init__(self, metadata_log: MetadataLogWriter, config: BrokerConfig, records: Iterable[Any] = ()) -> None:
-        """Begin with the image of ``records``, the replay of the log."""
+    def __init__(
+        self,
+        metadata_log: MetadataLogWriter,
+        config: BrokerConfig,
+        records: Iterable[Any] = (),
+        *,
+        changes: ChangeLog | None = None,
+    ) -> None:
+        """Begin with the image of ``records``, the replay of the log. What changes from now on goes to ``changes``."""
         self.image = MetadataImage()
         self.config = config
+        self.changes = changes or ChangeLog(SystemClock())
         self.node_id = config.node.node_id
         self._metadata_log = metadata_log
         self._lock = trio.Lock()
@@ -107,7 +120,7 @@ class Controller:
         for record in records:
             self.image.apply(record)
         for resource in (CLUSTER_DEFAULT, self.broker_resource):
-            self._apply_broker_configs(resource, changed_by="an earlier start")
+            self._apply_broker_configs(resource)
 
     @property
     def broker_resource(self) -> ConfigResource:
@@ -162,13 +175,10 @@ class Controller:
         async with self._lock:
             return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), validate_only)
 
-    async def change_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False, changed_by: str = ""
-    ) -> ConfigOutcome:
+    async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
 
-        ``changed_by`` describes the client, for the journal. Resources must differ from each other. Levels of loggers
-        are set at once and not recorded.
+        Resources must differ from each other. Levels of loggers are set at once and not recorded.
 
         Raises:
             OSError: the metadata log could not be written; nothing has changed.
@@ -177,9 +187,9 @@ class Controller:
             decisions = [
                 attempt(partial(self._decide_config, change, validate_only)) async for change in InTurns(changes)
             ]
-            effective = [] if validate_only else await self._commit(decisions, changed_by)
+            recorded = [] if validate_only else await self._commit(decisions)
             results = outcomes_of(decisions)
-            return ConfigOutcome(results, effective)
+            return ConfigOutcome(results, recorded)
 
     def _decide_config(self, change: ConfigChange, validate_only: bool) -> ControllerResult[ConfigResource]:
         if change.resource.type is not ConfigResourceType.BROKER_LOGGER:
@@ -243,6 +253,20 @@ class Controller:
             await self._carry_out([decision], False)
             return decision.outcome
 
+    async def try_broker_configs(self, values: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
+        """Put settings of this broker in effect without writing them; return the effective values that changed.
+
+        Raises:
+            ConfigError: as ``BrokerConfig.try_values``.
+        """
+        async with self._lock:
+            return self.config.try_values(values)
+
+    async def end_trial(self) -> tuple[ValueChange, ...]:
+        """Take back what was tried; return the effective values that changed."""
+        async with self._lock:
+            return self.config.end_trial()
+
     # --- the steps of a change ---
 
     async def _carry_out(
@@ -255,37 +279,40 @@ class Controller:
             await self._commit(decided)
         return outcomes_of(decided)
 
-    async def _commit(
-        self, decisions: Sequence[ControllerResult[Any] | KafkaError], changed_by: str = ""
-    ) -> list[ValueChange]:
-        """Append the records of all decisions as one batch and publish them; return this broker's changed settings."""
+    async def _commit(self, decisions: Sequence[ControllerResult[Any] | KafkaError]) -> list[Change]:
+        """Append the records of all decisions as one batch and publish them; return what was recorded as changed."""
         records = list(chain.from_iterable(item.records for item in decisions if isinstance(item, ControllerResult)))
-        effective: list[ValueChange] = []
-        if records:
-            # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
-            with trio.CancelScope(shield=True):
-                await self._metadata_log.append(records)
-                effective = await self._publish(records, changed_by)
-        return effective
+        if not records:
+            return []
+        recorded: list[Change] = []
+        # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
+        with trio.CancelScope(shield=True):
+            await self._metadata_log.append(records)
+            recorded += await self._publish(records)
+        return recorded
 
-    async def _publish(self, records: Sequence[Any], changed_by: str) -> list[ValueChange]:
+    async def _publish(self, records: Sequence[Any]) -> list[Change]:
         # The order matters. The delta needs the image from before: names of deleted topics are not in the records. The
         # broker's settings come before the listeners, which resolve topic settings against them.
-        delta = delta_of(self.image, records, changed_by=changed_by)
+        delta = delta_of(self.image, records)
+        made = made_changes(self.image, records, self.config)
         for record in records:
             self.image.apply(record)
-        effective = [
-            change for resource in delta.changed_configs for change in self._apply_broker_configs(resource, changed_by)
-        ]
+        for resource in delta.changed_configs:
+            made += self._apply_broker_configs(resource)
+        # Recorded before the listeners are notified: a change has its number by the time that its effects are seen.
+        recorded = [self.changes.record(each) for each in made]
         # A copy, since a listener may unsubscribe while it is called.
         for listener in tuple(self._listeners):
             try:
                 await listener(delta)
             except Exception:
                 log.exception("a listener failed on %s", delta)
-        return effective
+        return recorded
 
-    def _apply_broker_configs(self, resource: ConfigResource, changed_by: str) -> Sequence[ValueChange]:
+    def _apply_broker_configs(self, resource: ConfigResource) -> list[MadeChange]:
         if resource not in (CLUSTER_DEFAULT, self.broker_resource):
-            return ()
-        return self.config.set_dynamic(scope_of(resource), self.image.configs(resource), changed_by=changed_by)
+            return []
+        effective = self.config.set_dynamic(scope_of(resource), self.image.configs(resource))
+        kind = ChangedResource.BROKER if resource.name else ChangedResource.CLUSTER
+        return [MadeChange(ChangeAction.CONFIG, kind, resource.name, effective)] if effective else []

@@ -37,11 +37,9 @@ class MetadataDelta:
     deleted_topics: tuple[DeletedTopic, ...] = ()
     changed_configs: tuple[ConfigResource, ...] = ()
     """Holders whose settings changed; a topic that was deleted is not among them."""
-    changed_by: str = ""
-    """Who asked for it, in words, where that is known."""
 
 
-def delta_of(image: MetadataImage, records: Sequence[Any], *, changed_by: str = "") -> MetadataDelta:
+def delta_of(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
     """Return what ``records`` will change in ``image``, which must not have folded them yet."""
     created: dict[bytes, str] = {}
     # Dictionaries, because they keep the order in which things changed.
@@ -67,7 +65,6 @@ def delta_of(image: MetadataImage, records: Sequence[Any], *, changed_by: str = 
         changed_topics=tuple(changed),
         deleted_topics=tuple(deleted.values()),
         changed_configs=tuple(configs),
-        changed_by=changed_by,
     )
 
 

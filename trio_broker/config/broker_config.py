@@ -24,7 +24,14 @@ import attrs
 
 from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
-from trio_broker.config.entries import ConfigEntry, ConfigLevel, ConfigLevelValue, ConfigSource, ConfigSynonym
+from trio_broker.config.entries import (
+    ConfigEntry,
+    ConfigLevel,
+    ConfigLevelValue,
+    ConfigSource,
+    ConfigSynonym,
+    ValueChange,
+)
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.keys import BROKER_KEYS, KEY_GROUPS, SETTINGS
@@ -67,19 +74,6 @@ class PoolLimits:
     maximum: int
 
 
-@attrs.frozen
-class ValueChange:
-    """An effective value before and after a change, as text; None for no value and for a secret."""
-
-    name: str
-    old: str | None
-    new: str | None
-
-
-ChangeObserver = Callable[[tuple[ValueChange, ...], str], None]
-"""Receives the effective values that changed, and the client that changed them."""
-
-
 class BrokerConfig:
     """The effective settings of one broker, as one settings object for each part of the broker.
 
@@ -119,14 +113,19 @@ class BrokerConfig:
                 raise ConfigError(f"{prefix}{error}", key=name) from None
             self._static[name] = text
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
+        self._tried: dict[str, str | None] = {}
         self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
-        self._observers: list[ChangeObserver] = []
         self._checked: _Checked | None = None
-        self._take(self._check_layers(self._dynamic))
+        self._take(self._check_layers(self._dynamic, self._tried))
 
     def value(self, key: ConfigKey) -> Any:
         """Return the effective value of ``key``, for code about all keys; other code reads the settings objects."""
         return self._values[key.name]
+
+    @property
+    def static_texts(self) -> Mapping[str, str]:
+        """What file, environment and command line say, without secrets."""
+        return {name: text for name, text in self._static.items() if not BROKER_KEYS[name].sensitive}
 
     def dynamic(self, scope: ConfigScope) -> Mapping[str, str]:
         """Return the texts that are set dynamically in ``scope``."""
@@ -148,9 +147,8 @@ class BrokerConfig:
         _refuse_read_only(changes)
         for name in changes:
             _changeable_key(name, scope)
-        layer = {**self._dynamic[scope], **changes}
-        dynamic = {**self._dynamic, scope: {name: text for name, text in layer.items() if text is not None}}
-        checked = self._check_layers(dynamic)
+        dynamic = {**self._dynamic, scope: overlaid(self._dynamic[scope], changes)}
+        checked = self._check_layers(dynamic, self._tried_after(dynamic))
         if not any_pool_size:
             for key in THREAD_POOLS:
                 _check_pool_size(key, self.pool_limits(key), checked.values[key.name])
@@ -171,19 +169,59 @@ class BrokerConfig:
         current = self.value(key)
         return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
 
-    def set_dynamic(
-        self, scope: ConfigScope, values: Mapping[str, str], *, changed_by: str = ""
-    ) -> tuple[ValueChange, ...]:
+    def set_dynamic(self, scope: ConfigScope, values: Mapping[str, str]) -> tuple[ValueChange, ...]:
         """Replace the dynamic values of ``scope``, notify the subscribers, and return the effective values that
         changed.
 
-        ``changed_by`` names the client that asked for the change, for the journal. The error of a subscriber is logged,
-        and the other subscribers and the observers are still notified, because the value is in effect already.
+        The error of a subscriber is logged, and the other subscribers are still notified, because the value is in
+        effect already. A value for this broker ends the trial of its key.
         """
-        self._dynamic[scope] = _valid_texts(scope, values)
+        dynamic = {**self._dynamic, scope: _valid_texts(scope, values)}
+        tried = self._tried_after(dynamic)
         checked = self._checked
-        if checked is None or checked.dynamic != self._dynamic:
-            checked = self._check_layers(self._dynamic, strict=False)
+        if checked is None or (checked.dynamic, checked.tried) != (dynamic, tried):
+            checked = self._check_layers(dynamic, tried, strict=False)
+        self._dynamic, self._tried = dynamic, tried
+        return self._switch(checked)
+
+    def _tried_after(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, str | None]:
+        """What is left of the trial once ``dynamic`` counts."""
+        before, after = self._dynamic[ConfigScope.BROKER], dynamic[ConfigScope.BROKER]
+        return {name: text for name, text in self._tried.items() if before.get(name) == after.get(name)}
+
+    # --- trials ---
+
+    @property
+    def tried(self) -> Mapping[str, str | None]:
+        """The texts on trial, which are in effect and in no layer; None stands for a value that is taken away."""
+        return dict(self._tried)
+
+    def try_values(self, values: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
+        """Lay ``values`` over this broker's own until ``end_trial``; return the effective values that changed.
+
+        They are in memory only, so that neither a crash nor a full disk can make a tried value stay.
+
+        Raises:
+            ConfigError: as ``check_change``, or a key is a default of topics: by a retention that was tried for a
+                second records are deleted for good.
+        """
+        _refuse_read_only(values)
+        for name, text in values.items():
+            key = _changeable_key(name, ConfigScope.BROKER)
+            if key in KEY_GROUPS["Logs"]:
+                raise ConfigError(f"{name} cannot be tried: what it does to the logs of topics stays", key=name)
+            if text is not None:
+                key.parse(text)
+        checked = self._check_layers(self._dynamic, {**self._tried, **values})
+        self._tried = {**self._tried, **values}
+        return self._switch(checked)
+
+    def end_trial(self) -> tuple[ValueChange, ...]:
+        """Go back to what the layers say; return the effective values that changed."""
+        self._tried = {}
+        return self._switch(self._check_layers(self._dynamic, self._tried, strict=False))
+
+    def _switch(self, checked: _Checked) -> tuple[ValueChange, ...]:
         before = self._values
         self._take(checked)
         changes = tuple(
@@ -195,10 +233,9 @@ class BrokerConfig:
             log.info("%s changed from %s to %s", change.name, change.old, change.new)
             for callback in tuple(self._subscribers.get(change.name, ())):
                 _notify(change.name, callback, self._values[change.name])
-        if changes:
-            for observer in tuple(self._observers):
-                _notify("the settings", observer, changes, changed_by)
         return changes
+
+    # --- subscriptions ---
 
     def subscribe(self, name: str, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call ``callback`` with the new value whenever the effective value of the key ``name`` changes.
@@ -209,14 +246,6 @@ class BrokerConfig:
         callbacks = self._subscribers.setdefault(name, [])
         callbacks.append(callback)
         return lambda: callbacks.remove(callback)
-
-    def subscribe_all(self, callback: ChangeObserver) -> Callable[[], None]:
-        """Call ``callback`` once for each replaced layer, with all effective changes and the client that made them.
-
-        Returns a function that ends the subscription.
-        """
-        self._observers.append(callback)
-        return lambda: self._observers.remove(callback)
 
     # --- description ---
 
@@ -237,7 +266,7 @@ class BrokerConfig:
     def synonyms(self, key: ConfigKey) -> tuple[ConfigSynonym, ...]:
         """Return the synonyms of ``key`` that have a value, in order of precedence."""
         layers: list[tuple[ConfigSource, Mapping[str, str | None]]] = [
-            (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic[ConfigScope.BROKER]),
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, overlaid(self._dynamic[ConfigScope.BROKER], self._tried)),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic[ConfigScope.CLUSTER]),
             (ConfigSource.STATIC_BROKER_CONFIG, self._static),
             # As in Kafka, the default of a fallback is no synonym: it shows with its own key.
@@ -256,7 +285,7 @@ class BrokerConfig:
         The value in effect need not be that of the strongest level: the key's own name wins over a fallback's.
         """
         levels: dict[ConfigLevel, Mapping[str, StaticSetting]] = {
-            ConfigLevel.BROKER: _given(self._dynamic[ConfigScope.BROKER]),
+            ConfigLevel.BROKER: _given(overlaid(self._dynamic[ConfigScope.BROKER], self._tried)),
             ConfigLevel.CLUSTER: _given(self._dynamic[ConfigScope.CLUSTER]),
             **dict(reversed(self._static_levels.items())),
         }
@@ -279,22 +308,30 @@ class BrokerConfig:
         )
 
     def _entry(self, key: ConfigKey) -> ConfigEntry:
-        text = self._merged(self._dynamic).get(key.name, key.default_text)
+        text = self._merged(self._dynamic, self._tried).get(key.name, key.default_text)
         return _describe(key, None if key.sensitive else text, self.synonyms(key))
 
     # --- layers ---
 
-    def _merged(self, dynamic: Mapping[ConfigScope, Mapping[str, str]]) -> dict[str, str]:
-        return {**self._static, **dynamic[ConfigScope.CLUSTER], **dynamic[ConfigScope.BROKER]}
+    def _merged(
+        self, dynamic: Mapping[ConfigScope, Mapping[str, str]], tried: Mapping[str, str | None]
+    ) -> dict[str, str]:
+        return {**self._static, **dynamic[ConfigScope.CLUSTER], **overlaid(dynamic[ConfigScope.BROKER], tried)}
 
-    def _check_layers(self, dynamic: Mapping[ConfigScope, Mapping[str, str]], *, strict: bool = True) -> _Checked:
-        """Return the effective settings of the layers.
+    def _check_layers(
+        self,
+        dynamic: Mapping[ConfigScope, Mapping[str, str]],
+        tried: Mapping[str, str | None],
+        *,
+        strict: bool = True,
+    ) -> _Checked:
+        """Return the effective settings of the layers with the values on trial.
 
         Raises:
             ConfigError: a value is not valid or, only if ``strict``, values contradict each other. Persisted values may
                 be older than a rule about them, and must not prevent the other settings.
         """
-        merged = self._merged(dynamic)
+        merged = self._merged(dynamic, tried)
         values = {name: key.value_in(merged) for name, key in BROKER_KEYS.items()}
         sections = {
             subject: section(**{key.field: values[key.name] for key in KEY_GROUPS[subject] if key.field})
@@ -302,7 +339,7 @@ class BrokerConfig:
         }
         if strict:
             check_broker_consistency(values, sections["Logs"], sections["Groups"])
-        return _Checked({scope: dict(layer) for scope, layer in dynamic.items()}, values, sections)
+        return _Checked({scope: dict(layer) for scope, layer in dynamic.items()}, dict(tried), values, sections)
 
     def _take(self, checked: _Checked) -> None:
         self._values = checked.values
@@ -317,19 +354,25 @@ class BrokerConfig:
 
 @attrs.frozen
 class _Checked:
-    """The dynamic layers, and the effective settings of all layers: values by name, settings objects by subject."""
+    """The dynamic layers, the values on trial, and the effective settings: values by name, objects by subject."""
 
     dynamic: Mapping[ConfigScope, Mapping[str, str]]
+    tried: Mapping[str, str | None]
     values: Mapping[str, Any]
     sections: Mapping[str, Any]
 
 
-def _notify(subject: str, callback: Callable[..., None], *arguments: Any) -> None:
+def overlaid(layer: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """``layer`` with ``changes``; None takes a value away."""
+    return {name: text for name, text in {**layer, **changes}.items() if text is not None}
+
+
+def _notify(name: str, callback: Callable[[Any], None], value: Any) -> None:
     """Call one subscriber, and log an error instead of raising it."""
     try:
-        callback(*arguments)
+        callback(value)
     except Exception:
-        log.exception("a part of the broker could not follow the change of %s", subject)
+        log.exception("a part of the broker could not follow the change of %s", name)
 
 
 def _refuse_read_only(names: Iterable[str]) -> None:

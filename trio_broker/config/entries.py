@@ -65,6 +65,15 @@ class ConfigLevelValue:
 
 
 @attrs.frozen
+class ValueChange:
+    """A value before and after, as text; None where there is none, or it is a secret."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+@attrs.frozen
 class AllowedRange:
     """The range of numbers to which one change may set a value now, both ends included."""
 

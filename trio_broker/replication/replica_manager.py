@@ -26,8 +26,11 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import RecordBatch
+from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
+from trio_broker.changes.change_log import ChangeLog
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
 from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
@@ -104,9 +107,16 @@ class ReplicaManager:
     """Owns the partitions. ``io_limiter`` bounds the worker threads that clients wait for: ``num.io.threads``, live."""
 
     def __init__(
-        self, log_manager: LogManager, config: BrokerConfig, clock: Clock, *, io_limiter: trio.CapacityLimiter
+        self,
+        log_manager: LogManager,
+        config: BrokerConfig,
+        clock: Clock,
+        *,
+        io_limiter: trio.CapacityLimiter,
+        changes: ChangeLog | None = None,
     ) -> None:
         self.log_manager = log_manager
+        self.changes = changes or ChangeLog(clock)
         self.config = config
         self.clock = clock
         self.io_limiter = io_limiter
@@ -419,14 +429,22 @@ class ReplicaManager:
         partition.require_may_delete_before(end_offset)
         if validate_only:
             return max(end_offset, partition.log_start_offset)
+        start_offset = partition.log_start_offset
         async with partition.epoch_entry_lock:
             moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
         if moved:
             partition.log_start_moved()
+            self._record_deletion(partition, start_offset)
             if partition.log.directory.parent in await self.log_maintenance.write_checkpoints():
                 text = f"{partition.topic_partition}: the new log start offset could not be written down"
                 raise KafkaError(text, code=ErrorCode.KAFKA_STORAGE_ERROR)
         return partition.log_start_offset
+
+    def _record_deletion(self, partition: Partition, start_offset: int) -> None:
+        topic_partition = partition.topic_partition
+        moved = ValueChange(str(topic_partition), str(start_offset), str(partition.log_start_offset))
+        made = MadeChange(ChangeAction.RECORDS_DELETED, ChangedResource.TOPIC, topic_partition.topic, (moved,))
+        self.changes.record(made)
 
     # ---- running --------------------------------------------------------------------------------------------------
 

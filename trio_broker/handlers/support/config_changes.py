@@ -45,9 +45,7 @@ async def change_resources(
             changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
         except KafkaError as error:
             errors[index] = error
-    outcome = await context.services.controller.change_configs(
-        list(changes.values()), validate_only=validate_only, changed_by=requested_by(context)
-    )
+    outcome = await context.services.controller.change_configs(list(changes.values()), validate_only=validate_only)
     # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
     errors |= {
         index: result for index, result in zip(changes, outcome.results, strict=True) if isinstance(result, KafkaError)
@@ -66,8 +64,3 @@ def resource_response(response: Callable[..., A], resource: NamesResource, error
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
-
-
-def requested_by(context: Context) -> str:
-    """Return the client of ``context`` as the journal of config changes shows it."""
-    return f"kafka client {context.client_id or '(unnamed)'} from {context.connection.peer_host}"

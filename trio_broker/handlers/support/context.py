@@ -6,8 +6,10 @@ from typing import TypeVar
 
 import attrs
 
+from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader
 from kafka_wire.schema import Request
+from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
@@ -53,6 +55,13 @@ class Context:
             KafkaError: those of ``GroupCoordinator.call``.
         """
         return await self.services.groups.call(group_id, request, self.request_context, self.release_handler)
+
+    @property
+    def change_origin(self) -> ChangeOrigin:
+        """The client as the change log keeps it with a change."""
+        header = self.request.header
+        name = ApiKey(header.api_key).name
+        return ChangeOrigin(ChangeChannel.KAFKA, header.client_id or "", self.request.connection.peer_host, name)
 
     def release_handler(self, phase: RequestPhase) -> None:
         """Give the handler slot back before a wait: one slot carries any number of delayed requests."""

@@ -27,6 +27,7 @@ from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
 from kafka_wire.schema import fields_of
+from trio_broker.changes.caller import CALLER
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
@@ -72,6 +73,7 @@ class Dispatcher:
 
     async def respond(self, api: ServedApi, message: Any, context: Context) -> list[Chunk] | None:
         """Return the encoded response of the API's handler, or its error response if the handler raised."""
+        token = CALLER.set(context)
         try:
             response = await api.handler(message, context)
             return None if response is None else self.encoded(api, response, context.version)
@@ -88,6 +90,9 @@ class Dispatcher:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
             bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
             return self.encoded(api, error_response(api, message, bug, context.version), context.version)
+        finally:
+            # Or the task, which goes on to other requests, would keep this one's bytes.
+            CALLER.reset(token)
 
     def encoded(self, api: ServedApi, response: Any, version: int) -> list[Chunk]:
         """Encode ``response``, and count its errors."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 import attrs
 
+from trio_broker.changes.change_log import ChangeLog
 from trio_broker.clock import Clock
+from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
@@ -51,6 +53,12 @@ class BrokerServices:
     replicas: ReplicaManager
     producer_ids: ProducerIds
     groups: GroupCoordinator
+    trials: ConfigTrials
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
     )
+
+    @property
+    def changes(self) -> ChangeLog:
+        """What was changed in this broker."""
+        return self.controller.changes

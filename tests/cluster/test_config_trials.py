@@ -1,0 +1,140 @@
+"""Settings that are tried."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from kafka_wire.errors import KafkaError
+from trio_broker.changes.change import ChangeChannel, TrialOutcome
+from trio_broker.clock import ManualClock
+from trio_broker.cluster.config_trials import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS, ConfigTrials, NoSuchTrial
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.controller import Controller
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ValueChange
+
+
+@pytest.fixture
+async def trials(controller, nursery):
+    made = ConfigTrials(controller, controller.changes, ManualClock())
+    await nursery.start(made.run)
+    return made
+
+
+def io_threads(config):
+    return config.socket_server.num_io_threads
+
+
+async def set_for_good(controller, **values):
+    alterations = tuple(
+        ConfigAlteration(name.replace("_", "."), ConfigOperation.SET, text) for name, text in values.items()
+    )
+    await controller.change_configs([ResourceAlterations(controller.broker_resource, alterations, any_pool_size=True)])
+
+
+async def test_a_tried_value_is_in_effect_for_its_time_and_then_taken_back(trials, controller, config, autojump_clock):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    assert (io_threads(config), change.trial.ends_at_ms) == (64, trials.clock.now_ms() + 60_000)
+    await trio.sleep(59)
+    assert io_threads(config) == 64
+    await trio.sleep(2)
+    assert io_threads(config) == 8
+    tried, back = controller.changes.changes
+    assert tried.trial.outcome is TrialOutcome.UNDONE
+    assert (back.undoes, back.origin.channel) == (tried.number, ChangeChannel.BROKER)
+    assert back.values == (ValueChange("num.io.threads", "64", "8"),)
+    assert trials.running is None
+
+
+async def test_a_restart_at_any_moment_goes_back_since_no_tried_value_is_in_the_metadata_log(
+    trials, controller, metadata_log
+):
+    await trials.begin({"num.io.threads": "64"}, 60)
+    config = BrokerConfig({"node.id": "1"})
+    Controller(metadata_log, config, metadata_log.records)
+    assert io_threads(config) == 8
+
+
+async def test_what_is_kept_is_in_the_metadata_log_and_stays(trials, controller, config, metadata_log, autojump_clock):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    kept = await trials.keep(change.number)
+    await trio.sleep(120)
+    assert (io_threads(config), kept.trial.outcome) == (64, TrialOutcome.KEPT)
+    assert controller.changes.changes == (kept,)
+    again = BrokerConfig({"node.id": "1"})
+    Controller(metadata_log, again, metadata_log.records)
+    assert io_threads(again) == 64
+
+
+async def test_it_is_undone_before_its_time_on_request(trials, controller, config, autojump_clock):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    back = await trials.undo(change.number)
+    assert (io_threads(config), back.undoes) == (8, change.number)
+    await trio.sleep(120)
+    assert len(controller.changes.changes) == 2
+
+
+async def test_trials_follow_each_other(trials, config, autojump_clock):
+    for threads in (16, 32):
+        await trials.begin({"num.io.threads": str(threads)}, 30)
+        await trio.sleep(29)
+        assert io_threads(config) == threads
+        await trio.sleep(2)
+        assert io_threads(config) == 8
+
+
+async def test_one_trial_at_a_time(trials, config):
+    await trials.begin({"num.io.threads": "64"}, 60)
+    with pytest.raises(KafkaError, match="change 1 is being tried: keep it or undo it first"):
+        await trials.begin({"queued.max.requests": "5"}, 60)
+    assert config.socket_server.queued_max_requests == 500
+
+
+@pytest.mark.parametrize("seconds", [MIN_TRIAL_SECONDS - 1, MAX_TRIAL_SECONDS + 1, 0, -1])
+async def test_the_time_of_a_trial_is_bounded(trials, seconds):
+    with pytest.raises(KafkaError, match="a trial takes 10 to 600 seconds"):
+        await trials.begin({"num.io.threads": "64"}, seconds)
+
+
+async def test_what_changes_nothing_is_no_trial(trials, config):
+    assert await trials.begin({"num.io.threads": "8"}, 60) is None
+    assert (trials.running, config.tried) == (None, {})
+
+
+async def test_a_value_set_for_good_meanwhile_wins_over_the_trial(trials, controller, config, autojump_clock):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    await set_for_good(controller, num_io_threads="10")
+    assert io_threads(config) == 10
+    with pytest.raises(NoSuchTrial, match="were changed for good meanwhile"):
+        await trials.keep(change.number)
+    await trio.sleep(120)
+    assert io_threads(config) == 10
+    assert controller.changes.change(1).trial.outcome is TrialOutcome.REPLACED
+
+
+async def test_of_two_tried_settings_the_one_not_set_for_good_is_taken_back(trials, controller, config, autojump_clock):
+    await trials.begin({"num.io.threads": "64", "queued.max.requests": "5"}, 60)
+    await set_for_good(controller, num_io_threads="10")
+    await trio.sleep(61)
+    assert (io_threads(config), config.socket_server.queued_max_requests) == (10, 500)
+    assert controller.changes.changes[-1].values == (ValueChange("queued.max.requests", "5", "500"),)
+
+
+async def test_what_is_not_on_trial_can_neither_be_kept_nor_undone(trials):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    for number in (change.number + 1, 0):
+        with pytest.raises(NoSuchTrial, match="is not being tried"):
+            await trials.keep(number)
+    await trials.undo(change.number)
+    with pytest.raises(NoSuchTrial, match="change 1 is not being tried"):
+        await trials.undo(change.number)
+
+
+async def test_a_metadata_log_that_fails_leaves_the_trial_running(trials, config, metadata_log, autojump_clock):
+    change = await trials.begin({"num.io.threads": "64"}, 60)
+    metadata_log.failure = OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        await trials.keep(change.number)
+    await trio.sleep(61)
+    assert io_threads(config) == 8

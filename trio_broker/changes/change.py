@@ -1,0 +1,180 @@
+"""One change of the broker: what was changed, by which client, and what came of it.
+
+The values are also the JSON of ``/api/v1/changes`` and of the lines in ``changes.jsonl``, so renaming an attribute is a
+change of both. Times are milliseconds since 1970 UTC (``_at_ms``), ratios run from 0 to 1, absent is None.
+
+Source: docs/formats/changes.md.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from trio_broker.config.entries import ValueChange
+
+
+class ChangeAction(enum.Enum):
+    """What was done to a resource."""
+
+    CONFIG = "config"
+    """Settings were set or reset."""
+    STARTED = "started"
+    """The broker was started with other settings in its file, environment or command line than the time before."""
+    CREATED = "created"
+    DELETED = "deleted"
+    PARTITIONS_ADDED = "partitions-added"
+    RECORDS_DELETED = "records-deleted"
+    """The log start offset of partitions was moved forward."""
+    OFFSETS_RESET = "offsets-reset"
+    """Offsets of a group were committed by a client that is no member of it."""
+    OFFSETS_DELETED = "offsets-deleted"
+
+
+class ChangedResource(enum.Enum):
+    """The kind of thing that was changed."""
+
+    BROKER = "broker"
+    CLUSTER = "cluster"
+    """The defaults of all brokers."""
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+class ChangeChannel(enum.Enum):
+    """How a change reached the broker."""
+
+    PAGE = "page"
+    HTTP = "http"
+    KAFKA = "kafka"
+    START = "start"
+    """Found when the broker was started."""
+    BROKER = "broker"
+    """The broker made it by itself: a tried value that was not kept."""
+
+
+@attrs.frozen
+class ChangeOrigin:
+    """Which client asked for a change, in its own words, from which address and by which request.
+
+    ``client`` is a Kafka client's id or the ``X-Requested-With`` of an HTTP request; nothing proves either.
+    """
+
+    channel: ChangeChannel
+    client: str = ""
+    address: str = ""
+    request: str = ""
+
+    @property
+    def change_origin(self) -> ChangeOrigin:
+        """Itself: an origin is a ``Caller``."""
+        return self
+
+
+@attrs.frozen
+class MadeChange:
+    """What was changed. ``values`` are settings, partitions or offsets by name; a secret's old and new are None."""
+
+    action: ChangeAction
+    resource_type: ChangedResource
+    resource: str
+    values: tuple[ValueChange, ...] = ()
+    further_values: int = 0
+    """Values beyond those that are kept of one change."""
+
+
+class TrialOutcome(enum.Enum):
+    """How a trial of settings stands."""
+
+    RUNNING = "running"
+    KEPT = "kept"
+    UNDONE = "undone"
+    REPLACED = "replaced"
+    """All the settings on trial were changed for good meanwhile, which ended the trial."""
+
+
+@attrs.frozen
+class Trial:
+    """A change for ``seconds`` only, undone by the broker at ``ends_at_ms`` unless it is kept."""
+
+    seconds: int
+    ends_at_ms: int
+    outcome: TrialOutcome = TrialOutcome.RUNNING
+
+
+class EffectVerdict(enum.Enum):
+    """What the readings before and after a change say about it."""
+
+    NO_CHANGE = "no-change"
+    LOAD_DIFFERED = "load-differed"
+    """The clients did something else after the change, so that the readings cannot be compared."""
+    BETTER = "better"
+    WORSE = "worse"
+    MIXED = "mixed"
+    """Some readings became better and others worse."""
+    NO_LOAD = "no-load"
+    TOO_SHORT = "too-short"
+    """One of the two spans has too few seconds."""
+
+
+class ReadingUnit(enum.Enum):
+    """What the numbers of a reading are."""
+
+    RECORDS_PER_SECOND = "records/s"
+    BYTES_PER_SECOND = "bytes/s"
+    SECONDS = "s"
+    RATIO = "ratio"
+    COUNT = "count"
+
+
+@attrs.frozen
+class EffectReading:
+    """One reading before and after a change, None where nothing was measured.
+
+    ``difference`` is relative to ``before``; of a ratio it is ``after`` minus ``before``.
+    """
+
+    name: str
+    unit: ReadingUnit
+    before: float | None
+    after: float | None
+    difference: float | None
+
+
+@attrs.frozen
+class ChangeEffect:
+    """The readings before and after a change of settings, and what they say in one sentence."""
+
+    verdict: EffectVerdict
+    summary: str
+    before_seconds: int
+    after_seconds: int
+    readings: tuple[EffectReading, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Change(MadeChange):
+    """One change as it is kept. ``number`` grows by one with each change and names it for good.
+
+    ``undoes`` is the number of the change whose trial this one ended. ``effect`` is there once the time after the
+    change has been measured.
+    """
+
+    number: int
+    changed_at_ms: int
+    origin: ChangeOrigin
+    undoes: int | None = None
+    trial: Trial | None = None
+    effect: ChangeEffect | None = None
+
+    @property
+    def is_of_settings(self) -> bool:
+        """Whether the broker's readings before and after are worth comparing."""
+        return self.action is ChangeAction.CONFIG
+
+
+def with_outcome(change: Change, outcome: TrialOutcome) -> Change:
+    """``change``, which is on trial, after its trial."""
+    assert change.trial is not None, change
+    return attrs.evolve(change, trial=attrs.evolve(change.trial, outcome=outcome))

@@ -1,0 +1,172 @@
+"""Settings that are tried: in effect for some seconds, and then taken back by the broker unless they are kept.
+
+A tried value is laid over the broker's own in memory and written nowhere. So it ends with the process, whether that
+stops or crashes, and no undoing can fail for want of a disk; keeping it is what writes it to the metadata log. The
+other way round, writing first and undoing later, a crash in between would leave a value for ever that nobody decided
+to keep. The browser that began a trial need not stay: the time is the broker's.
+
+One trial at a time, of one or more settings: the readings of two that overlap would not say which of them did what.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from trio_broker.changes.change import (
+    Change,
+    ChangeAction,
+    ChangeChannel,
+    ChangedResource,
+    ChangeOrigin,
+    MadeChange,
+    Trial,
+    TrialOutcome,
+    with_outcome,
+)
+from trio_broker.changes.change_log import ChangeLog
+from trio_broker.clock import Clock
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.controller import Controller
+from trio_broker.config.entries import ValueChange
+
+log = logging.getLogger(__name__)
+
+MIN_TRIAL_SECONDS = 10
+"""Fewer seconds of readings say nothing."""
+
+MAX_TRIAL_SECONDS = 600
+"""What has worked for ten minutes can be decided about; a trial is no way to schedule changes."""
+
+
+class NoSuchTrial(Exception):
+    """The change is not on trial, or no longer; the text says which."""
+
+
+@attrs.define(eq=False)
+class ConfigTrials:
+    """The trials of this broker's settings. ``run`` undoes what nobody keeps."""
+
+    controller: Controller
+    changes: ChangeLog
+    clock: Clock
+    _running: Change | None = None
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+    _begun: trio.Event = attrs.field(factory=trio.Event)
+    _ended: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def running(self) -> Change | None:
+        """The change that is on trial, with all that is known of it by now."""
+        return self._running and (self.changes.change(self._running.number) or self._running)
+
+    async def begin(self, values: Mapping[str, str | None], seconds: int) -> Change | None:
+        """Put ``values`` in effect for ``seconds``, None taking one away; None if that changes nothing.
+
+        Raises:
+            ConfigError: a value is not valid, or its key cannot be tried.
+            KafkaError: another trial is running, or ``seconds`` is out of bounds.
+        """
+        if not MIN_TRIAL_SECONDS <= seconds <= MAX_TRIAL_SECONDS:
+            text = f"a trial takes {MIN_TRIAL_SECONDS} to {MAX_TRIAL_SECONDS} seconds, not {seconds}"
+            raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+        async with self._lock:
+            if self._running is not None:
+                text = f"change {self._running.number} is being tried: keep it or undo it first"
+                raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+            effective = await self.controller.try_broker_configs(values)
+            if not effective:
+                await self.controller.end_trial()
+                return None
+            made = self._made(effective)
+            trial = Trial(seconds, self.clock.now_ms() + seconds * 1000)
+            self._running = self.changes.record(made, trial=trial)
+            self._ended = trio.Event()
+            self._begun.set()
+            return self._running
+
+    async def keep(self, number: int) -> Change:
+        """Write the values on trial, so that they stay.
+
+        Raises:
+            NoSuchTrial: ``number`` is not the change on trial, or all its settings were changed for good meanwhile.
+            KafkaError: the values contradict what was changed meanwhile.
+            OSError: the metadata log could not be written; the trial goes on.
+        """
+        async with self._lock:
+            change = self._require_running(number)
+            if not (tried := self.controller.config.tried):
+                raise self._replaced(change)
+            wanted = ResourceAlterations(
+                self.controller.broker_resource,
+                tuple(
+                    ConfigAlteration(name, ConfigOperation.DELETE if text is None else ConfigOperation.SET, text)
+                    for name, text in tried.items()
+                ),
+                any_pool_size=True,
+            )
+            [result] = (await self.controller.change_configs([wanted])).results
+            if isinstance(result, KafkaError):
+                raise result
+            await self.controller.end_trial()
+            return self._note(change, TrialOutcome.KEPT)
+
+    async def undo(self, number: int, origin: ChangeOrigin | None = None) -> Change:
+        """Go back before the time is over; return the change that undoes.
+
+        Raises:
+            NoSuchTrial: as ``keep``.
+        """
+        async with self._lock:
+            return await self._end(self._require_running(number), origin)
+
+    def _require_running(self, number: int) -> Change:
+        change = self.running
+        if change is None or change.number != number:
+            raise NoSuchTrial(f"change {number} is not being tried")
+        return change
+
+    async def _end(self, change: Change, origin: ChangeOrigin | None) -> Change:
+        effective = await self.controller.end_trial()
+        if not effective:
+            raise self._replaced(change)
+        self._note(change, TrialOutcome.UNDONE)
+        return self.changes.record(self._made(effective), origin=origin, undoes=change.number)
+
+    def _made(self, values: tuple[ValueChange, ...]) -> MadeChange:
+        return MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, self.controller.broker_resource.name, values)
+
+    def _replaced(self, change: Change) -> NoSuchTrial:
+        self._note(change, TrialOutcome.REPLACED)
+        return NoSuchTrial(f"the settings of change {change.number} were changed for good meanwhile")
+
+    def _note(self, change: Change, outcome: TrialOutcome) -> Change:
+        ended = with_outcome(change, outcome)
+        self.changes.update(ended)
+        self._running = None
+        self._begun = trio.Event()
+        self._ended.set()
+        return ended
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Undo each trial when its time is over, until cancelled."""
+        task_status.started()
+        while True:
+            await self._begun.wait()
+            ended, change = self._ended, self._running
+            if change is not None and change.trial is not None:
+                with trio.move_on_after(change.trial.seconds):
+                    await ended.wait()
+                if not ended.is_set():
+                    await self._expire(change)
+
+    async def _expire(self, change: Change) -> None:
+        try:
+            await self.undo(change.number, ChangeOrigin(ChangeChannel.BROKER))
+        except NoSuchTrial as ended:
+            log.info("%s", ended)
