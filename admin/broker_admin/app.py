@@ -17,6 +17,7 @@ from broker_admin import metrics_page
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
 from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
+from broker_admin.rail import rail_of
 from broker_admin.routes import (
     config,
     events,
@@ -27,6 +28,7 @@ from broker_admin.routes import (
     openapi,
     overview,
     readings,
+    search,
     segments,
 )
 from broker_admin.security import RequestGuard
@@ -51,6 +53,7 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             *health.ROUTES,
             *metrics_page.ROUTES,
             *openapi.ROUTES,
+            *search.ROUTES,
         ],
         middleware=[Middleware(RequestGuard, allowed_hosts=allowed_hosts)],
         exception_handlers={
@@ -59,5 +62,6 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             Exception: answer_bug,
         },
     )
-    app.state.parts = AdminParts(view, stopping if stopping is not None else trio.Event())
+    stop = stopping if stopping is not None else trio.Event()
+    app.state.parts = AdminParts(view, stop, rail=rail_of(app.routes))
     return app

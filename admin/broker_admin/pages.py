@@ -1,5 +1,8 @@
 """What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
 
+A page renders a template that extends ``base.html`` with ``frame(view, request)``, ``here`` (its name in ``rail.py``)
+and ``script`` (its module in ``ui/static``, or None).
+
 A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
 What both need (the node, the knobs, the curl command) is in the page once, as data attributes.
 """
@@ -7,6 +10,7 @@ What both need (the node, the knobs, the curl command) is in the page once, as d
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
+from broker_admin.rail import RAIL, RailEntry
 from broker_admin.view import BrokerView
 from trio_broker.metrics.topics import TopicInfo
 
@@ -91,12 +96,24 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 
 def frame(view: BrokerView, request: Request) -> dict[str, Any]:
     """What every page's frame shows."""
-    return frame_at(view, str(request.base_url).rstrip("/"))
+    parts = parts_of(request)
+    return frame_at(view, str(request.base_url).rstrip("/"), rail=parts.rail, read_only=parts.read_only)
 
 
-def frame_at(view: BrokerView, base_url: str) -> dict[str, Any]:
+def frame_at(
+    view: BrokerView, base_url: str, *, rail: Sequence[RailEntry] = RAIL, read_only: bool = False
+) -> dict[str, Any]:
     """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown."""
-    return {"node": view.node(), "readiness": view.readiness(), "base_url": base_url, "assets": ASSETS}
+    node = view.node()
+    return {
+        "node": node,
+        "readiness": view.readiness(),
+        "read_at_ms": node.started_at_ms + int(node.uptime_seconds * 1000),
+        "base_url": base_url,
+        "rail": rail,
+        "read_only": read_only,
+        "assets": ASSETS,
+    }
 
 
 def error_page(request: Request, status: int, title: str, text: str) -> Response:

@@ -6,6 +6,7 @@ import attrs
 import trio
 from starlette.requests import Request
 
+from broker_admin.rail import RailEntry
 from broker_admin.view import BrokerView
 
 MAX_EVENT_STREAMS = 32
@@ -24,6 +25,8 @@ class AdminParts:
 
     view: BrokerView
     stopping: trio.Event
+    rail: tuple[RailEntry, ...] = ()
+    read_only: bool = False
     open_streams: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))

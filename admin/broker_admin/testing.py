@@ -249,6 +249,9 @@ class FakeBrokerView(NoMessages):
     def topics(self) -> Sequence[TopicInfo]:
         return self.topic_list
 
+    def topic_names(self) -> tuple[str, ...]:
+        return tuple(topic.name for topic in self.topic_list)
+
     async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         await trio.lowlevel.checkpoint()
         for info in self.topic_list:

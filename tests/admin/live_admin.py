@@ -1,10 +1,12 @@
 """The admin app over a real broker in the test's own event loop, with an HTTP client of the app and a Kafka client.
 
-``tests/admin/conftest.py`` has it as the fixture ``live``; ``open_live_admin`` takes settings of the broker.
+``tests/admin/conftest.py`` has it as the fixture ``live``; ``open_live_admin`` takes settings of the broker. A browser
+needs a port: ``async with served(create_app(live.view)) as url``.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +14,11 @@ from typing import Any
 
 import attrs
 import httpx
+import trio
+from starlette.types import ASGIApp
 
 from broker_admin.app import create_app
+from broker_admin.guard import serve_connections
 from tests.running_broker import Connection, connected, running, view_of
 from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
@@ -48,3 +53,13 @@ async def open_live_admin(directory: Path, **settings: Any) -> AsyncIterator[Liv
             transport=transport, base_url="http://localhost", headers=CHANGE_HEADERS, timeout=None
         ) as http:
             yield LiveAdmin(broker, view, http, kafka)
+
+
+@asynccontextmanager
+async def served(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve ``app`` on a port of its own inside the block; the address has no slash at its end."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_connections, app, listening, trio.Event())
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        nursery.cancel_scope.cancel()

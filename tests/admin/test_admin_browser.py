@@ -116,20 +116,16 @@ async def test_the_page_holds_together_at_every_width(browser: Browser, view: Fa
         for width in WIDTHS:
             await page.set_view(width=width)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
-            # The connection state never stands alone on a line: something of the header is beside it.
-            assert await page.evaluate(
-                "(() => { const link = document.querySelector('.link').getBoundingClientRect();"
-                " return [...document.querySelectorAll('.brand, .top nav, .facts summary, .facts dl')].some(each => {"
-                " const box = each.getBoundingClientRect();"
-                " return box.width > 0 && box.top < link.bottom && link.top < box.bottom; }); })()"
-            ), f"the connection state is alone at {width} px"
-            assert await page.evaluate("document.querySelector('.top').offsetHeight") <= 90
+            assert await page.evaluate("document.querySelector('.top').offsetHeight") == 48
+            # The rail stands beside the content where there is room, else it is a bar above it.
+            left = "document.querySelector('main').getBoundingClientRect().left"
+            beside = f"document.querySelector('.rail').getBoundingClientRect().right <= {left}"
+            assert await page.evaluate(beside) == (width >= 1020)
+            assert await page.evaluate("document.querySelector('.rail').offsetHeight") == (852 if width >= 1020 else 40)
             columns = await page.evaluate(
                 "getComputedStyle(document.querySelector('.row')).gridTemplateColumns.split(' ').length"
             )
-            assert columns == (1 if width < 700 else 2 if width <= 1020 else 3)
-        await page.set_view(width=640)
-        await page.evaluate("document.querySelector('.facts summary').click()")
+            assert columns == (1 if width < 700 else 2 if width <= 1180 else 3)
         assert "PLAINTEXT://127.0.0.1:9092" in await page.text(".facts dl")
 
 

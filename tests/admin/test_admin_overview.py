@@ -7,7 +7,7 @@ import re
 import pytest
 
 from broker_admin.group_list import GroupQuery, select_groups
-from broker_admin.pages import ASSETS
+from broker_admin.pages import ASSETS, frame_at
 from broker_admin.routes.overview import render_overview, topic_table
 from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import bytes_text, duration_text, number_text
@@ -30,7 +30,7 @@ def render_page(view: FakeBrokerView, base_url: str, *, with_internal: bool = Fa
     group_list = select_groups(
         GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=groups), GroupQuery()
     )
-    return render_overview(view, base_url, group_list, topic_table(view, with_internal=with_internal))
+    return render_overview(view, frame_at(view, base_url), group_list, topic_table(view, with_internal=with_internal))
 
 
 def test_the_page_says_who_the_broker_is(view: FakeBrokerView) -> None:

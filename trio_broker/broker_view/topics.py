@@ -33,6 +33,9 @@ class LiveTopicsView:
             for topic in sorted(self.services.controller.image.topics.values(), key=lambda topic: topic.name)
         ]
 
+    def topic_names(self) -> Sequence[str]:
+        return tuple(self.services.controller.image.topics)
+
     def _partition_info(self, partition: Partition) -> PartitionInfo:
         return PartitionInfo(
             partition=partition.topic_partition.partition,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import trio
 from starlette.exceptions import HTTPException
@@ -12,7 +14,7 @@ from starlette.routing import Route
 from broker_admin.encoding import mask_changes, sensitive_keys
 from broker_admin.group_list import GroupList, GroupOrder, GroupQuery, select_groups
 from broker_admin.knobs import knob_states
-from broker_admin.pages import ASSETS, TEMPLATES, frame_at
+from broker_admin.pages import ASSETS, TEMPLATES, frame
 from broker_admin.parts import parts_of
 from broker_admin.view import BrokerView
 from broker_admin.views.config import JournalEntry
@@ -58,10 +60,10 @@ def wants_internal(request: Request) -> bool:
     return request.query_params.get("internal") == "true"
 
 
-def render_overview(view: BrokerView, base_url: str, group_list: GroupList, topics: TopicTable) -> str:
+def render_overview(view: BrokerView, frame: dict[str, Any], group_list: GroupList, topics: TopicTable) -> str:
     """The overview as the broker stands now, with a few groups."""
     return TEMPLATES.get_template("overview.html").render(
-        **frame_at(view, base_url),
+        **frame,
         here="overview",
         script="overview.js",
         threads=view.threads(),
@@ -89,7 +91,7 @@ async def get_overview(request: Request) -> Response:
     view = parts_of(request).view
     group_list = await furthest_behind(view)
     topics = topic_table(view, with_internal=wants_internal(request))
-    return HTMLResponse(render_overview(view, str(request.base_url).rstrip("/"), group_list, topics))
+    return HTMLResponse(render_overview(view, frame(view, request), group_list, topics))
 
 
 async def get_topic_rows(request: Request) -> Response:

@@ -14,3 +14,7 @@ class TopicsView(Protocol):
     def topics(self) -> Sequence[TopicInfo]:
         """All topics, by name."""
         ...
+
+    def topic_names(self) -> Sequence[str]:
+        """The names of all topics, in no order; cheap however many they are."""
+        ...

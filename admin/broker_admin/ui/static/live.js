@@ -25,14 +25,26 @@ let state = "live";
 let lastReadingAt = performance.now(); // when the broker last answered or sent an event, on the page's own clock
 let startedAtMs = Number(document.body.dataset.startedAtMs);
 /** @type {{seconds: number, at: number}} the uptime that the broker reported, and when */
-let uptime = { seconds: Number(find("[data-uptime]").dataset.uptime), at: 0 };
+let uptime = { seconds: Number(find("[data-uptime]")?.dataset.uptime ?? 0), at: 0 };
 let reasonNotReady = ""; // as /readyz reports it
 /** @type {string} what stays in the banner until it is closed or there is worse */
 let notice = "";
 
-/** An element that every page has. @param {string} selector */
+/** An element that not every page has. @param {string} selector */
 function find(selector) {
+  return /** @type {HTMLElement | null} */ (document.querySelector(selector));
+}
+
+/** An element of the frame. @param {string} selector */
+function part(selector) {
   return /** @type {HTMLElement} */ (document.querySelector(selector));
+}
+
+/** @param {string} selector @param {string} text for the element, on pages that have it */
+function say(selector, text) {
+  const place = find(selector);
+  // Set only when it differs, so that a screen reader does not read it out every second.
+  if (place && place.textContent !== text) place.textContent = text;
 }
 
 /** Whether the stream is open. */
@@ -100,13 +112,13 @@ function durationText(seconds) {
 /** @param {"live" | "polling" | "lost"} newState @param {string} text */
 function showState(newState, text) {
   state = newState;
-  find("[data-link]").dataset.link = newState;
-  find("[data-link-text]").textContent = text;
+  part("[data-link]").dataset.link = newState;
+  say("[data-link-text]", text);
 }
 
 /** @param {number} count */
 export function showConnections(count) {
-  find('[data-reading="connections"]').textContent = String(count);
+  say('[data-reading="connections"]', String(count));
 }
 
 /** Show once a second what the age of the last reading means. */
@@ -120,17 +132,23 @@ function showAge() {
   }
   if (reasonNotReady) showBanner("bad", `Clients are not served: ${reasonNotReady}.`);
   else showBanner("notice", notice);
-  find("[data-uptime]").textContent = durationText(uptime.seconds + (performance.now() - uptime.at) / 1000);
+  say("[data-uptime]", durationText(uptime.seconds + (performance.now() - uptime.at) / 1000));
+}
+
+/** Show in the header when the broker was last read, from now on. */
+export function keepClock() {
+  const show = () => say("[data-clock]", localTime(new Date(Date.now() - (performance.now() - lastReadingAt))));
+  show();
+  if (!isStill) setInterval(show, 1000);
 }
 
 /** @param {"bad" | "notice"} kind @param {string} text which hides the banner when it is empty */
 function showBanner(kind, text) {
-  const banner = find("[data-banner]");
+  const banner = part("[data-banner]");
   banner.hidden = text === "";
   banner.dataset.banner = kind;
-  find("[data-banner-close]").hidden = kind === "bad";
-  // Set only when it differs, so that a screen reader does not read it out every second.
-  if (find("[data-banner-text]").textContent !== text) find("[data-banner-text]").textContent = text;
+  part("[data-banner-close]").hidden = kind === "bad";
+  say("[data-banner-text]", text);
 }
 
 /** Read who the broker is: after an interruption it may have been restarted, and listen somewhere else. */
@@ -141,8 +159,8 @@ async function loadNode() {
   if (node.started_at_ms !== startedAtMs) notice = `The broker was restarted at ${localTime(new Date(node.started_at_ms))}.`;
   startedAtMs = node.started_at_ms;
   uptime = { seconds: node.uptime_seconds, at: performance.now() };
-  find('[data-node="durability"]').textContent = node.durability;
-  find('[data-node="listeners"]').replaceChildren(
+  say('[data-node="durability"]', node.durability);
+  find('[data-node="listeners"]')?.replaceChildren(
     ...node.listeners.flatMap(({ name, host, port }) => {
       const code = document.createElement("code");
       code.textContent = `${name}://${host}:${port}`;
@@ -197,7 +215,7 @@ export function keepUpToDate(load, handlers) {
   if (isStill) return;
   const loadAll = () => Promise.all([load(), loadNode(), loadReadiness()]);
   connect(loadAll, handlers);
-  find("[data-banner-close]").addEventListener("click", () => {
+  part("[data-banner-close]").addEventListener("click", () => {
     notice = "";
     showAge();
   });

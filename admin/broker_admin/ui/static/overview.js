@@ -88,7 +88,7 @@ for (const kind of ["curl", "explanation"]) {
   const all = /** @type {HTMLDetailsElement[]} */ ([...document.querySelectorAll(`details.${kind}`)]);
   for (const opened of all) {
     opened.addEventListener("toggle", () => {
-      if (matchMedia("(min-width: 1021px)").matches) for (const other of all) other.open = opened.open;
+      if (matchMedia("(min-width: 1181px)").matches) for (const other of all) other.open = opened.open;
     });
   }
 }

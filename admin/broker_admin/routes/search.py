@@ -1,0 +1,117 @@
+"""``/api/v1/search``: topics, groups, config keys and pages by a part of their name, for the search on every page.
+
+A name that begins with what is typed comes before one that has it inside, a short one before a long one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response
+from broker_admin.operations import operation, query_of
+from broker_admin.pages import LINKED_CHARACTERS
+from broker_admin.parts import parts_of
+from broker_admin.rail import RailEntry
+from broker_admin.schemas import bounded
+from broker_admin.texts import shown_text
+from trio_broker.config.entries import ConfigEntry
+from trio_broker.coordinator.reporting.snapshot import GroupSnapshot
+
+MAX_HITS = 20
+"""As many as are seen at once; who wants others types more."""
+
+MAX_QUERY_LENGTH = 1000
+"""Longer than any name that is typed."""
+
+
+@attrs.frozen
+class SearchQuery:
+    """``q`` is a part of a name, whatever its case."""
+
+    q: str = bounded(minLength=1, maxLength=MAX_QUERY_LENGTH)
+
+
+@attrs.frozen
+class SearchHit:
+    """What was found: its ``kind``, its name, the page that shows it, and a few words about it."""
+
+    kind: str
+    title: str
+    address: str
+    detail: str
+
+
+@attrs.frozen
+class SearchHits:
+    """What was found, best first."""
+
+    items: tuple[SearchHit, ...]
+
+
+@operation(SearchHits, query=SearchQuery)
+async def search(request: Request) -> Response:
+    """Topics, groups, config keys and pages whose name has ``q`` in it."""
+    parts = parts_of(request)
+    wanted = query_of(request, SearchQuery).q.casefold()
+    report = await parts.view.groups()
+    searched = Searched(
+        rail=parts.rail,
+        topics=parts.view.topic_names(),
+        groups=tuple(lag.group for lag in report.groups),
+        config_entries=parts.view.config_entries(),
+    )
+    return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
+
+
+@attrs.frozen
+class Searched:
+    """What there is to be found now; kinds without a page are left out. Searched in a worker thread."""
+
+    rail: Sequence[RailEntry]
+    topics: Sequence[str]
+    groups: Sequence[GroupSnapshot]
+    config_entries: Sequence[ConfigEntry]
+
+    def best_hits(self, wanted: str) -> SearchHits:
+        """The first of those that have ``wanted`` in their name."""
+        found = [(rank(hit.title, wanted), hit) for hit in self.hits(wanted)]
+        found.sort(key=lambda each: each[0])
+        hits = [attrs.evolve(hit, title=shown_text(hit.title, MAX_QUERY_LENGTH)) for _, hit in found[:MAX_HITS]]
+        return SearchHits(tuple(hits))
+
+    def hits(self, wanted: str) -> Iterator[SearchHit]:
+        pages = {entry.here for entry in self.rail}
+        for entry in self.rail:
+            if wanted in entry.title.casefold():
+                yield SearchHit("page", entry.title, entry.path, f"g {entry.key}")
+        if "topics" in pages:
+            for name in self.topics:
+                if wanted in name.casefold():
+                    yield SearchHit("topic", name, f"/topics/{quote(name, safe='')}", "")
+        if "config" in pages:
+            for key in self.config_entries:
+                if wanted in key.name:
+                    yield SearchHit(
+                        "config", key.name, f"/config?key={quote(key.name, safe='')}", key.update_mode.value
+                    )
+        for group in self.groups:
+            if wanted in group.group_id.casefold() and len(group.group_id) <= LINKED_CHARACTERS:
+                yield SearchHit("group", group.group_id, group_address(group.group_id), group.state)
+
+
+def rank(name: str, wanted: str) -> tuple[bool, int, str]:
+    return not name.casefold().startswith(wanted), len(name), name
+
+
+def group_address(group_id: str) -> str:
+    return f"/groups/detail?group_id={quote(group_id, safe='')}"
+
+
+ROUTES = [Route("/api/v1/search", search)]

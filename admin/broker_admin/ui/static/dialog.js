@@ -1,0 +1,147 @@
+// @ts-check
+/**
+ * Actions of `macros/dialog.html`: each is one HTTP call, shown before it is made, tried first where it can be.
+ *
+ * Fired at the dialog, with the server's answer as `detail`: `tried` after a dry run, `done` after the change. A listener
+ * that calls `preventDefault` shows the answer itself.
+ */
+
+import { bodyOf, curlOf, queryOf, twinOf } from "./action_call.js";
+import { quietly } from "./live.js";
+import { refreshRegions } from "./morph.js";
+import { toast } from "./toast.js";
+
+/** @typedef {{pointer: string, detail: string}} FieldError */
+
+/** One action. */
+class Action {
+  /** @param {HTMLDialogElement} dialog */
+  constructor(dialog) {
+    this.dialog = dialog;
+    this.form = /** @type {HTMLFormElement} */ (dialog.querySelector("form"));
+    this.method = dialog.dataset.method ?? "POST";
+    this.does = /** @type {HTMLButtonElement} */ (dialog.querySelector("[data-does]"));
+    this.tries = /** @type {HTMLButtonElement | null} */ (dialog.querySelector("[data-tries]"));
+    this.typed = /** @type {HTMLInputElement | null} */ (dialog.querySelector("[data-typed]"));
+    this.form.addEventListener("input", () => this.showCall());
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (!this.does.disabled) this.call(false);
+    });
+    this.tries?.addEventListener("click", () => this.call(true));
+    for (const closer of dialog.querySelectorAll("[data-closes]")) closer.addEventListener("click", () => dialog.close());
+    this.showCall();
+  }
+
+  open() {
+    this.say("", "");
+    this.showTried(null);
+    if (this.typed) this.typed.value = "";
+    this.showCall();
+    this.dialog.showModal();
+  }
+
+  /** @param {boolean} isTrial */
+  address(isTrial) {
+    const query = queryOf(this.form);
+    if (isTrial) query.set("dry_run", "true");
+    const text = query.toString();
+    return text ? `${this.dialog.dataset.address}?${text}` : (this.dialog.dataset.address ?? "");
+  }
+
+  showCall() {
+    if (this.typed) this.does.disabled = this.typed.value !== this.typed.dataset.typed;
+    const call = this.dialog.querySelector("[data-call]");
+    const base = document.body.dataset.baseUrl ?? "";
+    if (call) call.textContent = curlOf(this.method, base + this.address(false), bodyOf(this.form));
+    for (const twin of /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("[data-twin]"))) {
+      twin.textContent = twinOf(twin.dataset.twin ?? "", this.form);
+    }
+  }
+
+  /** @param {string} kind @param {string} text */
+  say(kind, text) {
+    const outcome = /** @type {HTMLElement} */ (this.dialog.querySelector("[data-outcome]"));
+    outcome.dataset.kind = kind;
+    outcome.textContent = text;
+    for (const reason of this.form.querySelectorAll(".reason")) reason.remove();
+    for (const field of this.form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+  }
+
+  /** @param {any} answer of a dry run, or null */
+  showTried(answer) {
+    const place = /** @type {HTMLElement | null} */ (this.dialog.querySelector("[data-tried]"));
+    if (!place) return;
+    place.hidden = answer === null;
+    place.textContent = answer === null ? "" : JSON.stringify(answer, null, 2);
+  }
+
+  /** Make the call. @param {boolean} isTrial which changes nothing */
+  async call(isTrial) {
+    this.say("busy", `${this.method} ${this.address(isTrial)} …`);
+    this.does.disabled = true;
+    try {
+      const body = bodyOf(this.form);
+      const answer = await fetch(this.address(isTrial), {
+        method: this.method,
+        headers: { "x-requested-with": "admin page", ...(body === null ? {} : { "content-type": "application/json" }) },
+        ...(body === null ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await answer.text();
+      const json = text && /json/.test(answer.headers.get("content-type") ?? "") ? JSON.parse(text) : {};
+      if (!answer.ok) this.refused(answer.status, json);
+      else if (isTrial) this.wasTried(json);
+      else await this.wasDone(json);
+    } catch {
+      // The request may have arrived and only its answer been lost.
+      this.say("bad", "The broker did not answer. Whether the change was made is seen once it does.");
+    } finally {
+      this.does.disabled = false;
+      this.showCall();
+    }
+  }
+
+  /** @param {number} status @param {{title?: string, detail?: string, errors?: FieldError[]}} problem */
+  refused(status, problem) {
+    this.say("bad", `${this.method} → ${status}: ${problem.detail ?? problem.title ?? "refused"}`);
+    for (const { pointer, detail } of problem.errors ?? []) {
+      const name = pointer.startsWith("?") ? pointer : pointer.slice(1).replaceAll("~1", "/").replaceAll("~0", "~");
+      const field = this.form.elements.namedItem(name);
+      if (!(field instanceof HTMLElement)) continue;
+      field.setAttribute("aria-invalid", "true");
+      const reason = document.createElement("span");
+      reason.className = "reason";
+      reason.textContent = detail;
+      field.after(reason);
+    }
+  }
+
+  /** @param {any} answer */
+  wasTried(answer) {
+    this.say("good", "This would be done; nothing was changed yet.");
+    if (this.dialog.dispatchEvent(new CustomEvent("tried", { detail: answer, cancelable: true }))) this.showTried(answer);
+  }
+
+  /** @param {any} answer */
+  async wasDone(answer) {
+    if (!this.dialog.dispatchEvent(new CustomEvent("done", { detail: answer, cancelable: true }))) return;
+    this.dialog.close();
+    const title = this.dialog.querySelector("h2")?.textContent ?? "";
+    const sequence = answer.changes?.[0]?.sequence;
+    const hasChanges = document.querySelector('.rail a[href="/changes"]') !== null;
+    toast(`${title}: done.`, hasChanges && sequence !== undefined ? { address: `/changes/${sequence}`, link: "see the change" } : {});
+    const then = this.dialog.dataset.then;
+    if (then) location.assign(then);
+    else await quietly(() => refreshRegions());
+  }
+}
+
+/** @type {Map<string, Action>} */
+const actions = new Map();
+for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog.action"))) {
+  actions.set(dialog.id, new Action(dialog));
+}
+document.addEventListener("click", (event) => {
+  const opener = event.target instanceof Element ? event.target.closest("[data-opens]") : null;
+  if (opener) actions.get(opener.getAttribute("data-opens") ?? "")?.open();
+});
