@@ -19,6 +19,7 @@ from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
 from broker_admin.rail import rail_of
 from broker_admin.routes import (
+    clients,
     config,
     events,
     group_pages,
@@ -49,6 +50,7 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             *latency.ROUTES,
             *segments.ROUTES,
             *groups.ROUTES,
+            *clients.ROUTES,
             *events.ROUTES,
             *health.ROUTES,
             *metrics_page.ROUTES,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker_admin.views.clients import ClientsView
 from broker_admin.views.config import ConfigView
 from broker_admin.views.events import EventsView
 from broker_admin.views.groups import GroupsView
@@ -36,6 +37,7 @@ class BrokerView(
     ReadingsView,
     LatencyView,
     SegmentsView,
+    ClientsView,
     EventsView,
     Protocol,
 ):

@@ -110,4 +110,4 @@ async def test_versions_that_carry_no_software_name_are_not_asked_for_one(wire, 
 @pytest.mark.parametrize("name", ["apache-kafka-java", "kafka-python", "c", "Sarama", "a.b-c.d"])
 async def test_the_software_is_remembered_with_its_connection(wire, version, name):
     await wire.ask(request(name, "4.3.1"), version)
-    assert (wire.request.client_software.name, wire.request.client_software.version) == (name, "4.3.1")
+    assert (wire.request.client.software.name, wire.request.client.software.version) == (name, "4.3.1")

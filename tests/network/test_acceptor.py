@@ -157,7 +157,7 @@ async def test_options_of_sockets_are_set(serving):
     async with serving(socket_send_buffer_bytes=-1, socket_receive_buffer_bytes=-1) as harness:
         client = await harness.connect()
         await client.ask(1)
-        [connection] = harness.server._connections()
+        [connection] = harness.server.connections()
         assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connection.info.peer_host == connection.info.local_host == "127.0.0.1"

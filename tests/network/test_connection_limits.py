@@ -43,7 +43,10 @@ def cause(connection: Connection, now: float) -> CloseCause | None:
     [
         (ConnectionState.IDLE, CloseCause.IDLE),
         (ConnectionState.RECEIVING, CloseCause.IDLE),
+        (ConnectionState.WAITING_FOR_MEMORY, CloseCause.IDLE),
         (ConnectionState.SENDING, CloseCause.STUCK_RESPONSE),
+        (ConnectionState.WAITING_FOR_READER, CloseCause.STUCK_RESPONSE),
+        (ConnectionState.WAITING_FOR_QUEUE, None),
         (ConnectionState.IN_FLIGHT, None),
     ],
 )
@@ -62,7 +65,7 @@ def test_a_negative_limit_lets_connections_be_idle_for_ever(ends):
 
 def test_a_connection_that_moves_bytes_is_not_idle(ends):
     connection, _ = ends
-    connection.progress += 1
+    connection.bytes_in += 1
     connection.note_progress(150.0)
     assert cause(connection, 200.0) is None
     connection.note_progress(205.0)

@@ -105,7 +105,7 @@ async def test_an_unknown_api_closes_the_connection(serving, caplog):
 
 async def test_the_log_line_names_the_software_that_apiversions_told(serving, caplog):
     async def handle(request: QueuedRequest) -> Answer:
-        request.client_software.name, request.client_software.version = "librdkafka", "2.16.0"
+        request.client.software.name, request.client.software.version = "librdkafka", "2.16.0"
         return [b"\0\0\0\1"]
 
     async with serving(handle) as harness:

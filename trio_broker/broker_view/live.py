@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kafka_wire.apis import ApiKey
+from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.events import LiveEventsView
 from trio_broker.broker_view.groups import LiveGroupsView
@@ -33,6 +34,7 @@ class LiveBrokerView(
     LiveReadingsView,
     LiveLatencyView,
     LiveSegmentsView,
+    LiveClientsView,
     LiveEventsView,
 ):
     """One broker for the admin app. ``requests`` counts the requests answered, by API key.
@@ -58,6 +60,7 @@ class LiveBrokerView(
         LiveReadingsView.__init__(self, services, server)
         LiveLatencyView.__init__(self, services, server.channel.metrics, self.samples)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
+        LiveClientsView.__init__(self, services, server)
         self.samples.subscribe(self._sampled)
 
     def _sampled(self, sample: HistorySample) -> None:

@@ -44,7 +44,7 @@ async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVers
     """List every API that has a handler, with the versions advertised for it."""
     if context.version >= SOFTWARE_SINCE_VERSION:
         require_software_name(request)
-        software = context.request.client_software
+        software = context.request.client.software
         # The object is the connection's: its later requests, and the line that logs its end, show the software too.
         software.name, software.version = request.client_software_name, request.client_software_version
     controller = context.services.controller

@@ -26,11 +26,13 @@ from kafka_wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.errors import InvalidRecord
 from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
+from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import Partition
@@ -51,6 +53,8 @@ ATTRIBUTES_LOW_BYTE = 22
 """Where a batch keeps codec, timestamp type, and the transactional and control bits."""
 
 TRANSACTIONAL_BIT = 0x10
+
+PRODUCER_ID_HIGH_BYTE = 43
 
 BATCHES_PER_TURN = 64
 """Batches appended between two yields: about two milliseconds. Common requests have fewer."""
@@ -121,6 +125,7 @@ class ProduceOperation:
     request: ProduceRequest
     context: Context
     replicas: ReplicaManager
+    producer: ProducerActivity
     waiting: list[WaitingResponse] = attrs.Factory(list)
     batches: int = 0
 
@@ -162,6 +167,11 @@ class ProduceOperation:
             info = await append_batch(
                 self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.context.version
             )
+            producer = self.producer
+            producer.records += info.last_offset - info.first_offset + 1
+            producer.bytes += len(records)
+            kind = records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK | records[PRODUCER_ID_HIGH_BYTE] & NOT_IDEMPOTENT
+            producer.batches_by_kind[kind] += 1
         except RecordValidationError as error:
             # Kafka gives the log start offset beside record errors as well (ReplicaManager, RecordValidationException).
             return failed(data.index, error, partition.log_start_offset)
@@ -244,7 +254,11 @@ async def produce(request: ProduceRequest, context: Context) -> ProduceResponse 
     require_acks(request.acks)
     if request.transactional_id is not None:
         refuse_transactional_id(request.transactional_id, context)
-    production = ProduceOperation(request, context, context.services.replicas)
+    client = context.request.client
+    if (producer := client.producer) is None:
+        producer = client.producer = ProducerActivity()
+    producer.acks = request.acks
+    production = ProduceOperation(request, context, context.services.replicas, producer)
     responses = [await production.append_topic(topic) for topic in request.topic_data]
     if request.acks == ACKS_NONE:
         require_all_appended(responses)

@@ -19,8 +19,9 @@ import trio
 from kafka_wire.connection import ServerConnection
 from kafka_wire.headers import RequestHeader
 from trio_broker.config.socket_server_config import SocketServerConfig
+from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.request_channel import ClientSoftware, ConnectionInfo, ReplySlot
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, ReplySlot
 
 FRAME_GRACE_SECONDS = 30.0
 """Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
@@ -40,10 +41,16 @@ class ConnectionState(enum.Enum):
     """Waiting for the first byte of a request."""
     RECEIVING = enum.auto()
     """In the middle of a frame."""
+    WAITING_FOR_MEMORY = enum.auto()
+    """In the middle of a large frame, which waits for ``queued.max.request.bytes``."""
+    WAITING_FOR_QUEUE = enum.auto()
+    """Its request waits for room in the request queue."""
     IN_FLIGHT = enum.auto()
     """Waiting for its request to be answered."""
     SENDING = enum.auto()
     """Writing a response."""
+    WAITING_FOR_READER = enum.auto()
+    """In the middle of a response that the client does not read: the socket has no room."""
     CLOSED = enum.auto()
 
 
@@ -58,25 +65,31 @@ class Reassign:
 class Connection:
     """Everything that must survive a move from one Processor to another.
 
-    ``progress`` counts bytes in and out. The sweep compares it with the count it saw last and so knows ``last_active``
-    (``Clock.monotonic``) to a second, without reading the clock for every request. ``frame_deadline`` is 0 outside a
-    frame. ``request_bytes`` is what the frame under way or in flight holds of ``queued.max.request.bytes``.
-    ``header`` is that of the latest request, for the log.
+    The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
+    a second, without reading the clock for every request; it also counts the requests between two sweeps.
+    ``frame_deadline`` is 0 outside a frame. ``request_bytes`` is what the frame under way or in flight holds of
+    ``queued.max.request.bytes``. ``header`` is that of the latest request; ``request`` is the one in flight, until its
+    response has left.
     """
 
     sock: socket.socket
     info: ConnectionInfo
     protocol: ServerConnection
     last_active: float
-    software: ClientSoftware = attrs.field(factory=ClientSoftware)
+    connected_at: float = attrs.field(default=attrs.Factory(lambda self: self.last_active, takes_self=True))
+    client: ClientActivity = attrs.field(factory=ClientActivity)
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None
+    request: QueuedRequest | None = None
     frame_deadline: float = 0.0
     request_bytes: int = 0
-    progress: int = 0
-    progress_seen: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    bytes_seen: int = 0
+    requests_seen: int = 0
+    recent_requests: int = 0
 
     def give_command(self, command: Reassign | CloseConnection) -> None:
         """Leave ``command``, and wake the connection's task if it waits where it may execute it."""
@@ -102,10 +115,16 @@ class Connection:
         trio.lowlevel.notify_closing(self.sock)
 
     def note_progress(self, now: float) -> None:
-        """Remember ``now`` as the last activity, if any byte moved since the last call."""
-        if self.progress != self.progress_seen:
-            self.progress_seen = self.progress
+        """Remember ``now`` as the last activity, if any byte moved since the last call, and count the requests."""
+        moved = self.bytes_in + self.bytes_out
+        if moved != self.bytes_seen:
+            self.bytes_seen = moved
             self.last_active = now
+            requests = self.client.requests
+            self.recent_requests = requests - self.requests_seen
+            self.requests_seen = requests
+        else:
+            self.recent_requests = 0
 
 
 def frame_deadline(now: float, frame_bytes: int) -> float:
@@ -118,16 +137,18 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     own."""
     waited = now - connection.last_active
     match connection.state:
-        case ConnectionState.IN_FLIGHT if waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock):
+        case ConnectionState.WAITING_FOR_QUEUE | ConnectionState.IN_FLIGHT if (
+            waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock)
+        ):
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
-        case ConnectionState.RECEIVING if 0 < connection.frame_deadline < now:
+        case ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if 0 < connection.frame_deadline < now:
             return CloseConnection("its frame arrives too slowly", CloseCause.SLOW_FRAME)
     if config.connections_max_idle_ms < 0 or waited <= config.connections_max_idle_ms / 1000:
         return None
     match connection.state:
-        case ConnectionState.IDLE | ConnectionState.RECEIVING:
+        case ConnectionState.IDLE | ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY:
             return CloseConnection("idle for longer than connections.max.idle.ms", CloseCause.IDLE)
-        case ConnectionState.SENDING:
+        case ConnectionState.SENDING | ConnectionState.WAITING_FOR_READER:
             return CloseConnection("it does not read its response", CloseCause.STUCK_RESPONSE)
     return None
 

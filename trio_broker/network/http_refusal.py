@@ -1,9 +1,11 @@
-"""The answer to an HTTP request that came to a Kafka port: one refusal that names the admin address.
+"""What came to a Kafka port and is not Kafka's protocol: a TLS handshake, or an HTTP request and the answer to it.
+
+The answer is one refusal that names the admin address.
 
 The first four bytes of an HTTP request, read as the size of a frame, are more than a gigabyte, so that the frame is
 refused in any case. A browser or ``curl`` at the wrong port then shows the reason instead of an empty reply.
 
-Source: RFC 9112 for the form of the answer.
+Source: RFC 9112 for the form of the answer, RFC 8446 5.1 for the first bytes of TLS.
 """
 
 from __future__ import annotations
@@ -14,6 +16,14 @@ HEAD: Final = b"HEAD"
 
 METHODS: Final = frozenset({b"GET ", HEAD, b"POST", b"PUT ", b"DELE", b"PATC", b"OPTI", b"CONN", b"TRAC", b"PRI "})
 """The first four bytes of the methods of RFC 9110, of PATCH, and of HTTP/2 without an upgrade."""
+
+TLS_HANDSHAKE_RECORD: Final = 0x1603
+"""The first two bytes of every TLS connection: a handshake record, and the high byte of the record's version."""
+
+
+def is_tls_handshake(frame_bytes: int) -> bool:
+    """Whether a frame of this size is the beginning of a TLS handshake: a size of more than 350 MiB."""
+    return frame_bytes >> 16 == TLS_HANDSHAKE_RECORD
 
 
 def http_refusal(frame_bytes: int, admin_url: str | None) -> bytes | None:

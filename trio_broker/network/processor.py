@@ -32,9 +32,10 @@ from kafka_wire.framing import frame as framed
 from kafka_wire.headers import RequestHeader, read_request_header
 from trio_broker.clock import Clock
 from trio_broker.network.busy_time import BusyTime, Utilization
+from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.http_refusal import http_refusal
+from trio_broker.network.http_refusal import http_refusal, is_tls_handshake
 from trio_broker.network.request_channel import QueuedRequest, RequestChannel
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
 from trio_broker.network.send import Sender
@@ -75,7 +76,7 @@ class ProcessorContext:
     clock: Clock
     memory_pool: RequestMemoryPool
     assign: Callable[[Connection, int | None], None]
-    closed: Callable[[Connection, CloseCause], None]
+    closed: Callable[[Connection, CloseConnection], None]
     stopping: CloseConnection | None = None
     admin_url: str | None = None
 
@@ -192,13 +193,15 @@ class Processor:
         """Return why a connection with a malformed request ends, after a reply if the request looks like HTTP."""
         protocol = connection.protocol
         size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
+        if size is not None and is_tls_handshake(size):
+            return CloseConnection("not Kafka's protocol: a TLS handshake", CloseCause.TLS)
         reply = None if size is None else http_refusal(size, self.context.admin_url)
         if reply is None:
             return CloseConnection(f"not Kafka's protocol: {error}")
         connection.state = ConnectionState.SENDING
         await self.sender.send(connection, [reply])
         await self._linger(connection)
-        return CloseConnection("not Kafka's protocol: an HTTP request")
+        return CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP)
 
     async def _converse(self, connection: Connection) -> None:
         """Receive a request and answer it, one after the other, until the stream ends or a command is given."""
@@ -229,9 +232,9 @@ class Processor:
             protocol.bytes_received(count)
             # The large frame's own buffer was filled in place, without a copy. Yield each time the connection's count
             # of bytes passes a multiple of ``TURN_BYTES``; no counter of its own is needed.
-            if connection.progress // TURN_BYTES != (connection.progress + count) // TURN_BYTES:
+            if connection.bytes_in // TURN_BYTES != (connection.bytes_in + count) // TURN_BYTES:
                 await self.busy_time.turn()
-        connection.progress += count
+        connection.bytes_in += count
         self.bytes_in += count
         return count > 0
 
@@ -239,8 +242,10 @@ class Processor:
         """Return where to read the rest of a large frame, after reserving its size; None for the staging buffer."""
         expected = connection.protocol.frame_bytes_expected
         if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
+            connection.state = ConnectionState.WAITING_FOR_MEMORY
             with self.busy_time.waiting:
                 connection.request_bytes = await self.context.memory_pool.acquire(expected)
+            connection.state = ConnectionState.RECEIVING
         return connection.protocol.receive_buffer()
 
     async def _wait_for_bytes(self, connection: Connection) -> None:
@@ -262,13 +267,16 @@ class Processor:
         request = self._request(connection, frame)
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0
+        connection.request = request
         self.requests += 1
         with self.busy_time.waiting:
             # Both halves avoid a turn of the loop in the common case: a handler waits, and is handed the request here.
             try:
                 self.context.channel.send_nowait(request)
             except trio.WouldBlock:
+                connection.state = ConnectionState.WAITING_FOR_QUEUE
                 await self.context.channel.send(request)
+                connection.state = ConnectionState.IN_FLIGHT
             reply = await connection.reply.wait()
         sending_ns = perf_counter_ns()
         # Before sending: the response no longer refers to the request's buffer, and a slow reader must not hold it.
@@ -279,6 +287,7 @@ class Processor:
         if reply is not None:
             await self.sender.send(connection, framed(reply))
         self.context.channel.metrics.by_api[request.header.api_key].record(request, sending_ns, perf_counter_ns())
+        connection.request = None
         if isinstance(connection.command, CloseConnection):
             await self._linger(connection)
         connection.state = ConnectionState.IDLE
@@ -295,13 +304,16 @@ class Processor:
         header, position = read_request_header(frame)
         connection.header = header
         api_key = header.api_key
-        if not self.context.is_served(api_key, header.api_version) and api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"{api_name(api_key)} version {header.api_version} is not served here")
+        if self.context.is_served(api_key, header.api_version):
+            connection.client.requests_by_version[api_key << VERSION_BITS | header.api_version] += 1
+        elif api_key != ApiKey.API_VERSIONS:
+            reason = f"{api_name(api_key)} version {header.api_version} is not served here"
+            raise CloseConnection(reason, CloseCause.UNSUPPORTED_VERSION)
         return QueuedRequest(
             header,
             frame[position:],
             connection.info,
-            connection.software,
+            connection.client,
             connection.reply,
             perf_counter_ns(),
         )
@@ -341,9 +353,9 @@ class Processor:
             connection.info,
             one_line(str(reason)),
             describe(connection.header),
-            connection.software,
+            connection.client.software,
         )
-        self.context.closed(connection, reason.cause)
+        self.context.closed(connection, reason)
 
     def _drop_arrivals(self) -> None:
         """Close the connections still waiting in ``new_connections`` when the server is cancelled."""

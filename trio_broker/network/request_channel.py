@@ -25,6 +25,7 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, current_task, reschedule, w
 
 from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import Chunk
+from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.network.statistics import RequestChannelStatistics
@@ -50,17 +51,6 @@ class ConnectionInfo:
 
     def __str__(self) -> str:
         return f"{self.listener_name}://{self.peer_host}:{self.peer_port}#{self.connection_id}"
-
-
-@attrs.define
-class ClientSoftware:
-    """What the client called itself in ApiVersions v3 or later (KIP-511); empty until it does."""
-
-    name: str = ""
-    version: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version}" if self.name else "unnamed software"
 
 
 class ReplySlot:
@@ -133,7 +123,7 @@ class QueuedRequest:
     header: RequestHeader
     body: memoryview
     connection: ConnectionInfo
-    client_software: ClientSoftware = attrs.field(factory=ClientSoftware)
+    client: ClientActivity = attrs.field(factory=ClientActivity)
     reply: ReplySlot = attrs.field(factory=ReplySlot)
     queued_ns: int = attrs.field(factory=perf_counter_ns)
     began_ns: int = 0

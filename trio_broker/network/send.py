@@ -26,7 +26,7 @@ from trio.lowlevel import wait_writable
 
 from kafka_wire.primitives import Chunk
 from trio_broker.network.busy_time import BusyTime
-from trio_broker.network.connection import Connection
+from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.errors import ShortRegion
 
 JOIN_BYTES = 32 * 1024
@@ -195,11 +195,13 @@ class Sender:
 
     def _count(self, connection: Connection, sent: int) -> None:
         self.bytes_out += sent
-        connection.progress += sent
+        connection.bytes_out += sent
 
     async def _wait_for_room(self, connection: Connection) -> None:
+        connection.state = ConnectionState.WAITING_FOR_READER
         with self.busy_time.waiting:
             await wait_writable(connection.sock)
+        connection.state = ConnectionState.SENDING
 
 
 def is_cached(fd: int, position: int, count: int) -> bool:

@@ -36,6 +36,7 @@ from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.failed_handshakes import FailedHandshakes, is_failed_handshake
 from trio_broker.network.handler_pool import Handle, HandlerPool
 from trio_broker.network.loop_monitor import LoopMonitor
 from trio_broker.network.processor import IsServed, Processor, ProcessorContext
@@ -82,6 +83,7 @@ class SocketServer:
         self.quotas = ConnectionQuotas(self.config, self.clock)
         self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
+        self.failed_handshakes = FailedHandshakes()
         self._loop_reader = Utilization(self.monitor.busy_time)
         self._context = ProcessorContext(
             self.channel, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
@@ -168,7 +170,7 @@ class SocketServer:
         stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
         # Set before the commands are given: a connection that is on its way between two Processors is in no dictionary.
         self._context.stopping = stopping
-        for connection in self._connections():
+        for connection in self.connections():
             connection.give_command(stopping)
         in_flight = self.handlers.statistics().in_flight
         log.info("stopping: %d connections, %d requests in flight", self.quotas.total, in_flight)
@@ -261,7 +263,7 @@ class SocketServer:
     def sweep(self) -> None:
         """Close the connections that have waited too long, and resume waits that a changed limit has ended."""
         now = self.clock.monotonic()
-        for connection in self._connections():
+        for connection in self.connections():
             connection.note_progress(now)
             if reason := reason_to_close(connection, now, self.config):
                 connection.close_now(reason)
@@ -300,8 +302,8 @@ class SocketServer:
     def _make_connection(self, sock: socket.socket, info: ConnectionInfo) -> Connection:
         return Connection(sock, info, ServerConnection(self.config.socket_request_max_bytes), self.clock.monotonic())
 
-    def _connections(self) -> Iterator[Connection]:
-        """Every connection; the dictionaries may change meanwhile."""
+    def connections(self) -> Iterator[Connection]:
+        """Every connection; they may come and go meanwhile."""
         for processor in (*self._active, *self._retiring):
             yield from list(processor.connections)
 
@@ -339,8 +341,10 @@ class SocketServer:
             processor = min(self._active, key=lambda each: len(each.connections))
         processor.accept(connection)
 
-    def _connection_closed(self, connection: Connection, cause: CloseCause) -> None:
-        self._closed[cause.value] += 1
+    def _connection_closed(self, connection: Connection, reason: CloseConnection) -> None:
+        self._closed[reason.cause.value] += 1
+        if is_failed_handshake(connection, reason.cause):
+            self.failed_handshakes.add(connection, reason, self.clock.now_ms())
         self.quotas.release(connection.info.peer_host)
 
 

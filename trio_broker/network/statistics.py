@@ -7,6 +7,7 @@ difference of two ``busy_ns`` by the difference of their ``measured_ns``.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 
 import attrs
@@ -99,6 +100,111 @@ class SocketServerStatistics:
     def handler_idle_ratio(self) -> float:
         """The mean over the handler slots, Kafka's RequestHandlerAvgIdlePercent."""
         return mean_idle_ratio([slot.idle_ratio for slot in self.handlers.slots])
+
+
+class ConnectionStage(enum.Enum):
+    """Where a connection stands on the way of a request through the broker, in the order of that way."""
+
+    IDLE = "idle"
+    """Between two requests."""
+    RECEIVING = "receiving"
+    """In the middle of a request's bytes."""
+    WAITING_FOR_MEMORY = "waiting_for_memory"
+    """A large request waits for ``queued.max.request.bytes``."""
+    WAITING_FOR_QUEUE = "waiting_for_queue"
+    """A request waits for room in the request queue."""
+    QUEUED = "queued"
+    """In the request queue."""
+    HANDLED = "handled"
+    """A handler works on the request."""
+    SYNCING = "syncing"
+    """The request waits until its records are on the disk."""
+    DELAYED = "delayed"
+    """The request waits for others: a long poll, a rebalance, replicas."""
+    SENDING = "sending"
+    """The response leaves."""
+    WAITING_FOR_READER = "waiting_for_reader"
+    """The response waits for a client that does not read it."""
+
+
+@attrs.frozen
+class ApiUse:
+    """Requests of one version of one API."""
+
+    api: str
+    version: int
+    requests: int
+
+
+@attrs.frozen
+class ApiErrors:
+    """How often answers of one API carried one error code."""
+
+    api: str
+    error: str
+    count: int
+
+
+@attrs.frozen
+class ProducedBatches:
+    """The batches appended for a client. ``acks`` is that of the latest Produce, None where several differ."""
+
+    acks: int | None
+    batches: int
+    idempotent_batches: int
+    records: int
+    bytes: int
+    batches_by_codec: dict[str, int]
+
+
+@attrs.frozen
+class ConnectionStatistics:
+    """One connection. ``software_name`` and ``_version`` are empty until the client names them (KIP-511).
+
+    ``local_host`` and ``local_port`` are the address that the client has dialled.
+
+    ``requests_per_second`` are those of the last whole second. ``request`` is the API of the one in flight, which has
+    been under way for ``request_seconds``.
+    """
+
+    connection_id: int
+    client_id: str
+    software_name: str
+    software_version: str
+    listener_name: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+    connected_at_ms: int
+    idle_seconds: float
+    stage: ConnectionStage
+    muted_because: str | None
+    bytes_in: int
+    bytes_out: int
+    requests: int
+    requests_per_second: int
+    apis: tuple[ApiUse, ...]
+    request: str | None
+    request_seconds: float | None
+    errors: int
+    errors_by_api: tuple[ApiErrors, ...]
+    produced: ProducedBatches | None
+
+
+@attrs.frozen
+class FailedHandshake:
+    """The connections from ``peer_host`` to one listener that ended for ``cause``; ``reason`` is the latest one's."""
+
+    listener_name: str
+    peer_host: str
+    cause: str
+    reason: str
+    client_id: str | None
+    software: str | None
+    count: int
+    first_at_ms: int
+    last_at_ms: int
 
 
 def mean_idle_ratio(ratios: list[float]) -> float:

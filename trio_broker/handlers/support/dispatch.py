@@ -76,29 +76,30 @@ class Dispatcher:
         token = CALLER.set(context)
         try:
             response = await api.handler(message, context)
-            return None if response is None else self.encoded(api, response, context.version)
+            return None if response is None else self.encoded(api, response, context)
         except CloseConnection:
             raise  # An Exception too, and not a bug: the last clause must not see it.
         except KafkaError as error:
-            return self.encoded(api, error_response(api, message, error, context.version), context.version)
+            return self.encoded(api, error_response(api, message, error, context.version), context)
         except OSError as error:
             # Retriable for clients, which find out by Metadata whether another replica leads.
             log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
             failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return self.encoded(api, error_response(api, message, failure, context.version), context.version)
+            return self.encoded(api, error_response(api, message, failure, context.version), context)
         except Exception:
             log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
             bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            return self.encoded(api, error_response(api, message, bug, context.version), context.version)
+            return self.encoded(api, error_response(api, message, bug, context.version), context)
         finally:
             # Or the task, which goes on to other requests, would keep this one's bytes.
             CALLER.reset(token)
 
-    def encoded(self, api: ServedApi, response: Any, version: int) -> list[Chunk]:
-        """Encode ``response``, and count its errors."""
+    def encoded(self, api: ServedApi, response: Any, context: Context) -> list[Chunk]:
+        """Encode ``response``, and count its errors, for all clients and for this one."""
         if errors := error_counts(response):
             self.metrics.update_error_metrics(api.api_key, errors)
-        return encode(response, version)
+            context.request.client.count_errors(api.api_key, errors)
+        return encode(response, context.version)
 
 
 def error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> Any:

@@ -1,0 +1,147 @@
+"""``/api/v1/connections``, ``/clients`` and ``/backpressure``: who is connected, and what holds them back. All GET.
+
+Connections are read in turns on the event loop and gathered in a worker thread, so ten thousand of them delay nobody.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.client_list import (
+    CLIENT_COLUMNS,
+    CONNECTION_COLUMNS,
+    MAX_CLIENT_ID_LENGTH,
+    ClientDescription,
+    ClientsQuery,
+    ClientSummary,
+    ConnectionsQuery,
+    client_key,
+    client_search_text,
+    connection_key,
+    connection_search_text,
+    describe_client,
+    gather_clients,
+    wanted_connections,
+)
+from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.listing import Page, take_page
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import parts_of
+from broker_admin.problems import Problem
+from broker_admin.schemas import bounded
+from broker_admin.view import BrokerView
+from broker_admin.views.clients import NetworkLimits
+from trio_broker.network.statistics import ConnectionStage, ConnectionStatistics
+
+
+@attrs.frozen
+class ClientQuery:
+    """Which client is wanted."""
+
+    client_id: str = bounded(maxLength=MAX_CLIENT_ID_LENGTH)
+
+
+@attrs.frozen
+class StageCount:
+    """How many connections stand in one stage."""
+
+    stage: ConnectionStage
+    connections: int
+
+
+@attrs.frozen
+class Backpressure:
+    """Where connections stand on the way through the broker, in its order, and the limits on that way."""
+
+    stages: tuple[StageCount, ...]
+    limits: NetworkLimits
+
+
+async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page[ConnectionStatistics]:
+    """The connections that ``query`` asks for."""
+    connections = await view.connections()
+    return await trio.to_thread.run_sync(
+        lambda: take_page(
+            wanted_connections(connections, query),
+            query,
+            id_of=connection_key,
+            columns=CONNECTION_COLUMNS,
+            search_text=connection_search_text,
+        )
+    )
+
+
+async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientSummary]:
+    """The clients that ``query`` asks for."""
+    connections = await view.connections()
+    return await trio.to_thread.run_sync(
+        lambda: take_page(
+            gather_clients(connections),
+            query,
+            id_of=client_key,
+            columns=CLIENT_COLUMNS,
+            search_text=client_search_text,
+        )
+    )
+
+
+async def backpressure_of(view: BrokerView) -> Backpressure:
+    """Where the connections stand now."""
+    stages = await view.connection_stages()
+    counts = tuple(StageCount(stage, stages.get(stage, 0)) for stage in ConnectionStage)
+    return Backpressure(counts, view.network_limits())
+
+
+async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
+    """One client id.
+
+    Raises:
+        Problem: 404, it has no connection.
+    """
+    connections, node = await view.connections(), view.node()
+    now_ms = node.started_at_ms + round(node.uptime_seconds * 1000)
+    describe = partial(describe_client, client_id, connections, node.listeners, view.served_versions(), now_ms)
+    if (described := await trio.to_thread.run_sync(describe)) is None:
+        raise Problem(404, "no connection has this client id; /api/v1/clients lists those there are")
+    return described
+
+
+@operation(Page[ConnectionStatistics], query=ConnectionsQuery)
+async def get_connections(request: Request) -> Response:
+    """Every connection: what it carried, what it waits for, and why it is not read."""
+    query = query_of(request, ConnectionsQuery)
+    return await json_response_from_thread(await page_of_connections(parts_of(request).view, query))
+
+
+@operation(Page[ClientSummary], query=ClientsQuery)
+async def get_clients(request: Request) -> Response:
+    """The connections gathered by client id and software (KIP-511)."""
+    query = query_of(request, ClientsQuery)
+    return await json_response_from_thread(await page_of_clients(parts_of(request).view, query))
+
+
+@operation(ClientDescription, query=ClientQuery, problems={404: "no connection has this client id"})
+async def get_client(request: Request) -> Response:
+    """One client id: the address and versions it received, what it sends, and settings that would serve it better."""
+    client_id = query_of(request, ClientQuery).client_id
+    return await json_response_from_thread(await description_of(parts_of(request).view, client_id))
+
+
+@operation(Backpressure)
+async def get_backpressure(request: Request) -> Response:
+    """How many connections stand at each stage of a request's way, and the limits that can hold them there."""
+    return json_response(await backpressure_of(parts_of(request).view))
+
+
+ROUTES = [
+    Route("/api/v1/connections", get_connections),
+    Route("/api/v1/clients", get_clients),
+    Route("/api/v1/clients/describe", get_client),
+    Route("/api/v1/backpressure", get_backpressure),
+]

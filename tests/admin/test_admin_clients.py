@@ -1,0 +1,183 @@
+"""The routes of clients and connections, over a real broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_admin.client_advice import producer_advice
+from broker_admin.client_list import gather_clients
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.api_versions import ApiVersionsRequest
+from kafka_wire.messages.metadata import MetadataRequest
+from tests.admin.live_admin import open_live_admin
+from tests.running_broker import connected
+from trio_broker.network.statistics import ConnectionStage, ProducedBatches
+
+HOSTILE = '<script>alert(1)</script>"&\u202e'
+
+
+async def own_connection(live):
+    """The connection of the fixture's Kafka client."""
+    local_port = live.kafka.stream.socket.getsockname()[1]
+    page = await live.get("/api/v1/connections")
+    [connection] = [each for each in page["items"] if each["peer_port"] == local_port]
+    return connection
+
+
+async def test_a_connection_is_listed_with_what_it_carried_and_the_versions_it_used(live):
+    await live.kafka.ask(ApiVersionsRequest(client_software_name="kcat", client_software_version="1.7.1"), 3)
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one", b"two")
+    connection = await own_connection(live)
+    assert (connection["software_name"], connection["software_version"]) == ("kcat", "1.7.1")
+    assert (connection["listener_name"], connection["peer_host"]) == ("PLAINTEXT", "127.0.0.1")
+    assert connection["requests"] == sum(use["requests"] for use in connection["apis"]) >= 3
+    assert {"api": "ApiVersions", "version": 3, "requests": 1} in connection["apis"]
+    assert connection["bytes_in"] > 0
+    assert connection["bytes_out"] > 0
+    assert (connection["stage"], connection["muted_because"], connection["request"]) == ("idle", None, None)
+    produced = connection["produced"]
+    assert (produced["batches"], produced["records"], produced["batches_by_codec"]) == (1, 2, {"none": 1})
+    assert produced["idempotent_batches"] == 0
+
+
+async def test_the_errors_that_a_client_got_are_counted_by_api(live):
+    assert await live.kafka.produce("nothing-of-the-kind", b"one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    connection = await own_connection(live)
+    assert connection["errors"] == 1
+    assert connection["errors_by_api"] == [{"api": "Produce", "error": "UNKNOWN_TOPIC_OR_PARTITION", "count": 1}]
+
+
+async def test_an_api_versions_of_a_version_to_come_is_answered_and_not_counted(live):
+    with pytest.raises(Exception):  # noqa: B017, PT011 (the client cannot read the answer, which has version 0)
+        await live.kafka.ask(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 99)
+    assert (await own_connection(live))["apis"] == []
+
+
+async def test_connections_are_gathered_by_client_id_and_software(live):
+    async with connected(live.broker) as other:
+        await other.ask(ApiVersionsRequest(client_software_name="rdkafka", client_software_version="2"), 3)
+        await live.kafka.ask(MetadataRequest(topics=[]), 9)
+        page = await live.get("/api/v1/clients", order="-connections")
+        assert {(each["software_name"], each["connections"]) for each in page["items"]} == {("rdkafka", 1), ("", 1)}
+        found = await live.get("/api/v1/clients", search="RDKAFKA")
+        assert [each["software_name"] for each in found["items"]] == ["rdkafka"]
+
+
+async def test_the_connections_of_one_client_can_be_asked_for_in_parts(live):
+    await live.kafka.ask(MetadataRequest(topics=[]), 9)
+    client_id = (await own_connection(live))["client_id"]
+    async with connected(live.broker) as other:
+        await other.ask(MetadataRequest(topics=[]), 9)
+        first = await live.get("/api/v1/connections", client_id=client_id, limit=1)
+        assert (len(first["items"]), first["matching"]) == (1, 2)
+        second = await live.get("/api/v1/connections", client_id=client_id, limit=1, cursor=first["next_cursor"])
+        assert second["next_cursor"] is None
+        assert second["items"][0]["connection_id"] > first["items"][0]["connection_id"]
+    assert (await live.get("/api/v1/connections", muted="true"))["items"] == []
+    assert (await live.get("/api/v1/connections", stage="delayed"))["items"] == []
+
+
+async def test_a_client_is_described_with_what_it_was_told_and_what_it_sends(live):
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one", b"two")
+    client_id = (await own_connection(live))["client_id"]
+    described = await live.get("/api/v1/clients/describe", client_id=client_id)
+    port = live.broker.bound_endpoints[0].port
+    assert described["advertised_addresses"] == [
+        {"listener_name": "PLAINTEXT", "host": "127.0.0.1", "port": port, "connections": 1}
+    ]
+    [produce] = [each for each in described["apis"] if each["api"] == "Produce"]
+    assert produce["min_version"] == 0
+    assert produce["min_version"] <= produce["used_versions"][0] <= produce["max_version"]
+    assert described["average_batch_records"] == 2.0
+    assert described["average_batch_bytes"] > 61
+    assert described["advice"] == []
+
+
+async def test_on_a_listener_of_all_interfaces_the_address_that_was_dialled_is_told(tmp_path):
+    async with open_live_admin(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as live:
+        await live.kafka.ask(MetadataRequest(topics=[]), 9)
+        client_id = (await own_connection(live))["client_id"]
+        described = await live.get("/api/v1/clients/describe", client_id=client_id)
+        assert [each["host"] for each in described["advertised_addresses"]] == ["127.0.0.1"]
+
+
+async def test_a_client_without_a_connection_is_a_problem(live):
+    answer = await live.http.get("/api/v1/clients/describe", params={"client_id": HOSTILE})
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith("application/problem+json")
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "pointer"),
+    [
+        ("/api/v1/connections", {"stage": "nowhere"}, "?stage"),
+        ("/api/v1/connections", {"order": "colour"}, "?order"),
+        ("/api/v1/connections", {"limit": "0"}, "?limit"),
+        ("/api/v1/clients", {"cursor": "x"}, "?cursor"),
+        ("/api/v1/clients/describe", {}, "?client_id"),
+    ],
+)
+async def test_a_wrong_query_is_pointed_at(live, address, query, pointer):
+    answer = await live.http.get(address, params=query)
+    assert answer.status_code == 400
+    assert [each["pointer"] for each in answer.json()["errors"]] == [pointer]
+
+
+async def test_the_map_counts_every_connection_once_and_names_the_limits(live):
+    await live.kafka.ask(MetadataRequest(topics=[]), 9)
+    backpressure = await live.get("/api/v1/backpressure")
+    assert [each["stage"] for each in backpressure["stages"]] == [stage.value for stage in ConnectionStage]
+    assert {each["stage"]: each["connections"] for each in backpressure["stages"]}["idle"] == 1
+    limits = backpressure["limits"]
+    assert (limits["queue_depth"], limits["queue_capacity"], limits["request_bytes_limit"]) == (0, 500, None)
+
+
+# --- gathering and advice ---
+
+
+def test_no_connection_is_no_client():
+    assert gather_clients([]) == []
+
+
+def sent(**changed):
+    values = {
+        "acks": -1, "batches": 1000, "idempotent_batches": 1000, "records": 1000, "bytes": 210_000,
+        "batches_by_codec": {"none": 1000},
+    }  # fmt: skip
+    return ProducedBatches(**{**values, **changed})
+
+
+def settings(produced, seconds=1.0):
+    return [advice.setting for advice in producer_advice(produced, seconds)]
+
+
+def test_a_producer_that_sends_records_one_by_one_is_advised_to_linger():
+    [advice] = producer_advice(sent(), 1.0)
+    assert advice.setting == "linger.ms=5"
+    assert "1.0 records and 210 bytes" in advice.reason
+
+
+def test_a_slow_producer_is_advised_a_longer_linger_or_none():
+    assert settings(sent(), 10.0) == ["linger.ms=50"]
+    assert settings(sent(), 100.0) == []
+
+
+def test_full_batches_are_advised_a_larger_batch_size():
+    full = sent(records=100_000, bytes=16_200 * 1000, batches_by_codec={"lz4": 1000})
+    assert settings(full) == ["batch.size=65536"]
+
+
+def test_much_that_is_not_compressed_is_advised_compression():
+    assert settings(sent(records=100_000, bytes=64 * 2**20)) == ["compression.type=lz4"]
+    assert settings(sent(records=100_000, bytes=64 * 2**20, batches_by_codec={"zstd": 1000})) == []
+
+
+def test_all_acks_without_idempotence_may_write_twice():
+    assert settings(sent(records=100_000, idempotent_batches=0)) == ["enable.idempotence=true"]
+    assert settings(sent(records=100_000, idempotent_batches=0, acks=1)) == []
+
+
+def test_a_few_batches_are_no_ground_for_advice():
+    assert settings(sent(batches=10, records=10)) == []
