@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from broker_admin.views.config import JournalEntry
 from trio_broker.config.config_key import ConfigType
-from trio_broker.config.entries import ConfigEntry, ConfigSource
+from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigSource
 from trio_broker.coordinator.reporting.snapshot import GroupLag
 
 converter = cattrs.Converter()
@@ -67,6 +67,18 @@ def mask_entry(entry: ConfigEntry) -> ConfigEntry:
 def mask_changes(changes: Sequence[JournalEntry], sensitive_keys: Collection[str]) -> list[JournalEntry]:
     """``changes`` without the values of secret keys; that such a key was changed stays visible."""
     return [attrs.evolve(change, old=None, new=None) if change.key in sensitive_keys else change for change in changes]
+
+
+def mask_differences(
+    differences: Sequence[ConfigDifference], sensitive_keys: Collection[str]
+) -> list[ConfigDifference]:
+    """``differences`` without the values of secret keys."""
+    return [
+        attrs.evolve(each, old=None, new=None, effective_old=None, effective_new=None)
+        if each.key in sensitive_keys
+        else each
+        for each in differences
+    ]
 
 
 def sensitive_keys(entries: Sequence[ConfigEntry]) -> frozenset[str]:

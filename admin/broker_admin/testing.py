@@ -25,6 +25,7 @@ from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
+from broker_admin.views.loggers import LoggerChangeResult
 from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
 from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
@@ -38,7 +39,7 @@ from broker_admin.views.segments import (
     TopicManifest,
 )
 from trio_broker.config.config_key import ConfigType, UpdateMode
-from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource, ConfigSynonym
+from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym, LoggerLevel
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
 from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
@@ -198,7 +199,14 @@ class FakeBrokerView(NoMessages):
             allowed_range=AllowedRange(1, max(256, 2 * int(value))) if name in POOL_KEYS else None,
         )
 
-    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
+    async def change_config(
+        self,
+        changes: Mapping[str, str | None],
+        *,
+        changed_by: str,
+        level: ConfigScope = ConfigScope.BROKER,
+        dry_run: bool = False,
+    ) -> ConfigChangeResult:
         await trio.lowlevel.checkpoint()
         reasons = {key: self.reason_to_refuse(key, value) for key, value in changes.items()}
         refusals = tuple(ConfigRefusal(key, reason) for key, reason in reasons.items() if reason)
@@ -237,6 +245,13 @@ class FakeBrokerView(NoMessages):
         change = JournalEntry(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
         self.changes.append(change)
         return change
+
+    def loggers(self) -> Sequence[LoggerLevel]:
+        return [LoggerLevel("root", "INFO", "INFO", None)]
+
+    async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
+        await trio.lowlevel.checkpoint()
+        return LoggerChangeResult(refusals=tuple(ConfigRefusal(name, "a fake broker logs nothing") for name in levels))
 
     def journal(self) -> Sequence[JournalEntry]:
         return list(self.changes)

@@ -21,6 +21,7 @@ from broker_admin.views.config import ConfigView
 from broker_admin.views.events import EventsView
 from broker_admin.views.groups import GroupsView
 from broker_admin.views.latency import LatencyView
+from broker_admin.views.loggers import LoggersView
 from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
 from broker_admin.views.readings import ReadingsView
@@ -31,6 +32,7 @@ from broker_admin.views.topics import TopicsView
 class BrokerView(
     NodeView,
     ConfigView,
+    LoggersView,
     TopicsView,
     MessagesView,
     GroupsView,

@@ -16,7 +16,8 @@ from trio_broker.cluster.configuration_control import (
     decide_config_change,
 )
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
-from trio_broker.config.broker_config import BrokerConfig, ConfigScope
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ConfigScope
 
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
 BROKER = ConfigResource(ConfigResourceType.BROKER, "1")

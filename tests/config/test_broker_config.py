@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
-from trio_broker.config.broker_config import BrokerConfig, ConfigScope, PoolLimits
+from trio_broker.config.broker_config import BrokerConfig, PoolLimits
 from trio_broker.config.config_key import ConfigType
-from trio_broker.config.entries import ConfigLevel, ConfigSource, ConfigSynonym, ValueChange
+from trio_broker.config.entries import ConfigLevel, ConfigScope, ConfigSource, ConfigSynonym, ValueChange
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import StaticSettings
@@ -318,3 +318,27 @@ def test_the_unnamed_broker_has_only_what_is_set_for_the_cluster():
     (described,) = config.default_entries()
     assert (described.name, described.value) == ("num.io.threads", "5")
     assert described.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+
+
+def test_a_preview_says_what_a_change_would_do_at_its_level_and_in_effect():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
+    [change] = config.preview(ConfigScope.CLUSTER, {"num.io.threads": None})
+    assert (change.old, change.new, change.effective_old, change.effective_new) == ("5", None, "5", "4")
+    config.try_values({"num.io.threads": "6"})
+    [change] = config.preview(ConfigScope.CLUSTER, {"num.io.threads": None})
+    assert (change.effective_old, change.effective_new, change.shadowed_by) == ("6", "6", ConfigLevel.BROKER)
+    [change] = config.preview(ConfigScope.BROKER, {"num.io.threads": "7"})
+    assert (change.old, change.effective_new, change.shadowed_by) == (None, "7", None)
+    assert config.socket_server.num_io_threads == 6
+
+
+def test_a_value_on_trial_says_so_beside_the_other_levels():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.try_values({"num.io.threads": "6"})
+    levels = config.level_values(NUM_IO_THREADS)
+    assert [(each.level.value, each.value, each.origin, each.wins) for each in levels] == [
+        ("broker", "6", "on trial", True),
+        ("command-line", "4", "", False),
+        ("built-in", "8", "", False),
+    ]

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from trio_broker.config.entries import ConfigSource
+from trio_broker.config.entries import ConfigSource, LoggerLevel
 from trio_broker.config.errors import ConfigError
-from trio_broker.config.loggers import check_level, logger_entries, set_level
+from trio_broker.config.loggers import check_level, logger_entries, logger_levels, set_level
 
 NAME = "trio_broker.test_of_levels"
 
@@ -35,6 +35,23 @@ def test_a_logger_without_a_level_shows_and_follows_its_parents(logger):
     set_level(NAME, None)
     assert logger.level == logging.NOTSET
     assert described(NAME).value == described("root").value
+
+
+def test_changes_are_shown_as_they_would_be_without_being_made(logger):
+    child = logging.getLogger(f"{NAME}.child")
+    levels = {each.name: each for each in logger_levels({NAME: "error"})}
+    assert levels[NAME] == LoggerLevel(NAME, "ERROR", "ERROR", None)
+    assert levels[child.name] == LoggerLevel(child.name, "ERROR", None, NAME)
+    assert logger.level == logging.NOTSET
+
+
+def test_a_change_is_logged(logger, caplog):
+    set_level(NAME, "error")
+    set_level(NAME, None)
+    assert caplog.messages == [
+        f"the level of the logger {NAME} is now ERROR",
+        f"the level of the logger {NAME} is now that of its parent",
+    ]
 
 
 def test_a_level_between_two_counts_as_the_coarser(logger):

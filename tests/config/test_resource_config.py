@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from kafka_wire.records.compression import Codec
-from trio_broker.config.broker_config import BrokerConfig, ConfigScope
-from trio_broker.config.entries import ConfigSource, ConfigSynonym
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ConfigScope, ConfigSource, ConfigSynonym
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.config.log_config import CleanupPolicy, LogConfig

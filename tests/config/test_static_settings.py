@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.config.broker_config import ConfigScope, load_broker_config
+from trio_broker.config.broker_config import load_broker_config
+from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.static_settings import environment_name

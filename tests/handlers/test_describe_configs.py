@@ -9,7 +9,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.config.broker_config import ConfigScope
+from trio_broker.config.entries import ConfigScope
 from trio_broker.config.keys import BROKER_KEYS, TOPIC_KEYS
 from trio_broker.handlers.describe_configs import describe_configs, error_response
 

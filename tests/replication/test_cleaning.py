@@ -13,7 +13,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from tests.replication.real_logs import add_topic, make_replicas
-from trio_broker.config.broker_config import ConfigScope
+from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice

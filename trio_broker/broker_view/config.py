@@ -16,9 +16,10 @@ from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER
 from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
 from trio_broker.config import keys
-from trio_broker.config.broker_config import ConfigScope, shown_value
-from trio_broker.config.entries import AllowedRange, ConfigEntry
+from trio_broker.config.broker_config import shown_value
+from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.services import BrokerServices
 
@@ -63,35 +64,43 @@ class LiveConfigView:
     def journal(self) -> Sequence[JournalEntry]:
         return [entry for _, entry in self._journal]
 
-    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
-        """Set or reset settings of this broker: written to the metadata log, and in effect when this returns."""
-        if refusals := self._refusals(changes):
+    async def change_config(
+        self,
+        changes: Mapping[str, str | None],
+        *,
+        changed_by: str,
+        level: ConfigScope = ConfigScope.BROKER,
+        dry_run: bool = False,
+    ) -> ConfigChangeResult:
+        """Set or reset settings: written to the metadata log, and in effect when this returns."""
+        if refusals := self._refusals(changes, level):
             return ConfigChangeResult(refusals=tuple(refusals))
         controller = self.services.controller
+        differences = self.services.config.preview(level, changes)
         wanted = ResourceAlterations(
-            controller.broker_resource,
+            controller.broker_resource if level is ConfigScope.BROKER else CLUSTER_DEFAULT,
             tuple(alteration(name, value) for name, value in changes.items()),
             any_pool_size=True,
         )
         token = CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
         try:
-            outcome = await controller.change_configs([wanted])
+            outcome = await controller.change_configs([wanted], validate_only=dry_run)
         finally:
             CALLER.reset(token)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             at_fault = result.key if isinstance(result, ConfigError) else None
-            return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or ", ".join(changes), str(result)),))
+            return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or "", str(result)),))
         numbers = {change.number for change in outcome.changes}
         made = [entry for number, entry in self._journal if number in numbers]
-        return ConfigChangeResult(changes=tuple(made))
+        return ConfigChangeResult(changes=tuple(made), differences=differences)
 
-    def _refusals(self, changes: Mapping[str, str | None]) -> Sequence[ConfigRefusal]:
+    def _refusals(self, changes: Mapping[str, str | None], level: ConfigScope) -> Sequence[ConfigRefusal]:
         """What speaks against each key by itself. What speaks against all of them together is for the controller."""
         refusals = []
         for name, value in changes.items():
             try:
-                self.services.config.check_value(ConfigScope.BROKER, name, value)
+                self.services.config.check_value(level, name, value)
                 self._check_pool_size(name, value)
             except ConfigError as error:
                 refusals.append(ConfigRefusal(name, str(error)))

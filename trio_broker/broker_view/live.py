@@ -15,6 +15,7 @@ from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.events import LiveEventsView
 from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.latency import LiveLatencyView
+from trio_broker.broker_view.loggers import LiveLoggersView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
@@ -28,6 +29,7 @@ from trio_broker.network.socket_server import SocketServer
 class LiveBrokerView(
     LiveNodeView,
     LiveConfigView,
+    LiveLoggersView,
     LiveTopicsView,
     LiveMessagesView,
     LiveGroupsView,
@@ -54,6 +56,7 @@ class LiveBrokerView(
         LiveEventsView.__init__(self)
         LiveNodeView.__init__(self, services, is_stopping)
         LiveConfigView.__init__(self, services, self.publish)
+        LiveLoggersView.__init__(self, services)
         LiveTopicsView.__init__(self, services)
         LiveMessagesView.__init__(self, services)
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)

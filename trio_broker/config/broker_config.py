@@ -14,9 +14,8 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 
 from __future__ import annotations
 
-import enum
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,11 @@ import attrs
 from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import (
+    ConfigDifference,
     ConfigEntry,
     ConfigLevel,
     ConfigLevelValue,
+    ConfigScope,
     ConfigSource,
     ConfigSynonym,
     ValueChange,
@@ -46,23 +47,10 @@ from trio_broker.suggestion import did_you_mean
 log = logging.getLogger(__name__)
 
 
+ON_TRIAL = "on trial"
+"""The origin of a value that is tried, which is in effect and written nowhere."""
+
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
-
-
-class ConfigScope(enum.Enum):
-    """The brokers for which a dynamic value counts."""
-
-    CLUSTER = "cluster"
-    """Every broker that has no value of its own; the broker resource with an empty name."""
-    BROKER = "broker"
-    """This broker; the broker resource named by the node id."""
-
-    @property
-    def source(self) -> ConfigSource:
-        """The source that DescribeConfigs returns for this layer."""
-        if self is ConfigScope.CLUSTER:
-            return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        return ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 @attrs.frozen
@@ -163,6 +151,27 @@ class BrokerConfig:
         key = _changeable_key(name, scope)
         if text is not None:
             key.parse(text)
+
+    def preview(self, scope: ConfigScope, changes: Mapping[str, str | None]) -> tuple[ConfigDifference, ...]:
+        """Return what ``changes`` of ``scope`` do, which ``check_change`` has accepted and which are not made yet."""
+        dynamic = {**self._dynamic, scope: overlaid(self._dynamic[scope], changes)}
+        tried = self._tried_after(dynamic)
+        merged, stronger = self._merged(dynamic, tried), overlaid(dynamic[ConfigScope.BROKER], tried)
+        differences = []
+        for name, text in changes.items():
+            key = BROKER_KEYS[name]
+            is_shadowed = scope is ConfigScope.CLUSTER and name in stronger
+            differences.append(
+                ConfigDifference(
+                    key=name,
+                    old=None if key.sensitive else self._dynamic[scope].get(name),
+                    new=None if key.sensitive else text,
+                    effective_old=shown_value(key, self._values[name]),
+                    effective_new=shown_value(key, key.value_in(merged)),
+                    shadowed_by=ConfigLevel.BROKER if is_shadowed else None,
+                )
+            )
+        return tuple(differences)
 
     def pool_limits(self, key: ConfigKey) -> PoolLimits:
         """Return the sizes to which one change may set a pool now; half of an odd size is rounded down."""
@@ -285,7 +294,7 @@ class BrokerConfig:
         The value in effect need not be that of the strongest level: the key's own name wins over a fallback's.
         """
         levels: dict[ConfigLevel, Mapping[str, StaticSetting]] = {
-            ConfigLevel.BROKER: _given(overlaid(self._dynamic[ConfigScope.BROKER], self._tried)),
+            ConfigLevel.BROKER: _given(overlaid(self._dynamic[ConfigScope.BROKER], self._tried), self._tried),
             ConfigLevel.CLUSTER: _given(self._dynamic[ConfigScope.CLUSTER]),
             **dict(reversed(self._static_levels.items())),
         }
@@ -429,8 +438,8 @@ def _given_settings(static: Mapping[str, str]) -> StaticSettings:
     return settings
 
 
-def _given(layer: Mapping[str, str]) -> dict[str, StaticSetting]:
-    return {name: StaticSetting(text, "") for name, text in layer.items()}
+def _given(layer: Mapping[str, str], tried: Container[str] = ()) -> dict[str, StaticSetting]:
+    return {name: StaticSetting(text, ON_TRIAL if name in tried else "") for name, text in layer.items()}
 
 
 def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:

@@ -27,6 +27,22 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_GROUP_CONFIG = 8
 
 
+class ConfigScope(enum.Enum):
+    """The brokers for which a dynamic value counts."""
+
+    CLUSTER = "cluster"
+    """Every broker that has no value of its own; the broker resource with an empty name."""
+    BROKER = "broker"
+    """This broker; the broker resource named by the node id."""
+
+    @property
+    def source(self) -> ConfigSource:
+        """The source that DescribeConfigs returns for this layer."""
+        if self is ConfigScope.CLUSTER:
+            return ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        return ConfigSource.DYNAMIC_BROKER_CONFIG
+
+
 @attrs.frozen
 class ConfigSynonym:
     """A value of a setting and its source. It is the effective value if it is the first of the synonyms."""
@@ -62,6 +78,31 @@ class ConfigLevelValue:
     """File and line, or the environment variable; empty if the level alone says it."""
     wins: bool
     """Whether this is the value in effect, which it is for one of the values of a key."""
+
+
+@attrs.frozen(kw_only=True)
+class ConfigDifference:
+    """What a change of one key does: its value at the changed level, and the value in effect, before and after.
+
+    None for no value, and for a secret. ``shadowed_by`` is the stronger level whose value stays in effect, if any.
+    """
+
+    key: str
+    old: str | None
+    new: str | None
+    effective_old: str | None
+    effective_new: str | None
+    shadowed_by: ConfigLevel | None
+
+
+@attrs.frozen
+class LoggerLevel:
+    """The level of one logger: the one in effect, and its own; None if it has that of the logger ``inherited_from``."""
+
+    name: str
+    level: str
+    own_level: str | None
+    inherited_from: str | None
 
 
 @attrs.frozen

@@ -9,12 +9,15 @@ Source: Kafka's LoggingController and RuntimeLoggerManager.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.config.config_key import ConfigType, UpdateMode
-from trio_broker.config.entries import ConfigEntry, ConfigSource
+from trio_broker.config.entries import ConfigEntry, ConfigSource, LoggerLevel
 from trio_broker.config.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 ROOT: Final = "root"
 """The name of the root logger, as in Kafka (LoggingController.ROOT_LOGGER)."""
@@ -36,7 +39,30 @@ LEVELS: Final = {
 
 def logger_entries() -> list[ConfigEntry]:
     """Describe the effective level of every logger, first that of the root logger."""
-    return [_entry(name) for name in (ROOT, *_names())]
+    return [_entry(logger) for logger in logger_levels()]
+
+
+def logger_levels(changes: Mapping[str, str | None] | None = None) -> list[LoggerLevel]:
+    """Return the level of every logger, first that of the root logger, as it is or as it would be after ``changes``.
+
+    ``check_level`` has accepted the changes.
+    """
+    numbers = {ROOT: logging.root.level}
+    for name, logger in logging.root.manager.loggerDict.items():
+        if isinstance(logger, logging.Logger):
+            numbers[name] = logger.level
+    for name, level in (changes or {}).items():
+        numbers[name] = _number(level)
+    return [_logger_level(name, numbers) for name in (ROOT, *_names())]
+
+
+def _logger_level(name: str, numbers: Mapping[str, int]) -> LoggerLevel:
+    """Return the level of one logger; ``numbers`` has Python's number of every logger's own level."""
+    above = name
+    while not numbers.get(above) and above != ROOT:
+        above = above.rpartition(".")[0] or ROOT
+    own = _level_name(numbers[name]) if numbers[name] else None
+    return LoggerLevel(name, _level_name(numbers[above]), own, None if above == name else above)
 
 
 def check_level(name: str, level: str | None) -> None:
@@ -57,8 +83,19 @@ def check_level(name: str, level: str | None) -> None:
 
 def set_level(name: str, level: str | None) -> None:
     """Set or remove a logger's level, which ``check_level`` has accepted."""
-    logger = logging.getLogger(None if name == ROOT else name)
-    logger.setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
+    logging.getLogger(None if name == ROOT else name).setLevel(_number(level))
+    # A warning, as in Kafka: it is there at any level that is commonly set, and explains why lines begin or cease.
+    log.warning("the level of the logger %s is now %s", name, level.upper() if level else "that of its parent")
+
+
+def _number(level: str | None) -> int:
+    return logging.NOTSET if level is None else LEVELS[level.upper()]
+
+
+def _level_name(number: int) -> str:
+    """Return the name of Python's ``number``; that of the next higher level for one between two names, because the
+    messages of that level are certainly logged."""
+    return next((text for text, each in LEVELS.items() if each >= number), "FATAL")
 
 
 def _names() -> list[str]:
@@ -69,13 +106,10 @@ def _names() -> list[str]:
     )
 
 
-def _entry(name: str) -> ConfigEntry:
-    effective = logging.getLogger(None if name == ROOT else name).getEffectiveLevel()
-    # A level between two names is shown as the higher one, whose messages are certainly logged.
-    level = next((text for text, number in LEVELS.items() if number >= effective), "FATAL")
+def _entry(logger: LoggerLevel) -> ConfigEntry:
     return ConfigEntry(
-        name=name,
-        value=level,
+        name=logger.name,
+        value=logger.level,
         source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
         synonyms=(),
         read_only=False,

@@ -1,13 +1,15 @@
 """``/api/v1/config``: read every config key, change some.
 
 GET answers an object ``configs`` of key → entry. PATCH takes a JSON object of key → value, where a value is a string,
-a number or a boolean, and null resets the key to the layer below. A change is made as a whole or not at all; the
-answer shows the entries as they are now, and what the journal says of it. A refused key is pointed at: ``/node.id``.
+a number or a boolean, and null resets the key to the level below. Sizes and durations may have a suffix: ``"64 MiB"``.
+``level`` says whether the values are this broker's or the cluster's defaults. A change is made as a whole or not at
+all; the answer shows what it does to each key, the entries as they are now, and what the journal says of it. A refused
+key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with ``{"value": …}`` for a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
@@ -15,17 +17,36 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.encoding import json_response, mask_changes, mask_entry, sensitive_keys
-from broker_admin.operations import operation
+from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
+from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
-from broker_admin.request_body import caller_name, read_change_json
-from broker_admin.structuring import structure_body
-from broker_admin.views.config import ConfigRefusal, JournalEntry
-from trio_broker.config.entries import ConfigEntry
+from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
+from broker_admin.structuring import shown, structure_body
+from broker_admin.views.config import JournalEntry
+from trio_broker.config.config_key import ConfigUnit
+from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
+from trio_broker.config.quantities import plain_number
 
-ConfigChanges = Mapping[str, str | int | float | bool | None]
+ConfigValue = str | int | float | bool | None
+"""A value as a caller may write it; null resets the key."""
+
+ConfigChanges = Mapping[str, ConfigValue]
 """The body of a change."""
+
+
+@attrs.frozen
+class ConfigChangeQuery(ChangeQuery):
+    """The query of a change: at which level it is made, and whether it is."""
+
+    level: ConfigScope = ConfigScope.BROKER
+
+
+@attrs.frozen
+class NewConfigValue:
+    """The body of a change of one key."""
+
+    value: ConfigValue
 
 
 @attrs.frozen
@@ -37,8 +58,12 @@ class Configs:
 
 @attrs.frozen
 class ChangedConfigs:
-    """The keys that a change named, as they are now, and what the journal says of it."""
+    """What a change does to each key that it named, the keys as they are now, and what the journal says of it.
 
+    After a dry run the keys are as they were, and the journal has nothing.
+    """
+
+    differences: Sequence[ConfigDifference]
     configs: Mapping[str, ConfigEntry]
     changes: Sequence[JournalEntry]
 
@@ -53,39 +78,106 @@ class ConfigEndpoint(HTTPEndpoint):
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
     @operation(
-        ChangedConfigs, body=ConfigChanges, is_change=True, problems={422: "a key is refused; nothing was changed"}
+        ChangedConfigs,
+        query=ConfigChangeQuery,
+        body=ConfigChanges,
+        is_change=True,
+        problems={422: "a key is refused; nothing was changed"},
     )
     async def patch(self, request: Request) -> Response:
         """Change or reset config keys, all of them or none."""
+        query = query_of(request, ConfigChangeQuery)
         body = await read_change_json(request)
         if not isinstance(body, dict):
             raise Problem(400, 'the body is not a JSON object of keys and values, such as {"num.io.threads": 12}')
         if not body:
             raise Problem(400, "the body names no key to change")
         changes = structure_body(body, ConfigChanges)  # type: ignore[type-abstract]
-        return await apply_changes(request, {key: config_text(value) for key, value in changes.items()})
+        return json_response(await apply_changes(request, changes, query, lambda key: body_pointer(key)))
 
 
-async def apply_changes(request: Request, changes: dict[str, str | None]) -> Response:
-    """Have the broker make ``changes`` and answer with what came of it."""
+class ConfigKeyEndpoint(HTTPEndpoint):
+    """One config key."""
+
+    @operation(ConfigEntry, problems={404: "no such key"})
+    async def get(self, request: Request) -> Response:
+        """One config key."""
+        return json_response(mask_entry(entry_of(request)))
+
+    @operation(
+        ChangedConfigs, query=ConfigChangeQuery, body=NewConfigValue, is_change=True, problems={404: "no such key"}
+    )
+    async def patch(self, request: Request) -> Response:
+        """Change or reset one config key."""
+        query, key = query_of(request, ConfigChangeQuery), entry_of(request).name
+        wanted = await read_change(request, NewConfigValue)
+        return json_response(await apply_changes(request, {key: wanted.value}, query, lambda _: body_pointer("value")))
+
+
+def entry_of(request: Request) -> ConfigEntry:
+    """The entry of the key in the address.
+
+    Raises:
+        Problem: 404, there is no such key.
+    """
+    name = request.path_params["key"]
+    entry = next((each for each in parts_of(request).view.config_entries() if each.name == name), None)
+    if entry is None:
+        raise Problem(404, f"this broker has no key {shown(name)}")
+    return entry
+
+
+async def apply_changes(
+    request: Request, changes: ConfigChanges, query: ConfigChangeQuery, pointer: Callable[[str], str]
+) -> ChangedConfigs:
+    """Have the broker make ``changes``, and return what came of it; ``pointer`` points at the value of a key.
+
+    Raises:
+        Problem: 422, with an error for each key that is refused.
+    """
     view = parts_of(request).view
-    result = await view.change_config(changes, changed_by=caller_name(request))
+    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in view.config_entries()})
+    result = await view.change_config(
+        texts,
+        changed_by=caller_name(request),
+        level=query.level,
+        dry_run=query.dry_run,
+    )
     if result.refusals:
-        raise Problem.of_errors(422, [field_error(refusal) for refusal in result.refusals])
+        # What is wrong with several keys together, or with one that was not named, is pointed at as the whole body.
+        errors = [
+            FieldError(pointer(each.key) if each.key in changes else "", reasons.get(each.key, each.reason))
+            for each in result.refusals
+        ]
+        raise Problem.of_errors(422, errors)
     entries = view.config_entries()
-    return json_response(
-        ChangedConfigs(
-            {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},
-            mask_changes(result.changes, sensitive_keys(entries)),
-        )
+    return ChangedConfigs(
+        mask_differences(result.differences, sensitive_keys(entries)),
+        {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},
+        mask_changes(result.changes, sensitive_keys(entries)),
     )
 
 
-def field_error(refusal: ConfigRefusal) -> FieldError:
-    return FieldError(body_pointer(refusal.key), refusal.reason)
+def plain_texts(
+    changes: ConfigChanges, units: Mapping[str, ConfigUnit | None]
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """The values as texts without suffixes, and for each suffix that cannot be read the reason.
+
+    A value with such a suffix stays as it is: it is no number, so the broker refuses it together with what else is
+    wrong.
+    """
+    texts = {key: config_text(value) for key, value in changes.items()}
+    reasons = {}
+    for key, text in texts.items():
+        if text is not None and (unit := units.get(key)) is not None:
+            try:
+                texts[key] = plain_number(text, unit)
+            except ValueError as error:
+                reasons[key] = f"{key}: {error}"
+    return texts, reasons
 
 
-def config_text(value: str | float | bool | None) -> str | None:
+def config_text(value: ConfigValue) -> str | None:
     """A JSON value as the text a config file would hold."""
     if value is None or isinstance(value, str):
         return value
@@ -96,4 +188,4 @@ def config_text(value: str | float | bool | None) -> str | None:
     return str(value)
 
 
-ROUTES = [Route("/api/v1/config", ConfigEndpoint)]
+ROUTES = [Route("/api/v1/config", ConfigEndpoint), Route("/api/v1/config/{key}", ConfigKeyEndpoint)]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import attrs
 
-from trio_broker.config.entries import ConfigEntry
+from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
 
 
 @attrs.frozen
@@ -28,7 +28,7 @@ class JournalEntry:
 
 @attrs.frozen
 class ConfigRefusal:
-    """Why one key of a change was not accepted."""
+    """Why one key of a change was not accepted; ``key`` is empty for what is wrong with several of them together."""
 
     key: str
     reason: str
@@ -36,10 +36,14 @@ class ConfigRefusal:
 
 @attrs.frozen
 class ConfigChangeResult:
-    """What came of a change: all of it (``changes``) or nothing of it (``refusals``)."""
+    """What came of a change: all of it (``changes``) or nothing of it (``refusals``).
+
+    ``differences`` has the keys that were named, as they were changed or, in a dry run, would be.
+    """
 
     changes: tuple[JournalEntry, ...] = ()
     refusals: tuple[ConfigRefusal, ...] = ()
+    differences: tuple[ConfigDifference, ...] = ()
 
 
 class ConfigView(Protocol):
@@ -49,10 +53,18 @@ class ConfigView(Protocol):
         """Every broker key, in the order they are to be shown."""
         ...
 
-    async def change_config(self, changes: Mapping[str, str | None], *, changed_by: str) -> ConfigChangeResult:
-        """Set keys for this broker, or reset those whose value is None to the layer below; all of them or none.
+    async def change_config(
+        self,
+        changes: Mapping[str, str | None],
+        *,
+        changed_by: str,
+        level: ConfigScope = ConfigScope.BROKER,
+        dry_run: bool = False,
+    ) -> ConfigChangeResult:
+        """Set keys at a level, or reset those whose value is None to the level below; all of them or none.
 
-        Returns once the change is durable and in effect. A key that keeps its effective value needs no journal line.
+        Returns once the change is durable and in effect; with ``dry_run`` nothing is changed. A key that keeps its
+        effective value needs no journal line.
         """
         ...
 

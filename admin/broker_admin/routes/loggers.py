@@ -1,0 +1,83 @@
+"""``/api/v1/loggers``: the levels of the broker's loggers, and changing them while the broker runs.
+
+A level is set until the next start, as by Kafka's ``kafka-configs.sh --entity-type broker-loggers``. PATCH takes an
+object of logger → level, null for the level of the parent; all of them are set, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response
+from broker_admin.listing import ListQuery, Page, ordered_by, take_page
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import parts_of
+from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.request_body import ChangeQuery, read_change_json
+from broker_admin.structuring import structure_body
+from broker_admin.views.loggers import LoggerDifference
+from trio_broker.config.entries import LoggerLevel
+
+LoggerChanges = Mapping[str, str | None]
+"""The body of a change."""
+
+LOGGER_COLUMNS = {"name": lambda logger: logger.name, "level": lambda logger: logger.level}
+
+
+@attrs.frozen(kw_only=True)
+class LoggersQuery(ListQuery):
+    """Which loggers are wanted."""
+
+    order: str = ordered_by("name", LOGGER_COLUMNS)
+
+
+@attrs.frozen
+class ChangedLoggers:
+    """The loggers that a change gave another level, or would give in a dry run."""
+
+    differences: tuple[LoggerDifference, ...]
+
+
+class LoggersEndpoint(HTTPEndpoint):
+    """Both methods of the one address, so that a third one is answered with the names of both."""
+
+    @operation(Page[LoggerLevel], query=LoggersQuery)
+    async def get(self, request: Request) -> Response:
+        """The loggers with their levels.
+
+        The levels are TRACE, DEBUG, INFO, WARN, ERROR and FATAL. A logger without a level of its own has that of the
+        nearest one above it that has one.
+        """
+        query = query_of(request, LoggersQuery)
+        loggers = parts_of(request).view.loggers()
+        return json_response(take_page(loggers, query, id_of=lambda logger: logger.name, columns=LOGGER_COLUMNS))
+
+    @operation(
+        ChangedLoggers,
+        query=ChangeQuery,
+        body=LoggerChanges,
+        is_change=True,
+        problems={422: "a logger or a level is refused; nothing was changed"},
+    )
+    async def patch(self, request: Request) -> Response:
+        """Set levels of loggers until the next start, all of them or none; null gives a logger its parent's."""
+        query = query_of(request, ChangeQuery)
+        body = await read_change_json(request)
+        if not isinstance(body, dict) or not body:
+            raise Problem(400, 'the body is not a JSON object of loggers and levels, such as {"trio_broker": "DEBUG"}')
+        levels = structure_body(body, LoggerChanges)  # type: ignore[type-abstract]
+        view = parts_of(request).view
+        result = await view.change_loggers(levels, dry_run=query.dry_run)
+        if result.refusals:
+            errors = [FieldError(body_pointer(each.key) if each.key else "", each.reason) for each in result.refusals]
+            raise Problem.of_errors(422, errors)
+        return json_response(ChangedLoggers(result.differences))
+
+
+ROUTES = [Route("/api/v1/loggers", LoggersEndpoint)]

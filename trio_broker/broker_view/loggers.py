@@ -1,0 +1,46 @@
+"""The loggers of a running broker, for the admin app."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker_admin.views.config import ConfigRefusal
+from broker_admin.views.loggers import LoggerChangeResult, LoggerDifference
+from kafka_wire.errors import KafkaError
+from trio_broker.broker_view.config import alteration
+from trio_broker.cluster.configuration_control import ResourceAlterations
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.config.entries import LoggerLevel
+from trio_broker.config.errors import ConfigError
+from trio_broker.config.loggers import check_level, logger_levels
+from trio_broker.handlers.support.services import BrokerServices
+
+
+class LiveLoggersView:
+    """The part of the admin app's view that is about loggers."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self.services = services
+
+    def loggers(self) -> Sequence[LoggerLevel]:
+        return logger_levels()
+
+    async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
+        refusals = []
+        for name, level in levels.items():
+            try:
+                check_level(name, level)
+            except ConfigError as error:
+                refusals.append(ConfigRefusal(name, str(error)))
+        if refusals:
+            return LoggerChangeResult(refusals=tuple(refusals))
+        controller = self.services.controller
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, controller.broker_resource.name)
+        wanted = ResourceAlterations(resource, tuple(alteration(name, level) for name, level in levels.items()))
+        before, after = logger_levels(), logger_levels(levels)
+        outcome = await controller.change_configs([wanted], validate_only=dry_run)
+        [result] = outcome.results
+        if isinstance(result, KafkaError):
+            return LoggerChangeResult(refusals=(ConfigRefusal("", str(result)),))
+        pairs = zip(before, after, strict=True)
+        return LoggerChangeResult(tuple(LoggerDifference(old, new) for old, new in pairs if old != new))
