@@ -63,6 +63,12 @@ class ToMoment:
     timestamp_ms: int
 
 
+def to_moment(timestamp_ms: int) -> ToMoment:
+    """Return the target for a time in milliseconds since 1970."""
+    # Negative timestamps are special values in ListOffsets (-1 latest, -2 earliest), and no record is older than 1970.
+    return ToMoment(max(0, timestamp_ms))
+
+
 @attrs.frozen
 class FromFile:
     """The offset that a file has for each partition."""

@@ -35,16 +35,16 @@ class ChangeQuery:
     dry_run: bool = False
 
 
-async def read_change(request: Request, wanted: type[T]) -> T:
+async def read_change(request: Request, wanted: type[T], max_bytes: int = MAX_BODY_BYTES) -> T:
     """The body of a change as an instance of the attrs class ``wanted``.
 
     Raises:
         Problem: the headers or the body are not those of a change; nothing else was read.
     """
-    return structure_body(await read_change_json(request), wanted)
+    return structure_body(await read_change_json(request, max_bytes), wanted)
 
 
-async def read_change_json(request: Request) -> Any:
+async def read_change_json(request: Request, max_bytes: int = MAX_BODY_BYTES) -> Any:
     """The body of a change, as ``json`` reads it.
 
     Raises:
@@ -54,7 +54,7 @@ async def read_change_json(request: Request) -> Any:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Problem(415, "a change needs Content-Type: application/json")
-    return parse_json(await read_body(request))
+    return parse_json(await read_body(request, max_bytes))
 
 
 def check_caller(request: Request) -> None:

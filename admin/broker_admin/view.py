@@ -19,6 +19,7 @@ from typing import Protocol
 from broker_admin.views.clients import ClientsView
 from broker_admin.views.config import ConfigView
 from broker_admin.views.events import EventsView
+from broker_admin.views.group_changes import GroupChangesView
 from broker_admin.views.groups import GroupsView
 from broker_admin.views.latency import LatencyView
 from broker_admin.views.loggers import LoggersView
@@ -36,6 +37,7 @@ class BrokerView(
     TopicsView,
     MessagesView,
     GroupsView,
+    GroupChangesView,
     ReadingsView,
     LatencyView,
     SegmentsView,

@@ -240,7 +240,7 @@ async def test_a_group_that_is_not_there_is_404(client: httpx.AsyncClient, what:
     answer = await client.get(f"/api/v1/groups/nobody{what}")
     assert (answer.status_code, "no such group" in answer.json()["detail"]) == (404, True)
     assert (await client.get("/api/v1/groups/checkout/nonsense")).status_code == 404
-    assert (await client.delete(f"/api/v1/groups/checkout{what}")).status_code == 405
+    assert (await client.put(f"/api/v1/groups/checkout{what}")).status_code == 405
 
 
 # --- ids ---

@@ -13,6 +13,7 @@ from kafka_wire.apis import ApiKey
 from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.events import LiveEventsView
+from trio_broker.broker_view.group_changes import LiveGroupChangesView
 from trio_broker.broker_view.groups import LiveGroupsView
 from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.loggers import LiveLoggersView
@@ -33,6 +34,7 @@ class LiveBrokerView(
     LiveTopicsView,
     LiveMessagesView,
     LiveGroupsView,
+    LiveGroupChangesView,
     LiveReadingsView,
     LiveLatencyView,
     LiveSegmentsView,
@@ -60,6 +62,7 @@ class LiveBrokerView(
         LiveTopicsView.__init__(self, services)
         LiveMessagesView.__init__(self, services)
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
+        LiveGroupChangesView.__init__(self, services)
         LiveReadingsView.__init__(self, services, server)
         LiveLatencyView.__init__(self, services, server.channel.metrics, self.samples)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)

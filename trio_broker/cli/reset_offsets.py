@@ -45,6 +45,7 @@ from trio_broker.offset_reset import (
     ToOffset,
     plan,
     read_offsets,
+    to_moment,
 )
 from trio_broker.topic_partition import TopicPartition
 
@@ -161,12 +162,6 @@ def chosen_target(client: KafkaClient, group_id: str, ways: Mapping[str, Any]) -
                     return FromFile(read_offsets(lines, group_id))
     except (ValueError, PlanError) as error:
         raise click.UsageError(f"--{name.replace('_', '-')}: {error}") from None
-
-
-def to_moment(timestamp_ms: int) -> ToMoment:
-    """Return the target for a time in milliseconds since 1970."""
-    # Negative timestamps are special values in ListOffsets (-1 latest, -2 earliest), and no record is older than 1970.
-    return ToMoment(max(0, timestamp_ms))
 
 
 def check_group(client: KafkaClient, group_id: str) -> None:

@@ -158,9 +158,12 @@ class GroupCoordinator:
         return response
 
     async def delete_groups(
-        self, group_ids: Sequence[str], release_handler: ReleaseHandler
+        self, group_ids: Sequence[str], release_handler: ReleaseHandler, *, validate_only: bool = False
     ) -> list[DeletableGroupResult]:
-        """Delete each group that has no members, with its offsets; one result for each of ``group_ids``, in order."""
+        """Delete each group that has no members, with its offsets; one result for each of ``group_ids``, in order.
+
+        With ``validate_only`` nothing is deleted, and the results are those that there would be.
+        """
         codes: dict[str, ErrorCode] = {}
         asked: dict[GroupShard, list[str]] = {}
         budget = YieldBudget()
@@ -168,7 +171,7 @@ class GroupCoordinator:
             try:
                 shard = self.shard(group_id, allow_empty=True)
                 asked.setdefault(shard, []).append(group_id)
-                codes[group_id] = shard.delete_group(group_id)
+                codes[group_id] = shard.delete_group(group_id, validate_only=validate_only)
             except KafkaError as error:
                 codes[group_id] = error.code
             await budget.maybe_yield()

@@ -311,8 +311,8 @@ class GroupShard(CoordinatorShard):
         self._append_offset_tombstones(deletion.records)
         event.future.set_result(deletion.response, self.log.required_offset)
 
-    def delete_group(self, group_id: str) -> ErrorCode:
-        """Delete a group that has no members, and its offsets.
+    def delete_group(self, group_id: str, *, validate_only: bool = False) -> ErrorCode:
+        """Delete a group that has no members, and its offsets; with ``validate_only`` say whether that would be done.
 
         Raises:
             KafkaError: the log refused; nothing was deleted, or only some of the offsets.
@@ -320,7 +320,7 @@ class GroupShard(CoordinatorShard):
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if code := group.validate_delete_group():
+        if (code := group.validate_delete_group()) or validate_only:
             return code
         # The group last: if the log refuses half-way, it is there to be deleted once more.
         self._append_offset_tombstones(group_tombstones(self.offsets, group_id))

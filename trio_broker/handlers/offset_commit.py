@@ -26,7 +26,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import YieldBudget
 
@@ -78,9 +78,14 @@ class Sorted:
 @handles(OffsetCommitRequest, error_response=error_response)
 async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
-    result = Sorted(by_id=context.version >= BY_ID_SINCE_VERSION)
+    return await commit_existing(request, context, by_id=context.version >= BY_ID_SINCE_VERSION)
+
+
+async def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id: bool) -> OffsetCommitResponse:
+    """As the handler; the topics of ``request`` have ids with ``by_id``, else names."""
+    result = Sorted(by_id=by_id)
     # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
-    image = context.services.controller.image
+    image = caller.services.controller.image
     # The most frequent request of a group: ``InTurns`` takes a microsecond longer for its one topic.
     budget = YieldBudget()
     for topic in request.topics:
@@ -90,7 +95,7 @@ async def offset_commit(request: OffsetCommitRequest, context: Context) -> Offse
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await context.call_group(request.group_id, request)
+        response = await caller.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)
     if result.missing:

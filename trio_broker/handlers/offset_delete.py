@@ -18,7 +18,7 @@ from kafka_wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.handlers.support.context import Context
+from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
 from trio_broker.yield_budget import InTurns
 
@@ -30,11 +30,16 @@ def error_response(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDel
 @handles(OffsetDeleteRequest, error_response=error_response)
 async def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse:
     """Delete the offsets of the partitions that exist; every other partition gets its error."""
-    image = context.services.controller.image
+    return await delete_existing(request, context)
+
+
+async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> OffsetDeleteResponse:
+    """As the handler."""
+    image = caller.services.controller.image
     missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
     # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
     request.topics = [topic for topic in request.topics if topic.partitions]
-    response = await context.call_group(request.group_id, request)
+    response = await caller.call_group(request.group_id, request)
     # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)

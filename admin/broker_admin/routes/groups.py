@@ -164,7 +164,5 @@ async def get_timeline(request: Request) -> Response:
 
 ROUTES = [
     Route("/api/v1/groups", get_groups),
-    GroupRoute("/api/v1/groups/{group_id}", get_group),
-    GroupRoute("/api/v1/groups/{group_id}/offsets", get_offsets),
     GroupRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
 ]

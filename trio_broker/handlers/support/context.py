@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 
@@ -16,6 +16,17 @@ from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.request_phase import RequestPhase
 
 R = TypeVar("R")
+
+
+class GroupCaller(Protocol):
+    """What calls the group coordinator: a request of a Kafka client, or of the admin API."""
+
+    @property
+    def services(self) -> BrokerServices: ...
+
+    async def call_group(self, group_id: str, request: Request[R]) -> R:
+        """Let the coordinator answer ``request`` for its group."""
+        ...
 
 
 @attrs.frozen
