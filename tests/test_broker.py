@@ -137,10 +137,10 @@ async def test_a_listener_that_other_machines_reach_is_warned_of_loudly(tmp_path
         assert all(str(broker.bound_endpoints[0]) in line for line in told)
 
 
-async def test_an_admin_address_that_others_reach_is_refused_until_it_is_allowed(tmp_path):
+async def test_an_admin_address_that_others_reach_is_refused_without_a_login(tmp_path):
     error = await start_expecting_failure(make_broker(tmp_path, admin_listener="0.0.0.0:0"))
-    assert str(error).endswith("set admin.allow.remote=true")
-    async with running(tmp_path, admin_listener="0.0.0.0:0", admin_allow_remote="true") as broker:
+    assert str(error).endswith("set admin.token.file")
+    async with running(tmp_path, admin_listener="0.0.0.0:0", admin_token_file=str(tmp_path / "tokens")) as broker:
         assert str(broker.admin_url).startswith("http://0.0.0.0:")
 
 

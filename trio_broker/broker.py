@@ -185,10 +185,10 @@ class Broker:
         view = LiveBrokerView(self.services, self.server, self.dispatcher.requests, self._stopping.is_set)
         host, port = parse_host_port(listener)
         allowed_hosts = self.config.node.admin_allowed_hosts
-        allow_remote = self.config.node.admin_allow_remote
+        token_file = self.config.node.admin_token_file
         serve = partial(
             serve_admin, view, host, port,
-            allowed_hosts=allowed_hosts, allow_remote=allow_remote, stopping=self._drained,
+            allowed_hosts=allowed_hosts, token_file=Path(token_file) if token_file else None, stopping=self._drained,
         )  # fmt: skip
         try:
             address: AdminAddress = await admin_nursery.start(serve)

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from broker_admin import metrics_page
+from broker_admin.authentication import Authentication
 from broker_admin.errors import answer_bug, answer_http_exception, answer_problem
 from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
@@ -34,15 +35,27 @@ from broker_admin.routes import (
     search,
     segments,
 )
+from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
+from broker_admin.tokens import AdminTokens
 from broker_admin.view import BrokerView
 
 
-def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping: trio.Event | None = None) -> Starlette:
+def create_app(
+    view: BrokerView,
+    *,
+    allowed_hosts: Iterable[str] = (),
+    stopping: trio.Event | None = None,
+    tokens: AdminTokens | None = None,
+) -> Starlette:
     """Return the application over ``view``; event streams end when ``stopping`` is set.
 
-    ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to.
+    ``allowed_hosts`` are names beside the loopback ones that requests may be addressed to. With ``tokens``,
+    callers have to log in.
     """
+    middleware = [Middleware(RequestGuard, allowed_hosts=allowed_hosts)]
+    if tokens is not None:
+        middleware.append(Middleware(Authentication, tokens=tokens))
     app = Starlette(
         routes=[
             *overview.ROUTES,
@@ -60,8 +73,9 @@ def create_app(view: BrokerView, *, allowed_hosts: Iterable[str] = (), stopping:
             *metrics_page.ROUTES,
             *openapi.ROUTES,
             *search.ROUTES,
+            *(login_routes(tokens) if tokens is not None else ()),
         ],
-        middleware=[Middleware(RequestGuard, allowed_hosts=allowed_hosts)],
+        middleware=middleware,
         exception_handlers={
             HTTPException: answer_http_exception,
             Problem: answer_problem,

@@ -10,8 +10,7 @@ backlog, so the port never closes. KeyboardInterrupt and Trio's Cancelled pass t
 Hypercorn, Starlette and Jinja2 are imported when ``serve_admin`` runs, not when this module is imported, because the
 broker's start-up time counts.
 
-There is no login. The server therefore refuses to listen anywhere but on loopback without
-``admin.allow.remote``, and with it warns in the log of what that means.
+Without a file of tokens there is no login, and the server refuses to listen anywhere but on loopback.
 """
 
 from __future__ import annotations
@@ -20,10 +19,12 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 
 import attrs
 import trio
 
+from broker_admin.tokens import AdminTokens, TokenFileError, read_or_make_tokens
 from broker_admin.view import BrokerView
 
 log = logging.getLogger(__name__)
@@ -58,19 +59,22 @@ async def serve_admin(
     port: int,
     *,
     allowed_hosts: Iterable[str] = (),
-    allow_remote: bool = False,
+    token_file: Path | None = None,
     stopping: trio.Event | None = None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve ``view`` over HTTP until ``stopping`` is set or the task is cancelled; reports the ``AdminAddress``.
 
-    ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). On ``stopping``
-    streams end and requests under way have one second; a cancellation ends everything at once.
+    ``allowed_hosts`` are further names by which browsers may call the server (behind a proxy, say). With a
+    ``token_file``, which is made if there is none, callers have to log in (``tokens.py``). On ``stopping`` streams end
+    and requests under way have one second; a cancellation ends everything at once.
 
     Raises:
-        AdminListenerError: the address cannot be bound, or is not loopback and ``allow_remote`` is not set.
+        AdminListenerError: the address cannot be bound, or is not loopback and there is no
+            ``token_file``; or that file cannot be used.
     """
-    listening = await bind_listener(host, port, allow_remote=allow_remote)
+    tokens = None if token_file is None else tokens_of(token_file)
+    listening = await bind_listener(host, port, has_login=tokens is not None)
     # Bound before the imports below: a taken port is then reported at once, and clients wait in the backlog.
     stop = stopping if stopping is not None else trio.Event()
     with listening:
@@ -79,23 +83,41 @@ async def serve_admin(
         from broker_admin.app import create_app
         from broker_admin.guard import serve_connections
 
-        app = create_app(view, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop)
+        app = create_app(view, allowed_hosts=(host, bound_host, *allowed_hosts), stopping=stop, tokens=tokens)
         task_status.started(AdminAddress(bound_host, bound_port))
         # A duplicate for each attempt: the server closes the one it gets, and the port stays open through a restart.
         await supervise(lambda: serve_connections(app, listening.dup(), stop), stop)
 
 
-async def bind_listener(host: str, port: int, *, allow_remote: bool) -> socket.socket:
+def tokens_of(path: Path) -> AdminTokens:
+    """The tokens in the file.
+
+    Raises:
+        AdminListenerError: it cannot be used.
+    """
+    is_new = not path.exists()
+    try:
+        tokens = read_or_make_tokens(path)
+    except TokenFileError as error:
+        raise AdminListenerError(f"admin.token.file: {error}") from error
+    if is_new:
+        log.info("admin.token.file: %s was made, with a new token for each role", path)
+    return tokens
+
+
+async def bind_listener(host: str, port: int, *, has_login: bool) -> socket.socket:
     """Return a listening socket on ``host`` and ``port``; ``host`` may be a name, of which the first address counts."""
     try:
         # PASSIVE without a host gives the wildcard address, which the check for loopback below then refuses.
         found = await trio.socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         if not ipaddress.ip_address(address[0]).is_loopback:
-            exposed = f"admin.listener={host}:{port} is open to other machines, and the admin server has no login"
-            if not allow_remote:
-                raise AdminListenerError(f"{exposed}: use a loopback address, or set admin.allow.remote=true")
-            log.warning("%s: every client that reaches it may change the broker", exposed)
+            exposed = f"admin.listener={host}:{port} is open to other machines"
+            if not has_login:
+                raise AdminListenerError(
+                    f"{exposed}, and the admin server has no login: use a loopback address, or set admin.token.file"
+                )
+            log.warning("%s: tokens and sessions cross the network unencrypted unless a proxy adds TLS", exposed)
         listening = socket.socket(family, kind, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import trio
 from broker_admin import parts
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.testing import START_MS, FakeBrokerView
+from broker_admin.tokens import Role, read_or_make_tokens
 from tests.admin.chromium import EXECUTABLE, Browser, open_browser
 from trio_broker.metrics.topics import TopicInfo
 
@@ -42,10 +44,10 @@ async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def served(view: FakeBrokerView, port: int = 0) -> AsyncIterator[AdminAddress]:
+async def served(view: FakeBrokerView, port: int = 0, token_file: Path | None = None) -> AsyncIterator[AdminAddress]:
     """The admin server over ``view`` while the block lasts, and then gone at once."""
     async with trio.open_nursery() as nursery:
-        yield await nursery.start(serve_admin, view, "127.0.0.1", port)
+        yield await nursery.start(partial(serve_admin, view, "127.0.0.1", port, token_file=token_file))
         nursery.cancel_scope.cancel()
 
 
@@ -143,3 +145,19 @@ async def test_internal_topics_are_shown_where_the_address_asks_for_them(
         view.topic_list = (*view.topic_list, TopicInfo("new", "id", ()))
         await page.until("document.querySelector('[data-topics]').innerText.includes('new')")
         assert "__consumer_offsets" in await page.text("[data-topics]")
+
+
+async def test_a_viewer_logs_in_reads_a_page_changes_nothing_and_has_no_cookie_for_scripts(
+    browser: Browser, view: FakeBrokerView, tmp_path: Path
+) -> None:
+    token = read_or_make_tokens(tmp_path / "tokens").tokens[Role.VIEWER]
+    async with served(view, token_file=tmp_path / "tokens") as address:
+        page = await browser.open_page(f"{address.url}login?next=/groups")
+        await page.evaluate(f"document.querySelector('#token').value = '{token}'")
+        await page.evaluate("document.querySelector('form').requestSubmit()")
+        await page.until("location.pathname === '/groups' && document.readyState === 'complete'")
+        assert await page.evaluate("document.cookie") == ""
+        change = (
+            "{method: 'PATCH', headers: {'content-type': 'application/json', 'x-requested-with': 'page'}, body: '{}'}"
+        )
+        assert await page.evaluate(f"fetch('/api/v1/config', {change}).then((answer) => answer.status)") == 403

@@ -100,7 +100,7 @@ async def test_every_answer_forbids_what_a_page_needs_to_be_attacked(client: htt
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
 
 
 async def test_answers_of_the_api_are_not_cached_and_assets_are_checked(client: httpx.AsyncClient) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -312,18 +313,20 @@ async def test_an_address_that_is_taken_is_shown_in_one_line(view: FakeBrokerVie
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::"])
-async def test_addresses_others_can_reach_are_refused_unless_asked_for_by_name(
-    view: FakeBrokerView, nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture
+async def test_addresses_others_can_reach_are_refused_without_a_login(
+    view: FakeBrokerView, nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     if host == "::" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
-    with pytest.raises(AdminListenerError, match=r"no login: .* set admin\.allow\.remote=true$"):
+    with pytest.raises(AdminListenerError, match=r"no login: .* set admin\.token\.file$"):
         await serve_admin(view, host, 0)
     if host == "0.0.0.0":
-        address = await nursery.start(partial(serve_admin, view, host, 0, allow_remote=True))
+        address = await nursery.start(partial(serve_admin, view, host, 0, token_file=tmp_path / "tokens"))
         assert address.port != 0
         [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert "no login" in warning
+        assert "unencrypted" in warning
+        status = await exchange(address, b"GET /api/v1/node HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert status.startswith(b"HTTP/1.1 401 ")
 
 
 def test_importing_the_view_and_the_server_imports_no_http_server() -> None:

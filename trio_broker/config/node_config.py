@@ -72,8 +72,9 @@ class NodeConfig:
         "Ours. host:port of the admin page and HTTP API; empty turns them off, port 0 picks a free one.",
         validator=HOST_PORT_OR_EMPTY,
     )
-    admin_allow_remote: bool = key(
-        False, "Ours. Whether admin.listener may be an address that other machines reach; there is no login."
+    admin_token_file: str = key(
+        "",
+        "Ours. The file with the tokens that open the admin page, made if it is not there; empty means no login.",
     )
     admin_allowed_hosts: tuple[str, ...] = key(
         (), "Ours. Further names that browsers may call the admin page by, as behind a proxy."

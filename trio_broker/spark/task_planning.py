@@ -105,7 +105,7 @@ def _file_tasks(
     if isinstance(source, OfflineLogs):
         manifests: ManifestSource = source
     else:
-        manifests = admin_manifests(options.kafka, options.admin_url)
+        manifests = admin_manifests(options.kafka, options.admin_url, options.admin_token)
     return plan_files(
         ranges,
         manifests,

@@ -63,11 +63,13 @@ class Server:
         self.status, self.body = 200, json.dumps(GOOD).encode()
         self.headers: dict[str, str] = {}
         self.asked: list[str] = []
+        self.credentials: list[str | None] = []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.asked.append(self.path)
+                server.credentials.append(self.headers.get("Authorization"))
                 self.send_response(server.status)
                 for name, value in server.headers.items():
                     self.send_header(name, value)
@@ -195,6 +197,14 @@ def test_the_partitions_that_are_wanted_are_named(server: Server) -> None:
 def test_a_source_travels_with_a_task(server: Server) -> None:
     travelled = pickle.loads(pickle.dumps(AdminManifests(server.url).for_workers()))
     assert travelled.topic_manifest("orders").topic == "orders"
+
+
+def test_a_token_goes_with_every_question_and_is_not_shown(server: Server) -> None:
+    source = AdminManifests(server.url, token="secret-of-a-viewer")
+    pickle.loads(pickle.dumps(source.for_workers())).topic_manifest("orders")
+    AdminManifests(server.url).topic_manifest("orders")
+    assert server.credentials == ["Bearer secret-of-a-viewer", None]
+    assert "secret" not in repr(source)
 
 
 def test_proxies_of_the_environment_are_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ ADMIN_LISTENER: Final = "admin.listener"
 ADMIN_URL_OPTION: Final = "adminUrl"
 
 
-def admin_manifests(kafka: KafkaSettings, admin_url: str | None) -> AdminManifests:
+def admin_manifests(kafka: KafkaSettings, admin_url: str | None, admin_token: str | None = None) -> AdminManifests:
     """Return the source of manifests: at ``admin_url``, or where the broker says that its admin app listens.
 
     Raises:
@@ -35,7 +35,7 @@ def admin_manifests(kafka: KafkaSettings, admin_url: str | None) -> AdminManifes
         SourceUnavailable: the broker cannot be asked.
     """
     if admin_url is not None:
-        return AdminManifests(admin_url)
+        return AdminManifests(admin_url, token=admin_token)
     deadline = Deadline(kafka.request_timeout_ms / 1000)
     where = ", ".join(map(str, kafka.bootstrap_servers))
     try:
@@ -55,7 +55,7 @@ def admin_manifests(kafka: KafkaSettings, admin_url: str | None) -> AdminManifes
         raise OptionError(
             ADMIN_URL_OPTION, f"broker {node.address} is no trio-broker: its files cannot be read beside it"
         )
-    return AdminManifests(url_of(listener, node.address.host), brokers.cluster_id)
+    return AdminManifests(url_of(listener, node.address.host), brokers.cluster_id, token=admin_token)
 
 
 def url_of(listener: str, broker_host: str) -> str:

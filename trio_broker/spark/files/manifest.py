@@ -174,12 +174,13 @@ class AdminManifests:
     """Manifests from the admin app of a broker at ``url``.
 
     A response of another cluster than ``cluster_id`` is refused, since an address that was found rather than given may
-    belong to another broker. None accepts any cluster.
+    belong to another broker. None accepts any cluster. ``token`` is a viewer's, for a server with a login.
     """
 
     url: str
     cluster_id: str | None = None
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    token: str | None = attrs.field(default=None, repr=False)
 
     def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicLogFiles:
         query = "&".join(f"partition={number}" for number in sorted(partitions))
@@ -202,7 +203,9 @@ class AdminManifests:
         if urlsplit(self.url).scheme not in ("http", "https"):
             raise SourceUnavailable(f"option 'adminUrl': {self.url!r} is not an address that begins with http://")
         try:
-            with _opener().open(url, timeout=self.timeout_seconds) as answer:
+            headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+            request = urllib.request.Request(url, headers=headers)
+            with _opener().open(request, timeout=self.timeout_seconds) as answer:
                 body: bytes = answer.read(MAX_MANIFEST_BYTES + 1)
         except urllib.error.HTTPError as error:
             with error:

@@ -283,6 +283,16 @@ ADMIN_URL: Final = Option(
     default_text="as the broker says itself",
     difference=NOT_IN_SPARK,
 )
+ADMIN_TOKEN: Final = Option(
+    "adminToken",
+    TEXT,
+    None,
+    "The token of the broker's admin page, where `admin.token.file` asks for one; a viewer's is enough. Spark"
+    " redacts it in its own pages.",
+    form="token",
+    default_text="none",
+    difference=NOT_IN_SPARK,
+)
 COLUMNS: Final = Option(
     "columns",
     NAMES,
@@ -332,7 +342,7 @@ OPTION_GROUPS: Final[dict[str, tuple[Option[Any], ...]]] = {
         MIN_OFFSETS_PER_TRIGGER,
         MAX_TRIGGER_DELAY,
     ),
-    "Transport": (TRANSPORT, PATH, PATHS, ADMIN_URL),
+    "Transport": (TRANSPORT, PATH, PATHS, ADMIN_URL, ADMIN_TOKEN),
     "Losses and failures": (
         FAIL_ON_DATA_LOSS,
         POLL_TIMEOUT_MS,

@@ -89,6 +89,7 @@ class ReadOptions:
     transport: TransportKind = TransportKind.WIRE
     path: tuple[str, ...] = ()
     admin_url: str | None = None
+    admin_token: str | None = attrs.field(default=None, repr=False)
     columns: tuple[str, ...] = default_columns(include_headers=False)
     batch_rows: int = table.BATCH_ROWS.required_default
     verify_crc: bool = CHECK_CRCS.required_default

@@ -1,0 +1,254 @@
+"""Claims about tokens, roles and sessions: who gets in, who may change things, and what a stranger sees."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker_admin.app import create_app
+from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, LoginThrottle, local_target
+from broker_admin.testing import FakeBrokerView
+from broker_admin.tokens import SESSION_SECONDS, AdminTokens, Role, TokenFileError, read_or_make_tokens
+
+ADMIN = "admin-token-0123456789"
+VIEWER = "viewer-token-0123456789"
+TOKENS = AdminTokens({Role.ADMIN: ADMIN, Role.VIEWER: VIEWER})
+
+CHANGE = {"x-requested-with": "pytest"}
+
+
+@pytest.fixture
+async def guarded(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
+    """A client without any token of a server that wants one."""
+    app = create_app(view, tokens=TOKENS)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=("127.0.0.1", 5555))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+async def log_in(client: httpx.AsyncClient, token: str, target: str = "/") -> httpx.Response:
+    return await client.post("/login", data={"token": token, "next": target})
+
+
+# --- The file ---
+
+
+def test_a_file_is_made_with_a_token_for_each_role_that_only_its_owner_may_read(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    made = read_or_make_tokens(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert set(made.tokens) == set(Role)
+    assert all(len(token) >= 40 for token in made.tokens.values())
+    assert read_or_make_tokens(path) == made
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620])
+def test_a_file_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "tokens"
+    read_or_make_tokens(path)
+    path.chmod(mode)
+    with pytest.raises(TokenFileError, match=rf"mode {mode:o}\): chmod 600"):
+        read_or_make_tokens(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no line 'admin TOKEN'"),
+        (f"viewer {VIEWER}\n", "no line 'admin TOKEN'"),
+        (f"admin {ADMIN}\nadmin {VIEWER}\n", "line 2: each line is a role"),
+        (f"root {ADMIN}\n", "line 1: each line is a role"),
+        ("admin short\n", "line 1: a token has at least 16"),
+        (f"admin {ADMIN} {ADMIN}\n", "line 1: a token has at least 16 ASCII characters without spaces"),
+        (f"admin {ADMIN}é\n", "line 1: a token has at least 16 ASCII"),
+        (f"admin {ADMIN}\nviewer {ADMIN}\n", "both roles have the same token"),
+        ("# " + "x" * 5000, "longer than 4096 bytes"),
+        ("admin \udcff", "is no text file"),
+    ],
+)
+def test_a_file_that_is_none_of_tokens_is_refused_with_the_line(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(TokenFileError, match=reason):
+        read_or_make_tokens(path)
+
+
+def test_comments_are_skipped_and_a_viewer_is_optional(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(f"# ours\n\nadmin   {ADMIN}\n")
+    assert read_or_make_tokens(path).tokens == {Role.ADMIN: ADMIN}
+
+
+def test_a_file_in_a_directory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TokenFileError, match="cannot be made: No such file"):
+        read_or_make_tokens(tmp_path / "nowhere" / "tokens")
+
+
+# --- Sessions ---
+
+
+def test_a_session_is_over_when_its_time_is() -> None:
+    session = TOKENS.new_session(Role.VIEWER, 1000.7)
+    assert TOKENS.session_role(session, 1000 + SESSION_SECONDS - 1) is Role.VIEWER
+    assert TOKENS.session_role(session, 1000 + SESSION_SECONDS) is None
+
+
+@pytest.mark.parametrize("forged", ["", ".", "..", "admin", "admin.9999999999.", "admin.x.0", "viewer.é.ff", "a.b.c.d"])
+def test_what_is_no_session_opens_nothing(forged: str) -> None:
+    assert TOKENS.session_role(forged, 0) is None
+
+
+def test_a_session_cannot_be_made_longer_or_a_viewer_an_admin() -> None:
+    role, expires, signature = TOKENS.new_session(Role.VIEWER, 0).split(".")
+    assert TOKENS.session_role(f"{role}.{int(expires) + 1}.{signature}", 0) is None
+    assert TOKENS.session_role(f"admin.{expires}.{signature}", 0) is None
+
+
+def test_another_token_ends_the_sessions_of_its_role() -> None:
+    changed = AdminTokens({Role.ADMIN: ADMIN, Role.VIEWER: VIEWER + "x"})
+    assert changed.session_role(TOKENS.new_session(Role.VIEWER, 0), 0) is None
+    assert changed.session_role(TOKENS.new_session(Role.ADMIN, 0), 0) is Role.ADMIN
+
+
+def test_brokers_with_other_tokens_have_other_cookies() -> None:
+    assert AdminTokens({Role.ADMIN: VIEWER}).cookie_name != TOKENS.cookie_name
+
+
+def test_tokens_are_not_shown() -> None:
+    assert ADMIN not in repr(TOKENS)
+
+
+# --- Requests ---
+
+
+@pytest.mark.parametrize("path", ["/api/v1/node", "/metrics", "/nothing", "/api/v1/events", "/api/v1/openapi.json"])
+async def test_a_stranger_gets_nothing_but_the_way_in(guarded: httpx.AsyncClient, path: str) -> None:
+    answer = await guarded.get(path)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Bearer realm="trio-broker"'
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "content-security-policy" in answer.headers
+
+
+async def test_a_page_sends_a_stranger_to_log_in_and_back(guarded: httpx.AsyncClient) -> None:
+    answer = await guarded.get("/groups?search=a%26b", headers={"accept": "text/html"})
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login?next=%2Fgroups%3Fsearch%3Da%2526b"
+    form = await guarded.get(answer.headers["location"])
+    assert form.status_code == 200
+    assert 'name="next" value="/groups?search=a%26b"' in form.text
+
+
+async def test_the_login_page_shows_nothing_of_the_broker(guarded: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    text = (await guarded.get("/login")).text
+    node = view.node()
+    assert node.cluster_id not in text
+    assert node.version not in text
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/login", "/static/page.css"])
+async def test_probes_and_the_login_page_are_open(guarded: httpx.AsyncClient, path: str) -> None:
+    assert (await guarded.get(path)).status_code == 200
+
+
+@pytest.mark.parametrize("token", [ADMIN, VIEWER])
+async def test_a_token_in_the_header_may_read(guarded: httpx.AsyncClient, token: str) -> None:
+    assert (await guarded.get("/api/v1/node", headers=bearer(token))).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer wrong-token-0123456", "Bearer", "Bearer é", f"Basic {ADMIN}", ADMIN, f"Bearer {ADMIN}x"]
+)
+async def test_another_header_opens_nothing(guarded: httpx.AsyncClient, value: str) -> None:
+    answer = await guarded.get("/api/v1/node", headers={b"authorization": value.encode()})
+    assert answer.status_code == 401
+
+
+async def test_a_viewer_changes_nothing_and_an_admin_does(guarded: httpx.AsyncClient, view: FakeBrokerView) -> None:
+    change = {"num.io.threads": 12}
+    refused = await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(VIEWER))
+    assert refused.status_code == 403
+    assert refused.json()["detail"] == "a viewer may not change anything"
+    assert not view.journal()
+    assert (await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(ADMIN))).status_code == 200
+
+
+async def test_a_login_gives_a_cookie_that_no_script_and_no_other_site_can_use(guarded: httpx.AsyncClient) -> None:
+    answer = await log_in(guarded, f" {ADMIN} ", "/groups")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/groups")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert ADMIN not in cookie
+    assert (await guarded.get("/api/v1/node")).status_code == 200
+    out = await guarded.post("/logout")
+    assert (out.status_code, out.headers["location"]) == (303, "/login")
+    assert (await guarded.get("/api/v1/node")).status_code == 401
+
+
+async def test_a_wrong_token_beside_a_session_opens_nothing(guarded: httpx.AsyncClient) -> None:
+    await log_in(guarded, ADMIN)
+    assert (await guarded.get("/api/v1/node", headers=bearer("wrong-token-0123456"))).status_code == 401
+
+
+async def test_a_viewer_may_log_out(guarded: httpx.AsyncClient) -> None:
+    await log_in(guarded, VIEWER)
+    assert (await guarded.post("/logout")).status_code == 303
+
+
+async def test_a_wrong_token_gets_the_form_again_and_many_close_it(guarded: httpx.AsyncClient) -> None:
+    for _ in range(MAX_FAILURES):
+        answer = await log_in(guarded, "<script>guess</script>")
+        assert answer.status_code == 401
+        assert "That is no token of this broker." in answer.text
+        assert "guess" not in answer.text
+    answer = await log_in(guarded, ADMIN)
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await guarded.get("/api/v1/node", headers=bearer(ADMIN))).status_code == 200
+
+
+def test_the_login_opens_again_when_the_oldest_failure_is_a_minute_old() -> None:
+    times = iter([*map(float, range(MAX_FAILURES)), 30.0, FAILURE_SECONDS])
+    throttle = LoginThrottle(lambda: next(times))
+    for _ in range(MAX_FAILURES):
+        assert throttle.seconds_closed() == 0
+        throttle.note_failure()
+    assert throttle.seconds_closed() == 30
+    assert throttle.seconds_closed() == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "where"),
+    [
+        ("/groups?id=a", "/groups?id=a"),
+        ("", "/"),
+        ("//elsewhere.example", "/"),
+        ("/\\elsewhere.example", "/"),
+        ("https://elsewhere.example", "/"),
+        ("javascript:alert(1)", "/"),
+        ("/a\r\nset-cookie: x", "/"),
+    ],
+)
+def test_a_login_leads_to_this_site_only(target: str, where: str) -> None:
+    assert local_target(target) == where
+
+
+async def test_a_form_of_another_site_logs_nobody_out(guarded: httpx.AsyncClient) -> None:
+    await log_in(guarded, ADMIN)
+    answer = await guarded.post("/logout", headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 403
+
+
+async def test_without_tokens_there_is_no_login(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/login")).status_code == 404
+    assert (await client.get("/api/v1/node")).status_code == 200
