@@ -26,8 +26,8 @@ OPEN_PREFIX: Final = "/static/"
 
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
-SCOPE_KEY: Final = "trio_broker.role"
-"""Where the role of a request stands in its ASGI scope."""
+ROLE_IN_SCOPE: Final = "trio_broker.role"
+"""The key of a caller's role in the ASGI scope; not there without a login."""
 
 
 class Authentication:
@@ -49,7 +49,7 @@ class Authentication:
         elif role is Role.VIEWER and scope["method"] not in READING_METHODS and scope["path"] != "/logout":
             await problem_response(403, "a viewer may not change anything")(scope, receive, send)
         else:
-            scope[SCOPE_KEY] = role
+            scope[ROLE_IN_SCOPE] = role
             await self.app(scope, receive, send)
 
     def role_of(self, headers: Headers) -> Role | None:
@@ -77,10 +77,3 @@ def refusal(request: Request) -> Response:
     response = problem_response(401, "this needs Authorization: Bearer with a token of admin.token.file, or a login")
     response.headers["www-authenticate"] = 'Bearer realm="trio-broker"'
     return response
-
-
-def role_of_request(request: Request) -> Role:
-    """What the caller may do: everything where there is no login."""
-    role = request.scope.get(SCOPE_KEY, Role.ADMIN)
-    assert isinstance(role, Role), type(role)
-    return role

@@ -20,8 +20,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
+from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
 from broker_admin.rail import RAIL, RailEntry
+from broker_admin.tokens import Role
 from broker_admin.view import BrokerView
 from trio_broker.metrics.topics import TopicInfo
 
@@ -96,14 +98,17 @@ ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").it
 
 def frame(view: BrokerView, request: Request) -> dict[str, Any]:
     """What every page's frame shows."""
-    parts = parts_of(request)
-    return frame_at(view, str(request.base_url).rstrip("/"), rail=parts.rail, read_only=parts.read_only)
+    base_url = str(request.base_url).rstrip("/")
+    return frame_at(view, base_url, rail=parts_of(request).rail, role=request.scope.get(ROLE_IN_SCOPE))
 
 
 def frame_at(
-    view: BrokerView, base_url: str, *, rail: Sequence[RailEntry] = RAIL, read_only: bool = False
+    view: BrokerView, base_url: str, *, rail: Sequence[RailEntry] = RAIL, role: Role | None = None
 ) -> dict[str, Any]:
-    """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown."""
+    """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown.
+
+    ``role`` is what the caller logged in as, None without a login.
+    """
     node = view.node()
     return {
         "node": node,
@@ -111,7 +116,8 @@ def frame_at(
         "read_at_ms": node.started_at_ms + int(node.uptime_seconds * 1000),
         "base_url": base_url,
         "rail": rail,
-        "read_only": read_only,
+        "read_only": role is Role.VIEWER,
+        "has_login": role is not None,
         "assets": ASSETS,
     }
 

@@ -26,7 +26,6 @@ class AdminParts:
     view: BrokerView
     stopping: trio.Event
     rail: tuple[RailEntry, ...] = ()
-    read_only: bool = False
     open_streams: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
