@@ -13,6 +13,9 @@ import { toast } from "./toast.js";
 
 /** @typedef {{pointer: string, detail: string}} FieldError */
 
+/** @param {HTMLDialogElement} dialog */
+const outcomeOf = (dialog) => /** @type {HTMLElement} */ (dialog.querySelector("[data-outcome]"));
+
 /** One action. */
 class Action {
   /** @param {HTMLDialogElement} dialog */
@@ -39,6 +42,9 @@ class Action {
     if (this.typed) this.typed.value = "";
     this.showCall();
     this.dialog.showModal();
+    // Not the cross at the top, which is the first that could have it.
+    const first = this.form.querySelector(".fields :is(input, select, textarea), [data-typed], [data-tries]") ?? this.does;
+    /** @type {HTMLElement} */ (first).focus();
   }
 
   /** @param {boolean} isTrial */
@@ -61,7 +67,7 @@ class Action {
 
   /** @param {string} kind @param {string} text */
   say(kind, text) {
-    const outcome = /** @type {HTMLElement} */ (this.dialog.querySelector("[data-outcome]"));
+    const outcome = outcomeOf(this.dialog);
     outcome.dataset.kind = kind;
     outcome.textContent = text;
     for (const reason of this.form.querySelectorAll(".reason")) reason.remove();
@@ -103,17 +109,23 @@ class Action {
 
   /** @param {number} status @param {{title?: string, detail?: string, errors?: FieldError[]}} problem */
   refused(status, problem) {
-    this.say("bad", `${this.method} → ${status}: ${problem.detail ?? problem.title ?? "refused"}`);
+    let elsewhere = !problem.errors?.length; // whether there is more to say than stands beside the fields
+    const summary = problem.detail ?? problem.title ?? "refused";
+    this.say("bad", `${this.method} → ${status}: ${summary}`);
     for (const { pointer, detail } of problem.errors ?? []) {
       const name = pointer.startsWith("?") ? pointer : pointer.slice(1).replaceAll("~1", "/").replaceAll("~0", "~");
       const field = this.form.elements.namedItem(name);
-      if (!(field instanceof HTMLElement)) continue;
+      if (!(field instanceof HTMLElement)) {
+        elsewhere = true;
+        continue;
+      }
       field.setAttribute("aria-invalid", "true");
       const reason = document.createElement("span");
       reason.className = "reason";
       reason.textContent = detail;
       field.after(reason);
     }
+    if (!elsewhere) outcomeOf(this.dialog).textContent = `${this.method} → ${status}: nothing was changed.`;
   }
 
   /** @param {any} answer */
