@@ -55,10 +55,8 @@ class Problem(Exception):
 def problem_response(status: int, detail: str, errors: Sequence[FieldError] = ()) -> Response:
     """An answer that says why there is no other one."""
     problem = ProblemDetails("about:blank", HTTPStatus(status).phrase, status, detail, tuple(errors))
-    body = attrs.asdict(problem)
-    if not errors:
-        del body["errors"]
-    return Response(json.dumps(body, separators=(",", ":")) + "\n", status, media_type=PROBLEM_MEDIA_TYPE)
+    body = json.dumps(attrs.asdict(problem), separators=(",", ":")) + "\n"
+    return Response(body, status, media_type=PROBLEM_MEDIA_TYPE)
 
 
 def body_pointer(*names: str | int) -> str:

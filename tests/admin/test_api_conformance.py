@@ -1,0 +1,125 @@
+"""Every address of the API answers only what it describes, and wrong input is refused and changes nothing.
+
+Requests are made from ``openapi.json``: right ones, and ones with one wrong parameter, header or body. They go to a
+real broker with a topic, a group and some records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from broker_admin.app import create_app
+from broker_admin.problems import PROBLEM_MEDIA_TYPE
+from broker_admin.routes.openapi import openapi_document
+from broker_admin.testing import FakeBrokerView
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.admin.api_requests import ApiDescription
+from tests.admin.live_admin import LiveAdmin
+
+REQUESTS = 24
+"""Of each operation, half of them wrong."""
+
+DOCUMENT = openapi_document(create_app(FakeBrokerView()).routes)
+
+OPERATIONS = [
+    (method, path)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+    # A stream of events does not end; its own tests read it.
+    if "text/event-stream" not in operation["responses"].get("200", {}).get("content", {})
+]
+
+NAMES: Mapping[str, str] = {"topic": "orders", "group_id": "billing", "key": "num.io.threads", "partition": "0"}
+"""What is there, by the name of the parameter that takes it."""
+
+
+COMMIT = OffsetCommitRequest(
+    group_id=NAMES["group_id"],
+    generation_id_or_member_epoch=-1,
+    member_id="",
+    topics=[
+        OffsetCommitRequestTopic(
+            name=NAMES["topic"],
+            partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")],
+        )
+    ],
+)
+"""Makes the group, without members."""
+
+
+async def state_of(live: LiveAdmin) -> Any:
+    """What a refused request must leave as it was."""
+    report = await live.view.groups()
+    return (
+        [(topic.name, topic.configs, topic.partitions) for topic in live.view.topics()],
+        [(entry.name, entry.value, entry.source) for entry in live.view.config_entries()],
+        sorted(lag.group.group_id for lag in report.groups),
+    )
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[f"{method} {path}" for method, path in OPERATIONS])
+async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_wrong(
+    live: LiveAdmin, method: str, path: str
+) -> None:
+    await live.kafka.create_topic("orders", 2)
+    await live.kafka.produce("orders", b"one", b"two")
+    await live.kafka.ask(COMMIT, 8)
+    api = ApiDescription(DOCUMENT)
+    responses = DOCUMENT["paths"][path][method]["responses"]
+    for request in api.requests(path, method, NAMES, REQUESTS):
+        before = await state_of(live)
+        answer = await live.http.request(request.method, request.address, headers=request.headers, json=request.json)
+        told = f"{request} → {answer.status_code} {answer.text[:300]}"
+        assert str(answer.status_code) in responses, told
+        assert answer.status_code != 500, told
+        if request.wrong:
+            assert 400 <= answer.status_code < 500, told
+        if answer.status_code >= 400 or "dry_run=true" in request.address:
+            assert await state_of(live) == before, told
+        content = responses[str(answer.status_code)].get("content", {})
+        media_type = answer.headers.get("content-type", "").partition(";")[0]
+        if content:
+            assert media_type in content, told
+            if media_type.endswith("json"):
+                assert api.complaint(answer.json(), content[media_type]["schema"]) is None, told
+        if 400 <= answer.status_code < 500:
+            assert media_type == PROBLEM_MEDIA_TYPE, told
+
+
+def test_every_reference_of_the_description_leads_to_a_schema() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+
+    def references(value: Any) -> set[str]:
+        if isinstance(value, dict):
+            own = {value["$ref"]} if "$ref" in value else set()
+            return own.union(*(references(each) for each in value.values()))
+        if isinstance(value, list):
+            return set().union(*(references(each) for each in value))
+        return set()
+
+    found = references(DOCUMENT)
+    assert found
+    assert {f"#/components/schemas/{name}" for name in schemas} >= found
+    assert all(schema.get("description") for schema in schemas.values())
+
+
+def test_every_operation_has_a_name_of_its_own_and_says_what_it_does() -> None:
+    operations = [each for methods in DOCUMENT["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in operations]
+    assert len(set(names)) == len(names)
+    assert all(each["summary"].endswith(".") for each in operations)
+
+
+def test_every_address_under_api_is_described() -> None:
+    served = {route.path for route in create_app(FakeBrokerView()).routes if isinstance(route, Route)}
+    assert {path for path in served if path.startswith("/api/v1/")} - DOCUMENT["paths"].keys() == {
+        "/api/v1/openapi.json"
+    }
