@@ -34,6 +34,7 @@ from broker_admin.routes import (
     readings,
     search,
     segments,
+    topics,
 )
 from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
@@ -66,6 +67,7 @@ def create_app(
             *latency.ROUTES,
             *segments.ROUTES,
             *group_changes.ROUTES,
+            *topics.ROUTES,
             *groups.ROUTES,
             *clients.ROUTES,
             *events.ROUTES,

@@ -39,6 +39,7 @@ class LiveGroupsView:
         self._now_ms = now_ms
         self._collecting = trio.Lock()
         self._report: GroupLagReport | None = None
+        self._report_has_partitions = False
         self._good_until = 0.0
         self._rebalanced: dict[str, None] = {}
         coordinator.subscribe(self._note_rebalance)
@@ -47,9 +48,14 @@ class LiveGroupsView:
 
     async def groups(self) -> GroupLagReport:
         """All groups, from a report that may be some seconds old."""
+        return await self.lag_report(with_partitions=False)
+
+    async def lag_report(self, *, with_partitions: bool) -> GroupLagReport:
+        """All groups, and on demand their lag in each partition, from a report that may be some seconds old."""
         async with self._collecting:
-            if self._report is None or trio.current_time() >= self._good_until:
-                self._report = await self._collect(with_partitions=False)
+            is_good = trio.current_time() < self._good_until and self._report_has_partitions >= with_partitions
+            if self._report is None or not is_good:
+                self._report = await self._collect(with_partitions=with_partitions)
             return self._report
 
     async def partition_lags(self) -> Sequence[GroupPartitionLag]:
@@ -61,6 +67,7 @@ class LiveGroupsView:
     async def _collect(self, *, with_partitions: bool) -> GroupLagReport:
         began = trio.current_time()
         report = await self.coordinator.lag_report(with_partitions=with_partitions)
+        self._report_has_partitions = with_partitions
         took = trio.current_time() - began
         self._good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
         return report

@@ -21,6 +21,8 @@ from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
+from trio_broker.broker_view.topic_changes import LiveTopicChangesView
+from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
 from trio_broker.broker_view.topics import LiveTopicsView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import HistorySample
@@ -33,6 +35,8 @@ class LiveBrokerView(
     LiveLoggersView,
     LiveTopicsView,
     LiveMessagesView,
+    LiveTopicSegmentsView,
+    LiveTopicChangesView,
     LiveGroupsView,
     LiveGroupChangesView,
     LiveReadingsView,
@@ -59,8 +63,10 @@ class LiveBrokerView(
         LiveNodeView.__init__(self, services, is_stopping)
         LiveConfigView.__init__(self, services, self.publish)
         LiveLoggersView.__init__(self, services)
-        LiveTopicsView.__init__(self, services)
         LiveMessagesView.__init__(self, services)
+        LiveTopicsView.__init__(self, services, partial(self.lag_report, with_partitions=True))
+        LiveTopicSegmentsView.__init__(self, services)
+        LiveTopicChangesView.__init__(self, services, self.topic_consumers)
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
         LiveGroupChangesView.__init__(self, services)
         LiveReadingsView.__init__(self, services, server)

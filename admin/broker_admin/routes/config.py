@@ -87,12 +87,7 @@ class ConfigEndpoint(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Change or reset config keys, all of them or none."""
         query = query_of(request, ConfigChangeQuery)
-        body = await read_change_json(request)
-        if not isinstance(body, dict):
-            raise Problem(400, 'the body is not a JSON object of keys and values, such as {"num.io.threads": 12}')
-        if not body:
-            raise Problem(400, "the body names no key to change")
-        changes = structure_body(body, ConfigChanges)  # type: ignore[type-abstract]
+        changes = await read_config_changes(request)
         return json_response(await apply_changes(request, changes, query, lambda key: body_pointer(key)))
 
 
@@ -112,6 +107,20 @@ class ConfigKeyEndpoint(HTTPEndpoint):
         query, key = query_of(request, ConfigChangeQuery), entry_of(request).name
         wanted = await read_change(request, NewConfigValue)
         return json_response(await apply_changes(request, {key: wanted.value}, query, lambda _: body_pointer("value")))
+
+
+async def read_config_changes(request: Request) -> ConfigChanges:
+    """The keys and values in the body of a change.
+
+    Raises:
+        Problem: the body is something else, or names no key.
+    """
+    body = await read_change_json(request)
+    if not isinstance(body, dict):
+        raise Problem(400, 'the body is not a JSON object of keys and values, such as {"num.io.threads": 12}')
+    if not body:
+        raise Problem(400, "the body names no key to change")
+    return structure_body(body, ConfigChanges)  # type: ignore[type-abstract]
 
 
 def entry_of(request: Request) -> ConfigEntry:

@@ -1,4 +1,4 @@
-"""The broker's readings: node, threads, topics, history, journal. All GET, all JSON."""
+"""The broker's readings: node, threads, history, journal. All GET, all JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,9 @@ from broker_admin.views.config import JournalEntry
 from broker_admin.views.node import NodeDescription
 from broker_admin.views.readings import ThreadStatistics
 from trio_broker.metrics.history import HistorySample
-from trio_broker.metrics.topics import TopicInfo
 
 SAMPLE_INTERVAL_MS = 1000
 """The broker samples itself once a second; charts need to know to see gaps."""
-
-
-@attrs.frozen
-class Topics:
-    """All topics, by name."""
-
-    topics: Sequence[TopicInfo]
 
 
 @attrs.frozen
@@ -56,12 +48,6 @@ async def get_threads(request: Request) -> Response:
     return json_response(parts_of(request).view.threads())
 
 
-@operation(Topics)
-async def get_topics(request: Request) -> Response:
-    """Every topic with its partitions' offsets and sizes, and the configs set on it."""
-    return await json_response_from_thread(Topics(parts_of(request).view.topics()))
-
-
 @operation(HistoryOfSamples)
 async def get_history(request: Request) -> Response:
     """The samples kept, oldest first, one a second."""
@@ -79,7 +65,6 @@ async def get_journal(request: Request) -> Response:
 ROUTES = [
     Route("/api/v1/node", get_node),
     Route("/api/v1/threads", get_threads),
-    Route("/api/v1/topics", get_topics),
     Route("/api/v1/history", get_history),
     Route("/api/v1/journal", get_journal),
 ]

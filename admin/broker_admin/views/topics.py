@@ -1,15 +1,281 @@
-"""The topics of a broker."""
+"""The topics of a broker: lists, details, and changes.
+
+A rate is of the last minute, or of the time since the broker's start while that is shorter. *In* is what is written to
+a partition, *out* what fetches are answered with. Counts of records are differences of offsets: compaction and
+transaction markers make them larger than the number of records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+import attrs
+
+from trio_broker.config.entries import ConfigEntry
 from trio_broker.metrics.topics import TopicInfo
 
 
+@attrs.frozen(kw_only=True)
+class TopicSummary:
+    """One topic, as a list shows it.
+
+    ``unavailable_partition_count`` are those whose disk failed. ``group_count`` groups have committed offsets here;
+    ``most_behind_group`` is the one with the largest lag in seconds, ``lag_seconds``. ``last_append_at_ms`` is None
+    where nothing was ever written, or not known when.
+    """
+
+    name: str
+    topic_id: str
+    internal: bool
+    partition_count: int
+    unavailable_partition_count: int
+    record_count: int
+    size_bytes: int
+    records_in_per_second: float
+    bytes_in_per_second: float
+    records_out_per_second: float
+    bytes_out_per_second: float
+    cleanup_policy: str
+    retention_ms: int
+    retention_bytes: int
+    group_count: int
+    most_behind_group: str | None
+    lag_seconds: float | None
+    last_append_at_ms: int | None
+
+
+@attrs.frozen(kw_only=True)
+class TopicDetail:
+    """One topic. ``configs`` are the settings of its own; ``/config`` has all that count for it."""
+
+    summary: TopicSummary
+    replication_factor: int
+    min_in_sync_replicas: int
+    configs: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class TopicRatePoint:
+    """A topic's rates over the interval that ended at ``at_ms``."""
+
+    at_ms: int
+    records_in_per_second: float
+    bytes_in_per_second: float
+    records_out_per_second: float
+    bytes_out_per_second: float
+
+
+@attrs.frozen(kw_only=True)
+class TopicRates:
+    """A topic's rates of the last hour, oldest first, ``interval_ms`` apart; none for topics that carry least."""
+
+    interval_ms: int
+    points: tuple[TopicRatePoint, ...]
+
+
+@attrs.frozen(kw_only=True)
+class PartitionDetail:
+    """One partition. With an ``error`` it cannot be read, and what its log would tell is None.
+
+    ``oldest_record_at_ms`` is the largest timestamp of the first batch. The shares are of the whole topic, from 0 to 1,
+    and None where that has nothing.
+    """
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+    error: str | None = None
+    log_start_offset: int | None = None
+    last_stable_offset: int | None = None
+    high_watermark: int | None = None
+    log_end_offset: int | None = None
+    size_bytes: int | None = None
+    segment_count: int | None = None
+    oldest_record_at_ms: int | None = None
+    last_append_at_ms: int | None = None
+    records_in_per_second: float | None = None
+    bytes_in_per_second: float | None = None
+    records_out_per_second: float | None = None
+    bytes_out_per_second: float | None = None
+    size_share: float | None = None
+    bytes_in_share: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SegmentDetail:
+    """One segment of a log, its offsets with the end exclusive.
+
+    ``newest_record_at_ms`` is the largest timestamp, by which retention goes; ``index_entries`` are those of the offset
+    index. ``is_compacted`` says that compaction has gone over it. ``retention_reason`` is set when retention takes it
+    at its next check; ``retention_due_at_ms`` is when its time is over, ``retention_due_after_bytes`` how much has to
+    be written before the limit of size takes it. Each is None where there is no such limit.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    is_active: bool
+    newest_record_at_ms: int | None
+    index_entries: int | None
+    is_compacted: bool
+    retention_reason: str | None
+    retention_due_at_ms: int | None
+    retention_due_after_bytes: int | None
+
+
+@attrs.frozen(kw_only=True)
+class PartitionSegments:
+    """The files of one partition.
+
+    Retention looks every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
+    compacted; ``dirty_ratio`` is the share of bytes that compaction has not gone over.
+    """
+
+    partition: int
+    log_directory: str
+    retention_check_interval_ms: int
+    compacted_up_to: int | None
+    dirty_ratio: float | None
+    segments: tuple[SegmentDetail, ...]
+
+
+@attrs.frozen(kw_only=True)
+class TopicConsumer:
+    """One group that has committed offsets of a topic, and its lag there.
+
+    Its lag is known but in ``partitions_without_lag``: nothing is committed there, or the partition does not exist.
+    ``lag_change_per_second`` is by how many records the lag grew in each of the last seconds (``trend_seconds``), below
+    zero while the group catches up; None before it was read twice.
+    """
+
+    group_id: str
+    type: str
+    state: str
+    member_count: int
+    partition_count: int
+    partitions_without_lag: int
+    lag_records: int | None
+    lag_seconds: float | None
+    lag_change_per_second: float | None
+    trend_seconds: float | None
+
+
+class TopicRefused(Exception):
+    """What is asked of a topic is refused, and nothing was changed.
+
+    ``error`` is the name of Kafka's error code. ``field`` names the part of the request that is at fault where it is
+    known, and ``key`` which of its names, such as a key of ``configs``.
+    """
+
+    def __init__(self, error: str, reason: str, *, field: str | None = None, key: str | int | None = None) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
+        self.field = field
+        self.key = key
+
+
+@attrs.frozen(kw_only=True)
+class TopicCreation:
+    """A topic as it was created, or with ``dry_run`` would be; ``configs`` are the settings of its own."""
+
+    dry_run: bool
+    name: str
+    topic_id: str | None
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@attrs.frozen(kw_only=True)
+class TopicDeletion:
+    """A topic as it was when it was deleted, or with ``dry_run`` would be.
+
+    ``groups`` are those that had committed offsets of it. Files are removed after ``file_delete_delay_ms``.
+    """
+
+    dry_run: bool
+    name: str
+    partitions: int
+    record_count: int
+    size_bytes: int
+    groups: tuple[str, ...]
+    file_delete_delay_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class AddedPartitions:
+    """How many partitions a topic had and has, or with ``dry_run`` would have.
+
+    ``keys_that_stay_ratio`` is the share of keys that are still sent to the partition they went to, with the hashing
+    of Kafka's clients. The others go elsewhere from now on, so that their order holds no more across the change, and
+    records that are there already stay where they are.
+    """
+
+    dry_run: bool
+    partitions_before: int
+    partitions: int
+    keys_that_stay_ratio: float
+
+
+@attrs.frozen(kw_only=True)
+class PurgedPartition:
+    """Where the log of one partition began and begins, and how many records were before."""
+
+    partition: int
+    log_start_offset_before: int
+    log_start_offset: int
+    record_count: int
+
+
+@attrs.frozen(kw_only=True)
+class PurgedTopic:
+    """What was purged of a topic, or with ``dry_run`` would be."""
+
+    dry_run: bool
+    record_count: int
+    partitions: tuple[PurgedPartition, ...]
+
+
+@attrs.frozen(kw_only=True)
+class PurgeTarget:
+    """Up to where records are deleted: one of the end, an offset, or the first record of a time or later.
+
+    A partition without a record of that time or later is purged up to its end.
+    """
+
+    to_end: bool = False
+    to_offset: int | None = None
+    to_timestamp_ms: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TopicConfigChange:
+    """A key whose own value on a topic changes; None stands for no value of its own."""
+
+    key: str
+    old: str | None
+    new: str | None
+
+
+@attrs.frozen(kw_only=True)
+class ChangedTopicConfigs:
+    """What a change of a topic's settings did, or with ``dry_run`` would; ``configs`` are the keys that it named."""
+
+    dry_run: bool
+    changes: tuple[TopicConfigChange, ...]
+    configs: Mapping[str, ConfigEntry]
+
+
 class TopicsView(Protocol):
-    """The topics of a broker, as the admin app sees them."""
+    """The topics of a broker, as the admin app sees and changes them.
+
+    Whatever is asked of a topic that does not exist is None; changes of it raise ``TopicRefused``. ``changed_by`` says
+    who asks for a change and from where, in words, for the record.
+    """
 
     def topics(self) -> Sequence[TopicInfo]:
         """All topics, by name."""
@@ -17,4 +283,93 @@ class TopicsView(Protocol):
 
     def topic_names(self) -> Sequence[str]:
         """The names of all topics, in no order; cheap however many they are."""
+        ...
+
+    async def topic_summaries(self) -> Sequence[TopicSummary]:
+        """All topics, by name, from a report that may be some seconds old."""
+        ...
+
+    async def topic(self, name: str) -> TopicDetail | None:
+        """One topic as it is now."""
+        ...
+
+    def topic_rates(self, name: str) -> TopicRates | None:
+        """Its rates of the last hour."""
+        ...
+
+    async def topic_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+        """Its partitions, in order, from memory: without ``oldest_record_at_ms``."""
+        ...
+
+    async def oldest_records(self, name: str, partitions: Collection[int]) -> Mapping[int, int]:
+        """The timestamp (ms) of the first batch of each of these partitions that has one. Reads the head of logs."""
+        ...
+
+    async def partition_segments(self, name: str, partition: int) -> PartitionSegments | None:
+        """The files of one partition, oldest first; None if there is no such partition.
+
+        Raises:
+            TopicRefused: its disk failed.
+        """
+        ...
+
+    async def topic_consumers(self, name: str) -> Sequence[TopicConsumer] | None:
+        """The groups with committed offsets of it, by id, from a report that may be some seconds old."""
+        ...
+
+    def topic_configs(self, name: str) -> Sequence[ConfigEntry] | None:
+        """Every topic key as it stands for this topic."""
+        ...
+
+    def topic_config_defaults(self) -> Sequence[ConfigEntry]:
+        """Every topic key as it stands for a topic without settings of its own."""
+        ...
+
+    async def create_topic(
+        self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str],
+        *, dry_run: bool, changed_by: str,
+    ) -> TopicCreation:  # fmt: skip
+        """Create a topic; None stands for the broker's default.
+
+        Raises:
+            TopicRefused: as it says.
+        """
+        ...
+
+    async def delete_topic(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
+        """Delete a topic with all of its records.
+
+        Raises:
+            TopicRefused: as it says.
+        """
+        ...
+
+    async def add_partitions(self, name: str, count: int, *, dry_run: bool, changed_by: str) -> AddedPartitions:
+        """Raise the number of partitions to ``count``.
+
+        Raises:
+            TopicRefused: as it says.
+        """
+        ...
+
+    async def purge_topic(
+        self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
+    ) -> PurgedTopic:
+        """Delete the records before ``target`` in ``partitions``, or in all if there are none.
+
+        All partitions are checked before the first is changed.
+
+        Raises:
+            TopicRefused: as it says; a disk that fails on the way leaves the partitions before it purged.
+        """
+        ...
+
+    async def change_topic_configs(
+        self, name: str, changes: Mapping[str, str | None], *, dry_run: bool, changed_by: str
+    ) -> ChangedTopicConfigs:
+        """Set keys of a topic, or reset those whose value is None to what the broker says; all of them or none.
+
+        Raises:
+            TopicRefused: as it says.
+        """
         ...

@@ -149,6 +149,13 @@ class _Collection:
             await self.budget.maybe_yield()
             if shard.offsets.get(reported.group_id, place.topic, place.partition) is None:
                 uncommitted.add(place)
+        if self.with_partitions:
+            self.partitions += [
+                GroupPartitionLag(
+                    reported.group_id, consumer_lag(place, hosted_partition(self.replicas, place), None, None)
+                )
+                for place in uncommitted
+            ]
         group.partition_count += len(uncommitted)
         group.partitions_without_lag += len(uncommitted)
 

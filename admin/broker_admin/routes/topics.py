@@ -1,0 +1,384 @@
+"""``/api/v1/topics``: topics with their rates, partitions, files, groups and settings, and changes of them.
+
+Every name that a topic may have is one segment of a path as it stands. What a name stands behind a colon for is done to
+the topic: ``POST /api/v1/topics/orders:purge``. Each change takes ``dry_run=true``, which checks and answers it without
+making it; a refusal points at the value of the body that is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+import trio
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.listing import Page
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import parts_of
+from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
+from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
+from broker_admin.schemas import PartitionNumber, bounded
+from broker_admin.topic_list import (
+    ConsumersQuery,
+    PartitionsQuery,
+    SegmentsQuery,
+    TopicsQuery,
+    select_consumers,
+    select_partitions,
+    select_segments,
+    select_topics,
+)
+from broker_admin.views.topics import (
+    AddedPartitions,
+    ChangedTopicConfigs,
+    PartitionDetail,
+    PurgedTopic,
+    PurgeTarget,
+    SegmentDetail,
+    TopicConsumer,
+    TopicCreation,
+    TopicDeletion,
+    TopicDetail,
+    TopicRates,
+    TopicRefused,
+    TopicSummary,
+    TopicsView,
+)
+
+MAX_PURGED_PARTITIONS = 10_000
+"""Partitions that one purge may name."""
+
+MAX_INT64 = 2**63 - 1
+"""The largest offset, and the largest timestamp."""
+
+MAX_PARTITION_DIGITS = 10
+"""Of an int32."""
+
+STATUSES: Mapping[str, int] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": 404,
+    "TOPIC_ALREADY_EXISTS": 409,
+    "TOPIC_DELETION_DISABLED": 409,
+    "KAFKA_STORAGE_ERROR": 503,
+}
+"""What a refusal is in HTTP, by the name of Kafka's error; others are 422."""
+
+NO_SUCH_TOPIC = {404: "there is no such topic"}
+NO_SUCH_PARTITION = {404: "there is no such topic or partition", 503: "the disk of the partition failed"}
+REFUSED = {**NO_SUCH_TOPIC, 422: "a value is refused; nothing was changed", 503: "a disk failed"}
+
+
+@attrs.frozen
+class NewTopicBody:
+    """A topic to be created. What is not given is the broker's default; ``configs`` are settings of its own."""
+
+    name: str = bounded(maxLength=1000)
+    partitions: int | None = bounded(None, minimum=1, maximum=2**31 - 1)
+    replication_factor: int | None = bounded(None, minimum=1, maximum=2**15 - 1)
+    configs: Mapping[str, str | int | float | bool] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class AddPartitionsBody:
+    """How many partitions the topic shall have in all."""
+
+    partitions: int = bounded(minimum=1, maximum=2**31 - 1)
+
+
+@attrs.frozen
+class PurgeBody:
+    """Up to where records are deleted, by one of three, and in which ``partitions``; none means all."""
+
+    to_end: bool = False
+    to_offset: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
+    to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
+    partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
+
+
+@attrs.frozen(kw_only=True)
+class SegmentList:
+    """The files of one partition; see ``SegmentDetail``.
+
+    Retention looks every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
+    compacted; ``dirty_ratio`` is the share of bytes that compaction has not gone over.
+    """
+
+    partition: int
+    log_directory: str
+    retention_check_interval_ms: int
+    compacted_up_to: int | None
+    dirty_ratio: float | None
+    segments: Page[SegmentDetail]
+
+
+def view_of(request: Request) -> TopicsView:
+    return parts_of(request).view
+
+
+def name_of(request: Request) -> str:
+    """The topic that a request is about."""
+    return str(request.path_params["topic"])
+
+
+def no_such_topic(name: str) -> Problem:
+    return Problem(404, f"there is no topic {name[:250]!r}; /api/v1/topics lists those there are")
+
+
+def partition_of(request: Request) -> int:
+    """The partition that a request is about.
+
+    Raises:
+        Problem: 404, it is no number of a partition.
+    """
+    text = request.path_params["partition"]
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_PARTITION_DIGITS):
+        raise no_such_partition()
+    return int(text)
+
+
+def no_such_partition() -> Problem:
+    return Problem(404, "there is no such partition here")
+
+
+def topic_texts(view: TopicsView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Values of topic keys as texts, and for each suffix (``"7 d"``) that cannot be read the reason."""
+    return plain_texts(values, {entry.name: entry.unit for entry in view.topic_config_defaults()})
+
+
+def problem_of(
+    refused: TopicRefused, *, configs_are_the_body: bool = False, reasons: Mapping[str, str] = MappingProxyType({})
+) -> Problem:
+    """A refusal of the broker, with a pointer to what it is about; ``reasons`` say better what is wrong with a key."""
+    status = STATUSES.get(refused.error, 422)
+    reason = reasons.get(str(refused.key), refused.reason)
+    if refused.field is None:
+        return Problem(status, reason)
+    names = [] if configs_are_the_body and refused.field == "configs" else [refused.field]
+    pointer = body_pointer(*names, *([] if refused.key is None else [refused.key]))
+    return Problem(status, reason, [FieldError(pointer, reason)])
+
+
+# --- what there is ---
+
+
+class TopicsEndpoint(HTTPEndpoint):
+    """The list of topics, and what adds to it."""
+
+    @operation(Page[TopicSummary], query=TopicsQuery)
+    async def get(self, request: Request) -> Response:
+        """The topics, without the broker's own, with rates of the last minute, size, retention, lag and last write."""
+        query = query_of(request, TopicsQuery)
+        summaries = await view_of(request).topic_summaries()
+        return await json_response_from_thread(await trio.to_thread.run_sync(select_topics, summaries, query))
+
+    @operation(
+        TopicCreation, query=ChangeQuery, body=NewTopicBody, is_change=True, status=201,
+        problems={409: "there is such a topic", 422: "a value is refused; nothing was created"},
+        other_statuses={200: "with dry_run: the topic could be created"},
+    )  # fmt: skip
+    async def post(self, request: Request) -> Response:
+        """Create a topic."""
+        dry_run = query_of(request, ChangeQuery).dry_run
+        body = await read_change(request, NewTopicBody)
+        texts, reasons = topic_texts(view_of(request), body.configs)
+        configs = {key: text for key, text in texts.items() if text is not None}  # null is no value of a new topic's
+        try:
+            created = await view_of(request).create_topic(
+                body.name,
+                body.partitions,
+                body.replication_factor,
+                configs,
+                dry_run=dry_run,
+                changed_by=caller_name(request),
+            )
+        except TopicRefused as refused:
+            raise problem_of(refused, reasons=reasons) from refused
+        return json_response(created, 200 if dry_run else 201)
+
+
+class TopicEndpoint(HTTPEndpoint):
+    """One topic."""
+
+    @operation(TopicDetail, problems=NO_SUCH_TOPIC)
+    async def get(self, request: Request) -> Response:
+        """One topic as it is now, with the settings of its own."""
+        topic = await view_of(request).topic(name_of(request))
+        if topic is None:
+            raise no_such_topic(name_of(request))
+        return json_response(topic)
+
+    @operation(
+        TopicDeletion, query=ChangeQuery, is_change=True,
+        problems={**NO_SUCH_TOPIC, 409: "topics may not be deleted here: delete.topic.enable"},
+    )  # fmt: skip
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic with all of its records, which cannot be undone."""
+        check_caller(request)
+        dry_run = query_of(request, ChangeQuery).dry_run
+        try:
+            deleted = await view_of(request).delete_topic(
+                name_of(request), dry_run=dry_run, changed_by=caller_name(request)
+            )
+        except TopicRefused as refused:
+            raise problem_of(refused) from refused
+        return json_response(deleted)
+
+
+@operation(TopicRates, problems=NO_SUCH_TOPIC)
+async def get_rates(request: Request) -> Response:
+    """A topic's rates of the last hour, for a chart; kept for those topics that carry most."""
+    rates = view_of(request).topic_rates(name_of(request))
+    if rates is None:
+        raise no_such_topic(name_of(request))
+    return await json_response_from_thread(rates)
+
+
+@operation(Page[PartitionDetail], query=PartitionsQuery, problems=NO_SUCH_TOPIC)
+async def get_partitions(request: Request) -> Response:
+    """A topic's partitions with offsets, size, rates, and their shares of the topic."""
+    query = query_of(request, PartitionsQuery)
+    partitions = await view_of(request).topic_partitions(name_of(request))
+    if partitions is None:
+        raise no_such_topic(name_of(request))
+    page = await trio.to_thread.run_sync(select_partitions, partitions, query)
+    return await json_response_from_thread(await with_oldest_records(view_of(request), name_of(request), page))
+
+
+async def with_oldest_records(view: TopicsView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
+    """``page`` with the time of the oldest record of each partition."""
+    oldest = await view.oldest_records(name, [each.partition for each in page.items])
+    items = tuple(attrs.evolve(each, oldest_record_at_ms=oldest.get(each.partition)) for each in page.items)
+    return attrs.evolve(page, items=items)
+
+
+@operation(SegmentList, query=SegmentsQuery, problems=NO_SUCH_PARTITION)
+async def get_segments(request: Request) -> Response:
+    """The files of one partition: which offsets, size and index, and what retention takes when."""
+    query = query_of(request, SegmentsQuery)
+    try:
+        found = await view_of(request).partition_segments(name_of(request), partition_of(request))
+    except TopicRefused as refused:
+        raise problem_of(refused) from refused
+    if found is None:
+        raise no_such_partition()
+    segments = await trio.to_thread.run_sync(select_segments, found.segments, query)
+    answer = SegmentList(
+        partition=found.partition,
+        log_directory=found.log_directory,
+        retention_check_interval_ms=found.retention_check_interval_ms,
+        compacted_up_to=found.compacted_up_to,
+        dirty_ratio=found.dirty_ratio,
+        segments=segments,
+    )
+    return await json_response_from_thread(answer)
+
+
+@operation(Page[TopicConsumer], query=ConsumersQuery, problems=NO_SUCH_TOPIC)
+async def get_groups(request: Request) -> Response:
+    """The groups that read a topic, with their lag there and whether it grows; the one most behind first."""
+    query = query_of(request, ConsumersQuery)
+    groups = await view_of(request).topic_consumers(name_of(request))
+    if groups is None:
+        raise no_such_topic(name_of(request))
+    return await json_response_from_thread(await trio.to_thread.run_sync(select_consumers, groups, query))
+
+
+# --- what is changed ---
+
+
+@operation(
+    AddedPartitions, query=ChangeQuery, body=AddPartitionsBody, is_change=True, problems=REFUSED
+)  # fmt: skip
+async def add_partitions(request: Request) -> Response:
+    """Add partitions, which cannot be taken away again; says how many keys go to another one from then on."""
+    dry_run = query_of(request, ChangeQuery).dry_run
+    body = await read_change(request, AddPartitionsBody)
+    try:
+        added = await view_of(request).add_partitions(
+            name_of(request), body.partitions, dry_run=dry_run, changed_by=caller_name(request)
+        )
+    except TopicRefused as refused:
+        raise problem_of(refused) from refused
+    return json_response(added)
+
+
+@operation(PurgedTopic, query=ChangeQuery, body=PurgeBody, is_change=True, problems=REFUSED)
+async def purge_topic(request: Request) -> Response:
+    """Delete the records before an offset, before a time, or all; partitions and settings stay."""
+    dry_run = query_of(request, ChangeQuery).dry_run
+    body = await read_change(request, PurgeBody)
+    target = purge_target(body)
+    try:
+        purged = await view_of(request).purge_topic(
+            name_of(request), target, body.partitions, dry_run=dry_run, changed_by=caller_name(request)
+        )
+    except TopicRefused as refused:
+        raise problem_of(refused) from refused
+    return await json_response_from_thread(purged)
+
+
+def purge_target(body: PurgeBody) -> PurgeTarget:
+    """Up to where ``body`` asks to purge.
+
+    Raises:
+        Problem: 422, unless it says exactly one.
+    """
+    given = [
+        name
+        for name, is_given in {
+            "to_end": body.to_end,
+            "to_offset": body.to_offset is not None,
+            "to_timestamp_ms": body.to_timestamp_ms is not None,
+        }.items()
+        if is_given
+    ]
+    if len(given) != 1:
+        reason = "a purge goes to one of to_end, to_offset and to_timestamp_ms"
+        raise Problem(422, reason, [FieldError(body_pointer(name), reason) for name in given or ["to_end"]])
+    return PurgeTarget(to_end=body.to_end, to_offset=body.to_offset, to_timestamp_ms=body.to_timestamp_ms)
+
+
+class TopicConfigEndpoint(HTTPEndpoint):
+    """The settings of one topic."""
+
+    @operation(Configs, problems=NO_SUCH_TOPIC)
+    async def get(self, request: Request) -> Response:
+        """Every topic key as it stands for this topic: value, the chain of its sources, default and help."""
+        entries = view_of(request).topic_configs(name_of(request))
+        if entries is None:
+            raise no_such_topic(name_of(request))
+        return json_response(Configs({entry.name: entry for entry in entries}))
+
+    @operation(ChangedTopicConfigs, query=ChangeQuery, body=ConfigChanges, is_change=True, problems=REFUSED)
+    async def patch(self, request: Request) -> Response:
+        """Set settings of a topic, or reset those that are null to what the broker says; all of them or none."""
+        dry_run = query_of(request, ChangeQuery).dry_run
+        changes, reasons = topic_texts(view_of(request), await read_config_changes(request))
+        try:
+            changed = await view_of(request).change_topic_configs(
+                name_of(request), changes, dry_run=dry_run, changed_by=caller_name(request)
+            )
+        except TopicRefused as refused:
+            raise problem_of(refused, configs_are_the_body=True, reasons=reasons) from refused
+        return json_response(changed)
+
+
+TOPIC = "/api/v1/topics/{topic}"
+
+ROUTES = [
+    Route("/api/v1/topics", TopicsEndpoint),
+    Route(TOPIC + ":purge", purge_topic, methods=["POST"]),
+    Route(TOPIC + ":add-partitions", add_partitions, methods=["POST"]),
+    Route(TOPIC, TopicEndpoint),
+    Route(TOPIC + "/rates", get_rates),
+    Route(TOPIC + "/groups", get_groups),
+    Route(TOPIC + "/config", TopicConfigEndpoint),
+    Route(TOPIC + "/partitions", get_partitions),
+    Route(TOPIC + "/partitions/{partition}/segments", get_segments),
+]
