@@ -22,6 +22,7 @@ from broker_admin.rail import rail_of
 from broker_admin.routes import (
     clients,
     config,
+    doctor,
     events,
     group_changes,
     group_pages,
@@ -70,6 +71,7 @@ def create_app(
             *topics.ROUTES,
             *groups.ROUTES,
             *clients.ROUTES,
+            *doctor.ROUTES,
             *events.ROUTES,
             *health.ROUTES,
             *metrics_page.ROUTES,

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from broker_admin.views.clients import ClientsView
 from broker_admin.views.config import ConfigView
+from broker_admin.views.doctor import DoctorView
 from broker_admin.views.events import EventsView
 from broker_admin.views.group_changes import GroupChangesView
 from broker_admin.views.groups import GroupsView
@@ -42,6 +43,7 @@ class BrokerView(
     LatencyView,
     SegmentsView,
     ClientsView,
+    DoctorView,
     EventsView,
     Protocol,
 ):

@@ -36,9 +36,9 @@ class LiveAdmin:
     http: httpx.AsyncClient
     kafka: Connection
 
-    async def get(self, address: str, **query: Any) -> Any:
-        """The JSON at ``address``, which is there."""
-        answer = await self.http.get(address, params=query)
+    async def get(self, path: str, /, **query: Any) -> Any:
+        """The JSON at ``path``, which is there."""
+        answer = await self.http.get(path, params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

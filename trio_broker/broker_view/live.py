@@ -12,6 +12,7 @@ from functools import partial
 from kafka_wire.apis import ApiKey
 from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
+from trio_broker.broker_view.doctor import LiveDoctorView
 from trio_broker.broker_view.events import LiveEventsView
 from trio_broker.broker_view.group_changes import LiveGroupChangesView
 from trio_broker.broker_view.groups import LiveGroupsView
@@ -43,6 +44,7 @@ class LiveBrokerView(
     LiveLatencyView,
     LiveSegmentsView,
     LiveClientsView,
+    LiveDoctorView,
     LiveEventsView,
 ):
     """One broker for the admin app. ``requests`` counts the requests answered, by API key.
@@ -73,6 +75,7 @@ class LiveBrokerView(
         LiveLatencyView.__init__(self, services, server.channel.metrics, self.samples)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
         LiveClientsView.__init__(self, services, server)
+        LiveDoctorView.__init__(self, services, server)
         self.samples.subscribe(self._sampled)
 
     def _sampled(self, sample: HistorySample) -> None:

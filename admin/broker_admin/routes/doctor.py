@@ -1,0 +1,61 @@
+"""``/api/v1/doctor``: why a client cannot connect, or connects and then hangs."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import attrs
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.doctor import Diagnosis, diagnose
+from broker_admin.encoding import json_response
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import parts_of
+from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.schemas import bounded
+
+MAX_ADDRESS_LENGTH = 64
+"""An IPv6 address with its scope has less."""
+
+
+@attrs.frozen
+class DoctorQuery:
+    """The IP address of the client in question; that of the caller where it is left out."""
+
+    address: str = bounded("", maxLength=MAX_ADDRESS_LENGTH)
+
+
+def client_address(request: Request) -> str:
+    """The address that a request asks about.
+
+    Raises:
+        Problem: it is no IP address. A name is refused because resolving what a caller names would ask other machines.
+    """
+    asked = query_of(request, DoctorQuery).address.strip()
+    if not asked:
+        return "127.0.0.1" if request.client is None else request.client.host
+    try:
+        return str(ipaddress.ip_address(asked))
+    except ValueError:
+        reason = "address is an IP address, such as 192.0.2.7 or 2001:db8::7"
+        raise Problem(400, reason, [FieldError(query_pointer("address"), reason)]) from None
+
+
+async def diagnosis_for(request: Request) -> Diagnosis:
+    """The diagnosis that a request asks for."""
+    address, view = client_address(request), parts_of(request).view
+    return diagnose(address, await view.listener_facts(), view.failed_handshakes())
+
+
+@operation(Diagnosis, query=DoctorQuery)
+async def get_doctor(request: Request) -> Response:
+    """What each listener answers a client at an address, whether it can come back there, and who failed to connect.
+
+    It resolves the advertised names and connects to the advertised addresses, which takes four seconds at most.
+    """
+    return json_response(await diagnosis_for(request))
+
+
+ROUTES = [Route("/api/v1/doctor", get_doctor)]
