@@ -1,0 +1,132 @@
+"""The list of changes: which part of it is wanted, and how a change reads in words. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from broker_admin.listing import ListQuery, Page, ordered_by, take_page
+from broker_admin.schemas import bounded
+from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ReadingUnit, TrialOutcome
+
+ANY = ""
+"""What a filter holds that lets everything through."""
+
+
+def any_of(members: type[ChangeAction] | type[ChangedResource] | type[ChangeChannel]) -> str:
+    """A filter by one of ``members``."""
+    words: str = bounded(ANY, enum=[ANY, *(member.value for member in members)])
+    return words
+
+
+@attrs.frozen(kw_only=True)
+class ChangesQuery(ListQuery):
+    """Which changes are wanted; ``search`` looks through names, values and clients."""
+
+    order: str = ordered_by("-number", ["number"])
+    action: str = any_of(ChangeAction)
+    resource_type: str = any_of(ChangedResource)
+    resource: str = ""
+    channel: str = any_of(ChangeChannel)
+
+
+def select_changes(changes: Sequence[Change], query: ChangesQuery) -> Page[Change]:
+    """The part of the list that ``query`` asks for.
+
+    Raises:
+        Problem: 400, the cursor is not one of this list.
+    """
+    chosen = [change for change in changes if is_wanted(change, query)]
+    return take_page(
+        chosen,
+        query,
+        id_of=lambda change: str(change.number),
+        columns={"number": lambda change: change.number},
+        search_text=search_text,
+    )
+
+
+def is_wanted(change: Change, query: ChangesQuery) -> bool:
+    return (
+        query.action in (ANY, change.action.value)
+        and query.resource_type in (ANY, change.resource_type.value)
+        and query.channel in (ANY, change.origin.channel.value)
+        and query.resource in (ANY, change.resource)
+    )
+
+
+def search_text(change: Change) -> str:
+    values = (f"{value.name} {value.old or ''} {value.new or ''}" for value in change.values)
+    origin = change.origin
+    return " ".join((change.action.value, change.resource, origin.client, origin.address, origin.request, *values))
+
+
+# --- in words ---
+
+ACTION_TITLES = {
+    ChangeAction.CONFIG: "settings of",
+    ChangeAction.STARTED: "started with other settings:",
+    ChangeAction.CREATED: "created",
+    ChangeAction.DELETED: "deleted",
+    ChangeAction.PARTITIONS_ADDED: "partitions added to",
+    ChangeAction.RECORDS_DELETED: "records deleted of",
+    ChangeAction.OFFSETS_RESET: "offsets set of",
+    ChangeAction.OFFSETS_DELETED: "offsets deleted of",
+}
+
+CHANNEL_TITLES = {
+    ChangeChannel.PAGE: "this page",
+    ChangeChannel.HTTP: "HTTP",
+    ChangeChannel.KAFKA: "Kafka's protocol",
+    ChangeChannel.START: "the start of the broker",
+    ChangeChannel.BROKER: "the broker itself",
+}
+
+TRIAL_TITLES = {
+    TrialOutcome.RUNNING: "on trial",
+    TrialOutcome.KEPT: "tried and kept",
+    TrialOutcome.UNDONE: "tried and undone",
+    TrialOutcome.REPLACED: "tried, and changed for good meanwhile",
+}
+
+
+def change_title(change: Change) -> str:
+    """What was done, in a few words."""
+    if change.resource_type is ChangedResource.CLUSTER:
+        return f"{ACTION_TITLES[change.action]} all brokers"
+    return f"{ACTION_TITLES[change.action]} {change.resource_type.value} {change.resource}"
+
+
+def change_author(change: Change) -> str:
+    """Which client did it, from where and how."""
+    origin = change.origin
+    client = f"{origin.client} " if origin.client else ""
+    address = f"from {origin.address} " if origin.address else ""
+    request = f" ({origin.request})" if origin.request else ""
+    return f"{client}{address}by {CHANNEL_TITLES[origin.channel]}{request}"
+
+
+def effect_text(value: float | None, unit: ReadingUnit) -> str:
+    """A reading of an effect, as the tables show it."""
+    if value is None:
+        return "–"
+    match unit:
+        case ReadingUnit.RATIO:
+            return f"{100 * value:.0f} %"
+        case ReadingUnit.SECONDS:
+            return f"{1000 * value:.1f} ms"
+        case ReadingUnit.BYTES_PER_SECOND:
+            return f"{value / 1024:.0f} KiB/s"
+        case ReadingUnit.RECORDS_PER_SECOND:
+            return f"{value:.0f} /s"
+        case ReadingUnit.COUNT:
+            return f"{value:.1f}"
+
+
+def difference_text(value: float | None, unit: ReadingUnit) -> str:
+    """The difference of a reading; of a share of time in points."""
+    if value is None:
+        return "–"
+    kind = "points" if unit is ReadingUnit.RATIO else "%"
+    return f"{100 * value:+.0f} {kind}".replace("-", "−")
