@@ -20,6 +20,7 @@ from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
 from broker_admin.rail import rail_of
 from broker_admin.routes import (
+    changes,
     clients,
     config,
     doctor,
@@ -63,6 +64,7 @@ def create_app(
             *overview.ROUTES,
             *group_pages.ROUTES,
             *config.ROUTES,
+            *changes.ROUTES,
             *loggers.ROUTES,
             *readings.ROUTES,
             *latency.ROUTES,

@@ -15,6 +15,8 @@ from starlette.requests import Request
 
 from broker_admin.problems import Problem
 from broker_admin.structuring import structure_body
+from trio_broker.changes.caller import CALLER
+from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 
 T = TypeVar("T")
 
@@ -23,6 +25,9 @@ MAX_BODY_BYTES = 64 * 1024
 
 BODY_TIMEOUT_SECONDS = 10.0
 """A client that has not sent its body by then keeps a connection for nothing."""
+
+PAGE_NAME = "admin page"
+"""What the scripts of our pages call themselves."""
 
 MAX_CALLER_NAME_LENGTH = 40
 """As much of ``X-Requested-With`` as the journal keeps."""
@@ -65,6 +70,8 @@ def check_caller(request: Request) -> None:
     """
     if not request.headers.get("x-requested-with", "").strip():
         raise Problem(403, "a change needs the header X-Requested-With, with any text")
+    # The task serves this request only, so that whatever it changes is recorded as the caller's.
+    CALLER.set(change_origin(request))
 
 
 async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
@@ -115,9 +122,16 @@ def refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def change_origin(request: Request) -> ChangeOrigin:
+    """What is recorded of the caller: what it calls itself, where it is, and what it asked for."""
+    claimed = request.headers.get("x-requested-with", "")[:MAX_CALLER_NAME_LENGTH]
+    name = "".join(character for character in claimed if character.isascii() and character.isprintable()).strip()
+    host = request.client.host if request.client is not None else "an unknown address"
+    channel = ChangeChannel.PAGE if name == PAGE_NAME else ChangeChannel.HTTP
+    return ChangeOrigin(channel, name, host, f"{request.method} {request.url.path}")
+
+
 def caller_name(request: Request) -> str:
     """Who makes the change, for the journal: what it calls itself, and where it is."""
-    claimed = request.headers.get("x-requested-with", "")[:MAX_CALLER_NAME_LENGTH]
-    name = "".join(character for character in claimed if character.isascii() and character.isprintable())
-    host = request.client.host if request.client is not None else "an unknown address"
-    return f"http ({name.strip()}) from {host}"
+    origin = change_origin(request)
+    return f"http ({origin.client}) from {origin.address}"

@@ -22,6 +22,7 @@ import trio
 
 from broker_admin.fake_groups import FakeGroup, fake_groups
 from broker_admin.server import AdminAddress, serve_admin
+from broker_admin.views.changes import TrialRefusal
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
@@ -38,6 +39,7 @@ from broker_admin.views.segments import (
     SegmentInfo,
     TopicManifest,
 )
+from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym, LoggerLevel
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
@@ -152,6 +154,7 @@ class FakeBrokerView(NoMessages):
     ready: bool = True
     dynamic: dict[str, str] = attrs.field(factory=dict)
     changes: list[JournalEntry] = attrs.field(factory=list)
+    change_list: list[Change] = attrs.field(factory=list)
     samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
@@ -206,6 +209,7 @@ class FakeBrokerView(NoMessages):
         changed_by: str,
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
+        try_seconds: int | None = None,
     ) -> ConfigChangeResult:
         await trio.lowlevel.checkpoint()
         reasons = {key: self.reason_to_refuse(key, value) for key, value in changes.items()}
@@ -252,6 +256,19 @@ class FakeBrokerView(NoMessages):
     async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
         await trio.lowlevel.checkpoint()
         return LoggerChangeResult(refusals=tuple(ConfigRefusal(name, "a fake broker logs nothing") for name in levels))
+
+    def recorded_changes(self) -> Sequence[Change]:
+        return self.change_list
+
+    def recorded_change(self, number: int) -> Change | None:
+        return next((change for change in self.change_list if change.number == number), None)
+
+    async def keep_change(self, number: int) -> Change | TrialRefusal:
+        await trio.lowlevel.checkpoint()
+        return TrialRefusal(f"change {number} is not being tried")
+
+    async def undo_change(self, number: int) -> Change | TrialRefusal:
+        return await self.keep_change(number)
 
     def journal(self) -> Sequence[JournalEntry]:
         return list(self.changes)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker_admin.views.changes import ChangesView
 from broker_admin.views.clients import ClientsView
 from broker_admin.views.config import ConfigView
 from broker_admin.views.doctor import DoctorView
@@ -35,6 +36,7 @@ class BrokerView(
     NodeView,
     ConfigView,
     LoggersView,
+    ChangesView,
     TopicsView,
     MessagesView,
     GroupsView,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -212,7 +213,7 @@ async def test_a_bug_of_ours_is_shown_without_details() -> None:
 
 async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
     document = (await client.get("/api/v1/openapi.json")).json()
-    served = {route.path for route in create_app(view).routes if isinstance(route, Route)}
+    served = {re.sub(r":int}", "}", route.path) for route in create_app(view).routes if isinstance(route, Route)}
     outside_api = {"/healthz", "/readyz", "/metrics"}
     assert set(document["paths"]) == outside_api | {
         path for path in served if path.startswith("/api/v1/") and path != "/api/v1/openapi.json"

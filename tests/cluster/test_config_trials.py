@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from kafka_wire.errors import KafkaError
-from trio_broker.changes.change import ChangeChannel, TrialOutcome
+from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS, ChangeChannel, TrialOutcome
 from trio_broker.clock import ManualClock
-from trio_broker.cluster.config_trials import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS, ConfigTrials, NoSuchTrial
+from trio_broker.cluster.config_trials import ConfigTrials, NoSuchTrial
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.config.broker_config import BrokerConfig

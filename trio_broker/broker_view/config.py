@@ -5,7 +5,6 @@ Nothing here decides anything but what one change over HTTP may do to a pool.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +12,7 @@ import attrs
 
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
 from kafka_wire.errors import KafkaError
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.caller import CALLER, THE_BROKER
 from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
@@ -39,7 +38,6 @@ class LiveConfigView:
         self._publish_change = publish
         # With each entry the number of its change, by which the entries of one request are found.
         self._journal: deque[tuple[int, JournalEntry]] = deque(maxlen=JOURNAL_CHANGES)
-        self._sequence = itertools.count(1)
         services.changes.subscribe(self._changed)
 
     def config_entries(self) -> Sequence[ConfigEntry]:
@@ -71,10 +69,13 @@ class LiveConfigView:
         changed_by: str,
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
+        try_seconds: int | None = None,
     ) -> ConfigChangeResult:
         """Set or reset settings: written to the metadata log, and in effect when this returns."""
         if refusals := self._refusals(changes, level):
             return ConfigChangeResult(refusals=tuple(refusals))
+        if try_seconds is not None and not dry_run:
+            return await self._try_config(changes, level, try_seconds)
         controller = self.services.controller
         differences = self.services.config.preview(level, changes)
         wanted = ResourceAlterations(
@@ -82,18 +83,29 @@ class LiveConfigView:
             tuple(alteration(name, value) for name, value in changes.items()),
             any_pool_size=True,
         )
-        token = CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
-        try:
-            outcome = await controller.change_configs([wanted], validate_only=dry_run)
-        finally:
-            CALLER.reset(token)
+        if CALLER.get() is THE_BROKER:
+            CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
+        outcome = await controller.change_configs([wanted], validate_only=dry_run)
         [result] = outcome.results
         if isinstance(result, KafkaError):
-            at_fault = result.key if isinstance(result, ConfigError) else None
-            return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or "", str(result)),))
-        numbers = {change.number for change in outcome.changes}
-        made = [entry for number, entry in self._journal if number in numbers]
-        return ConfigChangeResult(changes=tuple(made), differences=differences)
+            return refused(result)
+        return ConfigChangeResult(changes=self._entries_of(outcome.changes), differences=differences)
+
+    async def _try_config(
+        self, changes: Mapping[str, str | None], level: ConfigScope, seconds: int
+    ) -> ConfigChangeResult:
+        if level is not ConfigScope.BROKER:
+            return ConfigChangeResult(refusals=(ConfigRefusal("", "only this broker's own settings can be tried"),))
+        differences = self.services.config.preview(level, changes)
+        try:
+            change = await self.services.trials.begin(changes, seconds)
+        except KafkaError as error:
+            return refused(error)
+        return ConfigChangeResult(changes=self._entries_of([change] if change else []), differences=differences)
+
+    def _entries_of(self, changes: Sequence[Change]) -> tuple[JournalEntry, ...]:
+        numbers = {change.number for change in changes}
+        return tuple(entry for number, entry in self._journal if number in numbers)
 
     def _refusals(self, changes: Mapping[str, str | None], level: ConfigScope) -> Sequence[ConfigRefusal]:
         """What speaks against each key by itself. What speaks against all of them together is for the controller."""
@@ -118,11 +130,12 @@ class LiveConfigView:
 
     def _changed(self, change: Change) -> None:
         is_of_broker = change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
-        if change.action is not ChangeAction.CONFIG or not is_of_broker:
+        is_known = any(number == change.number for number, _ in self._journal)
+        if change.action is not ChangeAction.CONFIG or not is_of_broker or is_known:
             return
         for each in change.values:
             entry = JournalEntry(
-                sequence=next(self._sequence),
+                sequence=change.number,
                 changed_at_ms=change.changed_at_ms,
                 changed_by=changed_by(change.origin),
                 key=each.name,
@@ -137,7 +150,15 @@ def changed_by(origin: ChangeOrigin) -> str:
     """The client that made a change, in words."""
     if origin.channel is ChangeChannel.KAFKA:
         return f"kafka client {origin.client or '(unnamed)'} from {origin.address}"
+    if origin.address:
+        return f"http ({origin.client}) from {origin.address}"
     return origin.client or "the broker"
+
+
+def refused(error: KafkaError) -> ConfigChangeResult:
+    """What the controller refuses: the key at fault, or all of them together."""
+    at_fault = error.key if isinstance(error, ConfigError) else None
+    return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or "", str(error)),))
 
 
 def alteration(name: str, value: str | None) -> ConfigAlteration:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kafka_wire.apis import ApiKey
+from trio_broker.broker_view.changes import LiveChangesView
 from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
 from trio_broker.broker_view.doctor import LiveDoctorView
@@ -41,6 +42,7 @@ class LiveBrokerView(
     LiveGroupsView,
     LiveGroupChangesView,
     LiveReadingsView,
+    LiveChangesView,
     LiveLatencyView,
     LiveSegmentsView,
     LiveClientsView,
@@ -72,6 +74,7 @@ class LiveBrokerView(
         LiveGroupsView.__init__(self, services.groups, services.clock.now_ms)
         LiveGroupChangesView.__init__(self, services)
         LiveReadingsView.__init__(self, services, server)
+        LiveChangesView.__init__(self, services, self.samples)
         LiveLatencyView.__init__(self, services, server.channel.metrics, self.samples)
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
         LiveClientsView.__init__(self, services, server)

@@ -14,6 +14,12 @@ import attrs
 
 from trio_broker.config.entries import ValueChange
 
+MIN_TRIAL_SECONDS = 10
+"""Fewer seconds of readings say nothing."""
+
+MAX_TRIAL_SECONDS = 600
+"""What has worked for ten minutes can be decided about; a trial is no way to schedule changes."""
+
 
 class ChangeAction(enum.Enum):
     """What was done to a resource."""

@@ -19,6 +19,8 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.change import (
+    MAX_TRIAL_SECONDS,
+    MIN_TRIAL_SECONDS,
     Change,
     ChangeAction,
     ChangeChannel,
@@ -36,12 +38,6 @@ from trio_broker.cluster.controller import Controller
 from trio_broker.config.entries import ValueChange
 
 log = logging.getLogger(__name__)
-
-MIN_TRIAL_SECONDS = 10
-"""Fewer seconds of readings say nothing."""
-
-MAX_TRIAL_SECONDS = 600
-"""What has worked for ten minutes can be decided about; a trial is no way to schedule changes."""
 
 
 class NoSuchTrial(Exception):

@@ -7,6 +7,7 @@ time by ``:undo``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import trio
@@ -37,7 +38,7 @@ async def get_changes(request: Request) -> Response:
     return await json_response_from_thread(await trio.to_thread.run_sync(select_changes, changes, query))
 
 
-def exported(changes: tuple[Change, ...], query: ChangesQuery) -> bytes:
+def exported(changes: Sequence[Change], query: ChangesQuery) -> bytes:
     """The changes that the filters let through, oldest first, a line each. Bounded, as what is kept is."""
     return b"".join(encode(change) for change in changes if is_wanted(change, query))
 

@@ -22,8 +22,10 @@ from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
+from broker_admin.schemas import bounded
 from broker_admin.structuring import shown, structure_body
 from broker_admin.views.config import JournalEntry
+from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
 from trio_broker.config.quantities import plain_number
@@ -37,9 +39,14 @@ ConfigChanges = Mapping[str, ConfigValue]
 
 @attrs.frozen
 class ConfigChangeQuery(ChangeQuery):
-    """The query of a change: at which level it is made, and whether it is."""
+    """The query of a change: at which level it is made, whether it is, and for how long.
+
+    With ``try_seconds`` the change is taken back after so many seconds unless ``POST /api/v1/changes/{number}:keep``
+    comes, and by a stop of the broker.
+    """
 
     level: ConfigScope = ConfigScope.BROKER
+    try_seconds: int | None = bounded(None, minimum=MIN_TRIAL_SECONDS, maximum=MAX_TRIAL_SECONDS)
 
 
 @attrs.frozen
@@ -151,6 +158,7 @@ async def apply_changes(
         changed_by=caller_name(request),
         level=query.level,
         dry_run=query.dry_run,
+        try_seconds=query.try_seconds,
     )
     if result.refusals:
         # What is wrong with several keys together, or with one that was not named, is pointed at as the whole body.

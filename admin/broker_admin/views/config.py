@@ -14,7 +14,8 @@ from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScop
 class JournalEntry:
     """One line of the journal: a key's effective value before and after.
 
-    ``sequence`` grows by one with each change and names it for good. ``changed_by`` says who and from where, in words:
+    ``sequence`` is the number of the change in ``/api/v1/changes``, the same for all keys of one change.
+    ``changed_by`` says who and from where, in words:
     ``kafka client rdkafka from 10.0.0.7``.
     """
 
@@ -60,8 +61,11 @@ class ConfigView(Protocol):
         changed_by: str,
         level: ConfigScope = ConfigScope.BROKER,
         dry_run: bool = False,
+        try_seconds: int | None = None,
     ) -> ConfigChangeResult:
         """Set keys at a level, or reset those whose value is None to the level below; all of them or none.
+
+        With ``try_seconds`` the broker takes the change back after so long unless ``keep_change`` comes.
 
         Returns once the change is durable and in effect; with ``dry_run`` nothing is changed. A key that keeps its
         effective value needs no journal line.

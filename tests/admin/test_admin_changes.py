@@ -1,0 +1,159 @@
+"""``/api/v1/changes`` over a real broker, and changes that are tried."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.admin.live_admin import LiveAdmin, open_live_admin
+from trio_broker.changes.change import ChangeChannel
+
+
+async def patch(live: LiveAdmin, key: str, value: Any, **query: Any) -> Any:
+    answer = await live.http.patch("/api/v1/config", json={key: value}, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_changes_of_all_kinds_and_channels_are_listed_newest_first(live: LiveAdmin) -> None:
+    await patch(live, "num.io.threads", 12)
+    await live.kafka.create_topic("orders", partitions=2)
+    for value in (b"one", b"two"):
+        await live.kafka.produce("orders", value)
+    deletion = DeleteRecordsPartition(partition_index=0, offset=1)
+    topic = DeleteRecordsTopic(name="orders", partitions=[deletion])
+    await live.kafka.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    page = await live.get("/api/v1/changes")
+    assert [(each["number"], each["action"], each["resource"]) for each in page["items"]] == [
+        (3, "records-deleted", "orders"),
+        (2, "created", "orders"),
+        (1, "config", "1"),
+    ]
+    deleted, created, config = page["items"]
+    assert deleted["values"] == [{"name": "orders-0", "old": "0", "new": "1"}]
+    assert created["origin"]["channel"] == "kafka"
+    assert created["origin"]["request"] == "CREATE_TOPICS"
+    assert config["origin"] == {
+        "channel": "http",
+        "client": "pytest",
+        "address": "127.0.0.1",
+        "request": "PATCH /api/v1/config",
+    }
+    assert await live.get("/api/v1/changes/1") == config
+
+
+async def test_the_list_is_filtered_searched_and_continued(live: LiveAdmin) -> None:
+    for name in ("orders", "clicks", "audit"):
+        await live.kafka.create_topic(name)
+    await patch(live, "num.io.threads", 12)
+
+    async def numbers(**query: Any) -> list[int]:
+        return [each["number"] for each in (await live.get("/api/v1/changes", **query))["items"]]
+
+    assert await numbers(channel="kafka") == [3, 2, 1]
+    assert await numbers(action="config") == [4]
+    assert await numbers(resource_type="topic", resource="clicks") == [2]
+    assert await numbers(search="THREADS") == [4]
+    assert await numbers(order="number") == [1, 2, 3, 4]
+    first = await live.get("/api/v1/changes", limit=3)
+    assert await numbers(limit=3, cursor=first["next_cursor"]) == [1]
+
+
+@pytest.mark.parametrize("query", ["action=none", "channel=x", "order=who", "limit=0", "cursor=zz"])
+async def test_a_bad_query_is_pointed_at(live: LiveAdmin, query: str) -> None:
+    answer = await live.http.get(f"/api/v1/changes?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["pointer"] == "?" + query.partition("=")[0]
+
+
+async def test_what_the_filters_let_through_is_exported_as_json_lines(live: LiveAdmin) -> None:
+    for name in ("orders", "clicks"):
+        await live.kafka.create_topic(name)
+    await patch(live, "num.io.threads", 12)
+    headers = {"accept": "application/x-ndjson"}
+    answer = await live.http.get("/api/v1/changes?resource_type=topic", headers=headers)
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert [json.loads(line)["resource"] for line in answer.text.splitlines()] == ["orders", "clicks"]
+
+
+async def test_an_unknown_change_is_a_problem(live: LiveAdmin) -> None:
+    assert (await live.http.get("/api/v1/changes/7")).status_code == 404
+    assert (await live.http.post("/api/v1/changes/7:keep")).status_code == 404
+
+
+async def test_changes_survive_a_restart(tmp_path: Path) -> None:
+    async with open_live_admin(tmp_path, num_io_threads="4") as live:
+        await patch(live, "queued.max.requests", 12)
+    async with open_live_admin(tmp_path, num_io_threads="6") as live:
+        started, patched = (await live.get("/api/v1/changes"))["items"]
+    assert patched["values"] == [{"name": "queued.max.requests", "old": "500", "new": "12"}]
+    assert (started["action"], started["origin"]["channel"]) == ("started", "start")
+    assert {"name": "num.io.threads", "old": "4", "new": "6"} in started["values"]
+
+
+# --- trials ---
+
+
+async def test_a_tried_change_is_in_effect_and_undone_on_request(live: LiveAdmin) -> None:
+    answer = await patch(live, "num.io.threads", 64, try_seconds=60)
+    assert answer["configs"]["num.io.threads"]["effective_value"] == "64"
+    number = answer["changes"][0]["sequence"]
+    assert (await live.get(f"/api/v1/changes/{number}"))["trial"]["outcome"] == "running"
+    undone = (await live.http.post(f"/api/v1/changes/{number}:undo")).json()
+    assert undone["values"] == [{"name": "num.io.threads", "old": "64", "new": "8"}]
+    assert (undone["undoes"], undone["origin"]["request"]) == (number, f"POST /api/v1/changes/{number}:undo")
+    assert (await live.get("/api/v1/config/num.io.threads"))["effective_value"] == "8"
+
+
+async def test_a_kept_change_survives_a_restart_and_one_that_is_not_does_not(tmp_path: Path) -> None:
+    async with open_live_admin(tmp_path) as live:
+        number = (await patch(live, "num.io.threads", 64, try_seconds=60))["changes"][0]["sequence"]
+        kept = await live.http.post(f"/api/v1/changes/{number}:keep")
+        assert kept.json()["trial"]["outcome"] == "kept"
+        again = await live.http.post(f"/api/v1/changes/{number}:keep")
+        assert (again.status_code, again.json()["detail"]) == (409, f"change {number} is not being tried")
+        await patch(live, "queued.max.requests", 7, try_seconds=60)
+    async with open_live_admin(tmp_path) as live:
+        assert (await live.get("/api/v1/config/num.io.threads"))["effective_value"] == "64"
+        assert (await live.get("/api/v1/config/queued.max.requests"))["effective_value"] == "500"
+        undone, tried, _ = (await live.get("/api/v1/changes"))["items"]
+    assert tried["trial"]["outcome"] == "undone"
+    assert (undone["undoes"], undone["origin"]["channel"]) == (tried["number"], ChangeChannel.START.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "query", "status"),
+    [
+        ("num.io.threads", 64, {"try_seconds": 9}, 400),
+        ("num.io.threads", 64, {"try_seconds": 601}, 400),
+        ("num.io.threads", 64, {"try_seconds": 60, "level": "cluster"}, 422),
+        ("log.retention.ms", 1, {"try_seconds": 60}, 422),
+        ("num.io.threads", 0, {"try_seconds": 60}, 422),
+        ("num.io.threads", 100_000, {"try_seconds": 60}, 422),
+    ],
+)
+async def test_a_trial_that_is_refused_changes_nothing(
+    live: LiveAdmin, key: str, value: int, query: dict[str, Any], status: int
+) -> None:
+    answer = await live.http.patch("/api/v1/config", json={key: value}, params=query)
+    assert answer.status_code == status
+    assert answer.json()["errors"]
+    assert (await live.get("/api/v1/changes"))["items"] == []
+
+
+async def test_one_trial_at_a_time(live: LiveAdmin) -> None:
+    await patch(live, "num.io.threads", 64, try_seconds=60)
+    answer = await live.http.patch("/api/v1/config", json={"queued.max.requests": 7}, params={"try_seconds": 60})
+    assert answer.status_code == 422
+    assert "change 1 is being tried: keep it or undo it first" in answer.text
+
+
+async def test_a_change_by_the_page_says_so(live: LiveAdmin) -> None:
+    headers = {"x-requested-with": "admin page"}
+    await live.http.patch("/api/v1/config", json={"num.io.threads": 12}, headers=headers)
+    [change] = (await live.get("/api/v1/changes"))["items"]
+    assert change["origin"]["channel"] == "page"
