@@ -18,6 +18,9 @@ RENDERING_THREADS = 1
 LAG_READERS = 1
 """Groups whose lag is read at once: each may read from disk for many partitions, and clients need the disk more."""
 
+SEARCHES = 2
+"""Searches through records at once. Clients need the disk and the interpreter more; each search bounds itself."""
+
 
 @attrs.define
 class AdminParts:
@@ -29,6 +32,9 @@ class AdminParts:
     open_streams: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
+
+    searching: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
+    search_threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
 
     @property
     def has_room_for_a_stream(self) -> bool:

@@ -51,6 +51,15 @@ def time_text(at_ms: int) -> str:
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def iso_time(at_ms: int) -> str:
+    """A record's time in UTC, to the millisecond, as ISO 8601 has it; its number if that is beyond the calendar."""
+    try:
+        moment = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def clock_text(at_ms: int) -> str:
     """A time of day in UTC, for an axis."""
     return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).strftime("%H:%M:%S")

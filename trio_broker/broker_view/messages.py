@@ -184,7 +184,8 @@ def batches_in(topic: str, records: FileRecords | bytes, end_offset: int) -> Ite
     try:
         for batch in read_batches(data):
             if batch.header.base_offset < end_offset:
-                own_format = partial(read_own_format, topic, batch.header.is_control)
+                is_own = batch.header.is_control or topic == CONSUMER_OFFSETS_TOPIC
+                own_format = partial(read_own_format, topic, batch.header.is_control) if is_own else None
                 yield FetchedLogBatch(batch_info(batch.header), partial(records_of, batch), own_format)
     except KafkaError as error:
         raise UnreadableBatch(str(error)) from None

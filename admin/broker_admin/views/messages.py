@@ -73,14 +73,15 @@ class OwnFormat:
 
 @attrs.frozen
 class FetchedLogBatch:
-    """One batch. ``records`` inflates it and walks over it, ``own_format`` reads what only the broker writes.
+    """One batch. ``records`` inflates it and walks over it, ``own_format`` reads what only the broker writes, None
+    where clients write.
 
     Both run in worker threads. ``records`` raises ``UnreadableBatch``.
     """
 
     info: BatchInfo
     records: Callable[[], Iterator[StoredRecord]]
-    own_format: Callable[[StoredRecord], OwnFormat | None]
+    own_format: Callable[[StoredRecord], OwnFormat | None] | None
 
 
 class UnreadableBatch(Exception):

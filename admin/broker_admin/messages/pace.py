@@ -1,0 +1,42 @@
+"""Work of low priority: Python in a worker thread, in slices, each begun when the event loop has nothing to do.
+
+Only one thread at a time runs Python, and a thread that computes would hold up the event loop for the five milliseconds
+after which the interpreter takes turns by itself. So a slice is short, and the next one waits until a round of the
+event loop had no other task to run, or has waited long enough.
+
+Source: docs/decisions/0026-compaction-in-slices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import trio
+from trio.lowlevel import current_statistics
+
+SLICE_SECONDS = 0.0005
+"""A request that comes meanwhile waits for the end of a slice. Handing one to a thread takes about a sixth of that."""
+
+MAX_ROUNDS = 40
+"""Rounds of the event loop that a slice waits for an idle one: a busy broker slows searches down, and stops none."""
+
+
+def run_slice(work: Iterator[None]) -> bool:
+    """Go on with ``work`` for a slice; whether it has ended. Runs in a worker thread."""
+    ends_at = perf_counter() + SLICE_SECONDS
+    return all(perf_counter() < ends_at for _ in work)
+
+
+async def run_in_slices(work: Iterator[None], limiter: trio.CapacityLimiter) -> None:
+    """Do all of ``work`` in worker threads, a slice at a time."""
+    while not await trio.to_thread.run_sync(run_slice, work, limiter=limiter):
+        await wait_for_idle_round()
+
+
+async def wait_for_idle_round() -> None:
+    """Let other tasks run until none is ready, or ``MAX_ROUNDS`` have passed."""
+    for _ in range(MAX_ROUNDS):
+        await trio.lowlevel.checkpoint()
+        if not current_statistics().tasks_runnable:
+            return

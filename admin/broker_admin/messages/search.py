@@ -1,0 +1,206 @@
+"""A search over the partitions of a topic, in the order of time, within a budget.
+
+The partitions are merged by the timestamps of their next records. A search ends when it has found as many records as
+were asked for, or has none left; and before that when its time, the bytes it may read, or the size of its answer are
+spent: it then says how far it came, and a cursor goes on from there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heapreplace
+from time import perf_counter
+from typing import Any
+
+import attrs
+import trio
+
+from broker_admin.filters.record_filter import RecordFilter, Verdict
+from broker_admin.messages.pace import run_in_slices
+from broker_admin.messages.partition_scan import PartitionScan
+from broker_admin.messages.query import ScanRange, make_cursor
+from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, Show
+from broker_admin.views.messages import MessagesView
+
+SEARCH_SECONDS = 2.0
+"""A search takes this long at the most: as long as one waits for a page. The cursor goes on."""
+
+SEARCH_BYTES = 64 * 1024 * 1024
+"""What a search may read: about what two seconds are enough for, as records are small."""
+
+ANSWER_BYTES = 8 * 1024 * 1024
+"""Of all records in one answer: what a browser still shows without delay."""
+
+MEMORY_BYTES = 16 * 1024 * 1024
+"""What the pieces of all partitions may take together while a search runs."""
+
+MIN_PIECE_BYTES = 32 * 1024
+MAX_PIECE_BYTES = 1024 * 1024
+"""Of one partition at a time: a fetch of a megabyte takes a millisecond or two from the page cache."""
+
+
+class SearchEnd(enum.Enum):
+    """Why a search ended."""
+
+    LIMIT = "limit"
+    END = "end"
+    TIME = "time"
+    BYTES = "bytes"
+    SIZE = "size"
+
+
+@attrs.frozen
+class PartitionError:
+    """A partition that could not be searched, or not to its end."""
+
+    partition: int
+    error: str
+
+
+@attrs.frozen
+class SearchResult:
+    """What a search found, and how far it came.
+
+    ``failed_records`` had no value for the filter, the first of them because of ``first_failure``. ``reached_ms`` and
+    ``reached_offset`` are of the last record that was looked at, the offset only if one partition was searched.
+    ``next_cursor`` is None at the beginning of the log; at its end it leads to records that are yet to come.
+    """
+
+    records: tuple[MessageRow, ...]
+    ended_by: SearchEnd
+    searched_records: int
+    searched_bytes: int
+    seconds: float
+    failed_records: int
+    first_failure: str
+    reached_ms: int | None
+    reached_offset: int | None
+    errors: tuple[PartitionError, ...]
+    next_cursor: str | None
+
+
+class MessageSearch:
+    """One search under way. ``filter_`` None lets every record match; ``show`` makes what is found of a record.
+
+    ``errors`` are the partitions that cannot be searched at all.
+    """
+
+    def __init__(
+        self,
+        ranges: list[ScanRange],
+        *,
+        forward: bool,
+        limit: int,
+        filter_: RecordFilter | None,
+        decoders: Decoders,
+        show: Show,
+        errors: Mapping[int, str],
+    ) -> None:
+        piece_bytes = max(MIN_PIECE_BYTES, min(MAX_PIECE_BYTES, MEMORY_BYTES // max(1, len(ranges))))
+        # Without a filter the newest records of each partition are enough, and few of them suffice.
+        first_window = limit if filter_ is None else 2**62
+        self.scans = [
+            PartitionScan(each, forward=forward, piece_bytes=piece_bytes, first_window=first_window) for each in ranges
+        ]
+        self.forward = forward
+        self.limit = limit
+        self.filter = filter_
+        self.decoders = decoders
+        self.show = show
+        self.errors = errors
+        self.rows: list[Any] = []
+        self.searched_records = 0
+        self._answer_bytes = 0
+        self._reached: Any = None
+        self._ended_by: SearchEnd | None = None
+        # Those that stand at a record, by its timestamp; and those that have to load before they do.
+        self._heap: list[tuple[int, int, PartitionScan]] = []
+        self._to_load = [scan for scan in self.scans if not scan.is_done]
+
+    async def run(self, view: MessagesView, topic: str, limiter: trio.CapacityLimiter) -> SearchResult:
+        """Search; ``limiter`` bounds the worker threads of all searches."""
+        began = perf_counter()
+        ends_at = began + SEARCH_SECONDS
+        while self._ended_by is None:
+            if self._to_load and self.searched_bytes >= SEARCH_BYTES:
+                self._ended_by = SearchEnd.BYTES
+                break
+            loaded, self._to_load = self._to_load, []
+            for scan in loaded:
+                await scan.load(view, topic)
+            await run_in_slices(self._walk(loaded, ends_at), limiter)
+        return self._result(perf_counter() - began)
+
+    @property
+    def searched_bytes(self) -> int:
+        return sum(scan.fetched_bytes for scan in self.scans)
+
+    def _walk(self, loaded: list[PartitionScan], ends_at: float) -> Iterator[None]:
+        """Take records in order until a partition has to load or the search has ended. Runs in a worker thread."""
+        for scan in loaded:
+            if scan.advance():
+                self._heap.append((scan.order, scan.partition, scan))
+            elif not scan.is_done:
+                self._to_load.append(scan)
+            yield
+        heap = self._heap
+        heapify(heap)
+        while heap and not self._to_load:
+            scan = heap[0][2]
+            self._take(scan)
+            if self._is_full():
+                return
+            if scan.advance():
+                heapreplace(heap, (scan.order, scan.partition, scan))
+            else:
+                heappop(heap)
+                if not scan.is_done:
+                    self._to_load.append(scan)
+            if perf_counter() >= ends_at:
+                self._ended_by = SearchEnd.TIME
+                return
+            yield
+        if not heap and not self._to_load:
+            self._ended_by = SearchEnd.END
+        elif perf_counter() >= ends_at:
+            self._ended_by = SearchEnd.TIME
+
+    def _take(self, scan: PartitionScan) -> None:
+        """Search the record at which ``scan`` stands."""
+        record = scan.record
+        variables = RecordVariables(record, scan.partition, self.decoders, scan.own_format)
+        scan.taken()
+        self.searched_records += 1
+        self._reached = record
+        if self.filter is None or self.filter.verdict(variables) is Verdict.MATCHES:
+            shown = self.show(variables, scan.batch)
+            self.rows.append(shown.row)
+            self._answer_bytes += shown.size_bytes
+
+    def _is_full(self) -> bool:
+        if len(self.rows) >= self.limit:
+            self._ended_by = SearchEnd.LIMIT
+        elif self._answer_bytes >= ANSWER_BYTES:
+            self._ended_by = SearchEnd.SIZE
+        return self._ended_by is not None
+
+    def _result(self, seconds: float) -> SearchResult:
+        assert self._ended_by is not None
+        reached = self._reached
+        open_scans = [scan for scan in self.scans if self.forward or not scan.is_done]
+        positions = {scan.partition: scan.position for scan in open_scans if scan.error is None}
+        errors = {**self.errors, **{scan.partition: scan.error for scan in self.scans if scan.error is not None}}
+        return SearchResult(
+            records=tuple(self.rows),
+            ended_by=self._ended_by,
+            searched_records=self.searched_records,
+            searched_bytes=self.searched_bytes,
+            seconds=round(seconds, 3),
+            failed_records=0 if self.filter is None else self.filter.failures,
+            first_failure="" if self.filter is None else self.filter.first_failure,
+            reached_ms=reached.timestamp if reached is not None and reached.timestamp >= 0 else None,
+            reached_offset=reached.offset if reached is not None and len(self.scans) == 1 else None,
+            errors=tuple(PartitionError(partition, error) for partition, error in sorted(errors.items())),
+            next_cursor=make_cursor(self.forward, positions) if positions else None,
+        )

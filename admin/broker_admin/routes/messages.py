@@ -1,0 +1,145 @@
+"""``/api/v1/topics/{topic}/records``: a topic's records, found by place, time and filter.
+
+GET answers JSON, or ``application/x-ndjson`` and ``text/csv`` where the Accept header or ``format`` asks for these. Two
+searches run at once; a third one waits a little. A search ends when its client goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response_from_thread
+from broker_admin.messages.export import csv_text, show_lines
+from broker_admin.messages.query import (
+    SearchQuery,
+    chosen_partitions,
+    compiled_filter,
+    decoders_of,
+    is_forward,
+    scan_ranges,
+)
+from broker_admin.messages.rows import Show, show_rows
+from broker_admin.messages.search import MessageSearch, SearchResult
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import AdminParts, parts_of
+from broker_admin.problems import Problem
+
+T = TypeVar("T")
+
+WAIT_SECONDS = 5.0
+"""How long a search waits for its turn: two searches take at most four seconds."""
+
+CONTENTS_ARE_OFF = "contents of records are not shown here: admin.messages.enabled is false"
+
+NO_SUCH_TOPIC = "there is no such topic here; /api/v1/topics lists those there are"
+
+PROBLEMS = {
+    403: "contents are switched off by admin.messages.enabled, or the Host or Origin header is not one of this server",
+    404: "there is no such topic or partition",
+    503: "two searches are under way and take long",
+}
+
+NDJSON, CSV = "application/x-ndjson", "text/csv"
+
+
+def require_contents(parts: AdminParts) -> None:
+    """Refuse to show or append records where the broker's settings say so.
+
+    Raises:
+        Problem: 403.
+    """
+    if not parts.view.contents_enabled():
+        raise Problem(403, CONTENTS_ARE_OFF)
+
+
+async def search_records(parts: AdminParts, topic: str, query: SearchQuery, show: Show) -> SearchResult:
+    """Search as ``query`` says, when it is this search's turn.
+
+    Raises:
+        Problem: the query is wrong, or too much else is under way.
+    """
+    require_contents(parts)
+    readable = parts.view.readable_partitions(topic)
+    if readable is None:
+        raise Problem(404, NO_SUCH_TOPIC)
+    filter_, decoders = compiled_filter(query.where), decoders_of(query)
+    chosen = chosen_partitions(query.partitions, readable)
+    with trio.move_on_after(WAIT_SECONDS) as waiting:
+        async with parts.searching:
+            # The time is that of waiting for a turn alone.
+            waiting.deadline = float("inf")
+            ranges = await scan_ranges(parts.view, topic, query, chosen)
+            search = MessageSearch(
+                ranges,
+                forward=is_forward(query),
+                limit=query.limit,
+                filter_=filter_,
+                decoders=decoders,
+                show=show,
+                errors={each.partition: each.error for each in chosen if each.error is not None},
+            )
+            return await search.run(parts.view, topic, parts.search_threads)
+    raise Problem(503, "other searches take long; try again in some seconds")
+
+
+async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
+    """The result of ``work``, which is cancelled when the client goes; None then, for nobody."""
+    result: T | None = None
+
+    async def cancel_at_disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        nursery.cancel_scope.cancel()
+
+    error: Problem | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_at_disconnect)
+        try:
+            result = await work()
+        except Problem as problem:
+            error = problem
+        nursery.cancel_scope.cancel()
+    if error is not None:
+        raise error
+    return result
+
+
+def wanted_format(request: Request, query: SearchQuery) -> str:
+    """``json``, ``ndjson`` or ``csv``, as the query or the Accept header says."""
+    accept = request.headers.get("accept", "")
+    if query.format:
+        return query.format
+    return "ndjson" if NDJSON in accept else "csv" if CSV in accept else "json"
+
+
+@operation(SearchResult, query=SearchQuery, problems=PROBLEMS)
+async def get_records(request: Request) -> Response:
+    """The records of a topic: newest first, or from a place or a time on, oldest first; those that a filter lets pass.
+
+    A search takes two seconds and reads 64 MiB at the most; ``ended_by`` says why it ended, and ``next_cursor`` goes on
+    from there. As ``application/x-ndjson`` each record is a line with its own bytes, which can be appended again; as
+    ``text/csv`` it is a line with its decoded text.
+    """
+    parts, query, topic = parts_of(request), query_of(request, SearchQuery), request.path_params["topic"]
+    form = wanted_format(request, query)
+    show = show_lines(topic) if form == "ndjson" else show_rows(decoders_of(query), query.max_value_bytes)
+    result = await while_connected(request, lambda: search_records(parts, topic, query, show))
+    if result is None:
+        return Response(status_code=204)
+    if form == "json":
+        return await json_response_from_thread(result)
+    text = "".join(map(str, result.records)) if form == "ndjson" else csv_text(result.records)
+    headers = {"content-disposition": f'attachment; filename="records.{form}"', "x-ended-by": result.ended_by.value}
+    if result.next_cursor is not None:
+        headers["x-next-cursor"] = result.next_cursor
+    body = await trio.to_thread.run_sync(text.encode, "utf-8", "replace")
+    return Response(body, media_type=NDJSON if form == "ndjson" else CSV, headers=headers)
+
+
+ROUTES = [Route("/api/v1/topics/{topic}/records", get_records)]
