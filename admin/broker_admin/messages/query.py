@@ -48,7 +48,7 @@ class RecordSelection:
 
 
 @attrs.frozen(kw_only=True)
-class SearchQuery(RecordSelection):
+class RecordsQuery(RecordSelection):
     """A search. ``from`` is newest, oldest, offset or time, the latter two with the parameter of that name.
 
     ``time`` is in milliseconds since 1970, or ISO 8601, in UTC if it does not say. ``cursor`` is where another search
@@ -146,13 +146,13 @@ def time_ms(text: str) -> int:
         raise refused("time", reason) from None
 
 
-def is_forward(query: SearchQuery) -> bool:
+def is_forward(query: RecordsQuery) -> bool:
     """Whether a search goes from older to newer records."""
     return query.cursor.startswith("f") if query.cursor else query.from_ != "newest"
 
 
 async def scan_ranges(
-    view: MessagesView, topic: str, query: SearchQuery, chosen: Sequence[ReadablePartition]
+    view: MessagesView, topic: str, query: RecordsQuery, chosen: Sequence[ReadablePartition]
 ) -> list[ScanRange]:
     """What a search has to read of each partition.
 

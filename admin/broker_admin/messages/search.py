@@ -51,7 +51,7 @@ class SearchEnd(enum.Enum):
 
 
 @attrs.frozen
-class PartitionError:
+class UnsearchedPartition:
     """A partition that could not be searched, or not to its end."""
 
     partition: int
@@ -76,7 +76,7 @@ class SearchResult:
     first_failure: str
     reached_ms: int | None
     reached_offset: int | None
-    errors: tuple[PartitionError, ...]
+    errors: tuple[UnsearchedPartition, ...]
     next_cursor: str | None
 
 
@@ -201,6 +201,6 @@ class MessageSearch:
             first_failure="" if self.filter is None else self.filter.first_failure,
             reached_ms=reached.timestamp if reached is not None and reached.timestamp >= 0 else None,
             reached_offset=reached.offset if reached is not None and len(self.scans) == 1 else None,
-            errors=tuple(PartitionError(partition, error) for partition, error in sorted(errors.items())),
+            errors=tuple(UnsearchedPartition(partition, error) for partition, error in sorted(errors.items())),
             next_cursor=make_cursor(self.forward, positions) if positions else None,
         )

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.messages.export import csv_text, show_lines
 from broker_admin.messages.query import (
-    SearchQuery,
+    RecordsQuery,
     chosen_partitions,
     compiled_filter,
     decoders_of,
@@ -58,7 +58,7 @@ def require_contents(parts: AdminParts) -> None:
         raise Problem(403, CONTENTS_ARE_OFF)
 
 
-async def search_records(parts: AdminParts, topic: str, query: SearchQuery, show: Show) -> SearchResult:
+async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, show: Show) -> SearchResult:
     """Search as ``query`` says, when it is this search's turn.
 
     Raises:
@@ -110,7 +110,7 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
     return result
 
 
-def wanted_format(request: Request, query: SearchQuery) -> str:
+def wanted_format(request: Request, query: RecordsQuery) -> str:
     """``json``, ``ndjson`` or ``csv``, as the query or the Accept header says."""
     accept = request.headers.get("accept", "")
     if query.format:
@@ -118,7 +118,7 @@ def wanted_format(request: Request, query: SearchQuery) -> str:
     return "ndjson" if NDJSON in accept else "csv" if CSV in accept else "json"
 
 
-@operation(SearchResult, query=SearchQuery, problems=PROBLEMS)
+@operation(SearchResult, query=RecordsQuery, problems=PROBLEMS)
 async def get_records(request: Request) -> Response:
     """The records of a topic: newest first, or from a place or a time on, oldest first; those that a filter lets pass.
 
@@ -126,7 +126,7 @@ async def get_records(request: Request) -> Response:
     from there. As ``application/x-ndjson`` each record is a line with its own bytes, which can be appended again; as
     ``text/csv`` it is a line with its decoded text.
     """
-    parts, query, topic = parts_of(request), query_of(request, SearchQuery), request.path_params["topic"]
+    parts, query, topic = parts_of(request), query_of(request, RecordsQuery), request.path_params["topic"]
     form = wanted_format(request, query)
     show = show_lines(topic) if form == "ndjson" else show_rows(decoders_of(query), query.max_value_bytes)
     result = await while_connected(request, lambda: search_records(parts, topic, query, show))
