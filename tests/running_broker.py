@@ -65,7 +65,7 @@ async def crashing(directory: Path, **settings: Any) -> AsyncIterator[Broker]:
 
 def view_of(broker: Broker) -> LiveBrokerView:
     """A view of a running broker, as its admin server gets one."""
-    return LiveBrokerView(broker.services, broker.server, broker.dispatcher.requests, lambda: broker.is_stopping)
+    return LiveBrokerView(broker.services, broker.server, lambda: broker.is_stopping)
 
 
 @attrs.define

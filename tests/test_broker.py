@@ -329,7 +329,7 @@ async def test_until_the_last_request_is_answered_the_admin_server_says_that_the
 
         replace_handler(broker, ApiKey.METADATA, slow)
         await client.send(brokers_alone(), 12)
-        await until(lambda: broker.dispatcher.requests[ApiKey.METADATA])
+        await until(lambda: broker.server.handlers.statistics().in_flight)
         async with httpx.AsyncClient(base_url=str(broker.admin_url), timeout=PATIENCE_SECONDS) as admin:
             assert (await admin.get("/readyz")).status_code == 200
             async with admin.stream("GET", "/api/v1/events") as events:
@@ -370,7 +370,7 @@ async def test_a_stop_finishes_what_waits_for_the_disk(tmp_path):
         produce = produce_request("orders", b"kept")
         await client.send(produce, 9)
         # What the broker has read it answers; a request still on its way it need not.
-        await until(lambda: broker.dispatcher.requests[ApiKey.PRODUCE])
+        await until(lambda: broker.server.handlers.statistics().in_flight)
         broker.stop()
         response = await client.receive(produce, 9)
         assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE

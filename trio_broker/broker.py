@@ -182,7 +182,7 @@ class Broker:
         from broker_admin.server import AdminListenerError, serve_admin
         from trio_broker.broker_view.live import LiveBrokerView
 
-        view = LiveBrokerView(self.services, self.server, self.dispatcher.requests, self._stopping.is_set)
+        view = LiveBrokerView(self.services, self.server, self._stopping.is_set)
         host, port = parse_host_port(listener)
         allowed_hosts = self.config.node.admin_allowed_hosts
         token_file = self.config.node.admin_token_file

@@ -2,7 +2,7 @@
 
 A response may hold one for the whole, one per topic, one per partition; every field that is called ``error_code``
 counts, and NONE does not. The walk is a function written for each class from its declaration, as readers and writers
-are: for a Produce of one partition it takes a fifth of a microsecond.
+are: for a Produce of one partition it takes a sixth of a microsecond.
 
 Source: AbstractResponse.errorCounts of Kafka's clients.
 """
@@ -20,7 +20,7 @@ ERROR_CODE: Final = "error_code"
 
 NO_ERRORS: Final[Mapping[int, int]] = {}
 
-_walks: Final[dict[type[Any], Callable[[Any], list[int]]]] = {}
+_walks: Final[dict[type[Any], Callable[[Any], list[int] | None]]] = {}
 
 
 def error_counts(response: Any) -> Mapping[int, int]:
@@ -28,14 +28,14 @@ def error_counts(response: Any) -> Mapping[int, int]:
     cls = type(response)
     walk = _walks.get(cls) or _walks.setdefault(cls, _written(cls))
     found = walk(response)
-    return Counter(found) if found else NO_ERRORS
+    return NO_ERRORS if found is None else Counter(found)
 
 
-def _written(cls: type[Any]) -> Callable[[Any], list[int]]:
+def _written(cls: type[Any]) -> Callable[[Any], list[int] | None]:
     """The function that collects the error codes of a response of this class."""
     source = Source()
     with source.block("def error_codes(response):"):
-        source.line("found = []")
+        source.line("found = None")
         _walk(source, cls, "response")
         source.line("return found")
     return source.function("error_codes", f"<error codes of {cls.__name__}>")
@@ -46,7 +46,7 @@ def _walk(source: Source, cls: type[Any], value: str) -> None:
         path = f"{value}.{field.name}"
         if field.name == ERROR_CODE:
             with source.block(f"if {path}:"):
-                source.line(f"found.append({path})")
+                source.line(f"found = [*(found or ()), {path}]")
         elif isinstance(field.type, ArrayOf) and _has_error_code(field.type):
             assert isinstance(field.type.element, StructOf), f"{cls.__name__}.{field.name} is a list of lists"
             each = f"each_{source.number()}"

@@ -84,14 +84,6 @@ async def test_bytes_left_over_after_the_first_request_of_a_connection_are_toler
     assert response.error_code == ErrorCode.NONE
 
 
-async def test_requests_are_counted_by_api_also_those_that_are_refused(wire):
-    await wire.ask(brokers_alone(), 9)
-    await wire.ask(brokers_alone(), 9)
-    with pytest.raises(CloseConnection):
-        await wire.send(ApiKey.FETCH, 12, b"")
-    assert wire.dispatcher.requests == {ApiKey.METADATA: 2, ApiKey.FETCH: 1}
-
-
 async def test_the_errors_of_answers_are_counted_by_api(wire):
     await wire.create_topic("orders")
     await wire.ask(produce(acks=1), 9)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
+from kafka_wire.error_codes import ErrorCode
 from tests.metrics.statistics_fixtures import (
     broker_readings,
     channel_statistics,
@@ -16,13 +18,19 @@ from tests.metrics.statistics_fixtures import (
     server_statistics,
     slot_statistics,
 )
+from tests.network.test_request_metrics import MS, Timed
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag, GroupType
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
+from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
+from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
+from trio_broker.network.request_metrics import RequestMetrics, RequestTimes
 from trio_broker.replication.log_cleaner import UncleanablePartition
 from trio_broker.replication.replica_manager import ReplicaManagerStatistics
+from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.request_phase import RequestPhase
 from trio_broker.topic_partition import TopicPartition
 
 SERVER = server_statistics(
@@ -50,12 +58,35 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "uptime_seconds": 60.0,
         "log_size_bytes": 4096,
         "server": SERVER,
-        "requests": {"Produce": 4, "Fetch": 2},
+        "requests": {"produce": request_times(4), "fetch": request_times(2)},
         "replicas": ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, flusher_statistics()),
         "cleaner": cleaner_statistics(),
         "groups": GroupStatistics(groups={}, members=0, committed_offsets=0, loading=0, commits=0, rebalances=0),
     }
     return MetricsSnapshot(**(values | changes))
+
+
+def request_times(count: int) -> RequestTimes:
+    """So many requests of 6 ms that waited for the disk, with an error each."""
+    metrics = RequestMetrics()
+    for _ in range(count):
+        metrics.record(Timed(disk_ns=MS, phase=RequestPhase.DISK), 4 * MS, 6 * MS)
+        metrics.errors[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 1
+    return metrics.since_start()
+
+
+def one_topic() -> TopicInfo:
+    partition = PartitionInfo(
+        partition=3,
+        leader=1,
+        leader_epoch=0,
+        log_start_offset=10,
+        last_stable_offset=20,
+        high_watermark=20,
+        log_end_offset=30,
+        size_bytes=4000,
+    )
+    return TopicInfo("orders", "id", (partition,))
 
 
 def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -75,6 +106,7 @@ def test_compaction_shows_what_it_did_and_what_it_leaves_alone() -> None:
     values = values_of(render(snapshot(cleaner=cleaner)))
     assert {name: value for (name, _), value in values.items() if "log_cleaner" in name} == {
         "trio_broker_log_cleaner_rounds_total": 3,
+        "trio_broker_log_cleaner_busy_seconds_total": 0,
         "trio_broker_log_cleaner_bytes_read_total": 1000,
         "trio_broker_log_cleaner_bytes_written_total": 100,
         "trio_broker_log_cleaner_max_dirty_ratio": 0.25,
@@ -94,8 +126,8 @@ def test_every_number_of_the_snapshot_is_shown() -> None:
         ("trio_broker_bytes_out_total", ()): 2.0,
         ("trio_broker_records_in_total", ()): 3.0,
         ("trio_broker_requests_total", ()): 6.0,
-        ("trio_broker_api_requests_total", ("Produce",)): 4.0,
-        ("trio_broker_api_requests_total", ("Fetch",)): 2.0,
+        ("trio_broker_api_requests_total", ("produce",)): 4.0,
+        ("trio_broker_api_requests_total", ("fetch",)): 2.0,
         ("trio_broker_connections", ()): 5.0,
         ("trio_broker_connections_accepted_total", ()): 6.0,
         ("trio_broker_request_queue_size", ()): 7.0,
@@ -113,6 +145,53 @@ def test_every_number_of_the_snapshot_is_shown() -> None:
         ("trio_broker_event_loop_busy_seconds_total", ()): 0.5,
     }
     assert {key: values.get(key) for key in expected} == expected
+
+
+def test_times_of_requests_are_histograms_by_api_and_phase() -> None:
+    values = values_of(render(snapshot()))
+    name = "trio_broker_request_seconds"
+    assert values[(f"{name}_count", ("produce", "disk"))] == 4
+    assert values[(f"{name}_sum", ("produce", "disk"))] == 0.004
+    assert values[(f"{name}_sum", ("produce", "local"))] == 0.004
+    assert values[(f"{name}_sum", ("produce", "total"))] == 0.024
+    buckets = {
+        labels[1]: value
+        for (each, labels), value in values.items()
+        if each == f"{name}_bucket" and labels[::2] == ("produce", "total")
+    }
+    assert buckets["0.004194304"] == 0
+    assert buckets["0.008388608"] == buckets["+Inf"] == 4
+    assert (f"{name}_count", ("produce", "purgatory")) not in values
+    assert values[("trio_broker_request_errors_total", ("produce", "NOT_LEADER_OR_FOLLOWER"))] == 4
+
+
+def test_the_bounds_of_a_histogram_are_bounds_of_our_own_buckets() -> None:
+    histogram = Histogram()
+    for bound_ns in BOUNDS_NS:
+        histogram.record(bound_ns - 1)
+        histogram.record(bound_ns)
+    family = HistogramMetricFamily("seconds", "", labels=[])
+    add_histogram(family, [], histogram.snapshot())
+    counts = [sample.value for sample in family.samples if "le" in sample.labels]
+    assert counts == [*range(1, 2 * len(BOUNDS_NS), 2), 2 * len(BOUNDS_NS)]
+
+
+def test_syncs_show_whether_there_are_threads_enough() -> None:
+    times = Histogram()
+    times.record(2 * MS)
+    flusher = flusher_statistics(4, ThreadOccupancyStatistics(4, 9, {4: 2 * 10**9}, 2 * 10**9, 0), times.snapshot())
+    values = values_of(render(snapshot(replicas=ReplicaManagerStatistics(1, 2, 0, 0, 0, 2, 3, 1000, 0, flusher))))
+    assert {name: value for (name, labels), value in values.items() if "_sync" in name and not labels} == {
+        "trio_broker_sync_seconds_count": 1,
+        "trio_broker_sync_seconds_sum": 0.002,
+        "trio_broker_sync_wait_seconds_count": 0,
+        "trio_broker_sync_wait_seconds_sum": 0,
+        "trio_broker_sync_threads": 4,
+        "trio_broker_syncs_waiting": 9,
+        "trio_broker_sync_all_busy_seconds_total": 2,
+        "trio_broker_sync_busy_seconds_total": 8,
+        "trio_broker_sync_failures_total": 0,
+    }
 
 
 def test_names_carry_our_prefix_except_those_of_the_process_which_every_dashboard_knows() -> None:
@@ -138,17 +217,7 @@ def test_the_page_and_prometheus_read_the_same_numbers() -> None:
 
 def test_partitions_are_shown_only_when_asked_for() -> None:
     assert not [name for name, _ in values_of(render(snapshot())) if "partition_size" in name]
-    partition = PartitionInfo(
-        partition=3,
-        leader=1,
-        leader_epoch=0,
-        log_start_offset=10,
-        last_stable_offset=20,
-        high_watermark=20,
-        log_end_offset=30,
-        size_bytes=4000,
-    )
-    values = values_of(render(snapshot(topics=[TopicInfo("orders", "id", (partition,))])))
+    values = values_of(render(snapshot(topics=[one_topic()])))
     assert values[("trio_broker_partition_log_start_offset", ("3", "orders"))] == 10
     assert values[("trio_broker_partition_high_watermark", ("3", "orders"))] == 20
     assert values[("trio_broker_partition_log_end_offset", ("3", "orders"))] == 30

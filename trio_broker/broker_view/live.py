@@ -6,10 +6,9 @@ here. An area keeps only what the admin app needs and the broker does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from kafka_wire.apis import ApiKey
 from trio_broker.broker_view.changes import LiveChangesView
 from trio_broker.broker_view.clients import LiveClientsView
 from trio_broker.broker_view.config import LiveConfigView
@@ -49,7 +48,7 @@ class LiveBrokerView(
     LiveDoctorView,
     LiveEventsView,
 ):
-    """One broker for the admin app. ``requests`` counts the requests answered, by API key.
+    """One broker for the admin app.
 
     Each area is initialized by name with what it needs. Attributes of all areas share one namespace;
     ``tests/broker_view`` holds that no two areas use one name for two things.
@@ -59,10 +58,8 @@ class LiveBrokerView(
         self,
         services: BrokerServices,
         server: SocketServer,
-        requests: Mapping[int, int],
         is_stopping: Callable[[], bool],
     ) -> None:
-        self._requests = requests
         LiveEventsView.__init__(self)
         LiveNodeView.__init__(self, services, is_stopping)
         LiveConfigView.__init__(self, services, self.publish)
@@ -101,7 +98,7 @@ class LiveBrokerView(
             uptime_seconds=node.uptime_seconds,
             log_size_bytes=sum(partition.log.size_bytes for partition in replicas.partitions()),
             server=self.server.statistics(),
-            requests={ApiKey(api_key).name.lower(): count for api_key, count in self._requests.items()},
+            requests=self.request_times(),
             replicas=replicas.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             groups=self.services.groups.statistics(),

@@ -23,7 +23,9 @@ from prometheus_client.registry import Collector
 
 from trio_broker.coordinator.reporting.snapshot import GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
+from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
 from trio_broker.metrics.topics import TopicInfo
+from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.replication.log_cleaner import LogCleanerStatistics
 from trio_broker.replication.replica_manager import ReplicaManagerStatistics
@@ -33,7 +35,7 @@ PREFIX = "trio_broker"
 
 @attrs.frozen(kw_only=True)
 class MetricsSnapshot:
-    """Everything that a scrape shows, taken at one moment; ``requests`` counts them by the name of their API.
+    """Everything that a scrape shows, taken at one moment; ``requests`` are by the name of their API.
 
     ``topics`` and ``lags`` are empty unless series per partition are wanted.
     """
@@ -45,7 +47,7 @@ class MetricsSnapshot:
     uptime_seconds: float
     log_size_bytes: int
     server: SocketServerStatistics
-    requests: Mapping[str, int]
+    requests: Mapping[str, RequestTimes]
     replicas: ReplicaManagerStatistics
     cleaner: LogCleanerStatistics
     groups: GroupStatistics
@@ -87,6 +89,9 @@ class SnapshotCollector(Collector):
             snapshot.server.handler_idle_ratio,
         )
         yield from event_loop_metrics(snapshot.server)
+        yield from request_time_metrics(PREFIX, snapshot.requests)
+        yield from sync_metrics(PREFIX, snapshot.replicas.flusher)
+        yield from cold_send_metrics(PREFIX, snapshot.server.processors)
         yield from group_metrics(snapshot.groups)
         yield from compaction_metrics(snapshot.cleaner)
         if snapshot.topics:
@@ -127,8 +132,8 @@ def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield counter("records_in", "Records appended for producers", snapshot.replicas.appended_records)
     yield counter("requests", "Requests answered", server.requests)
     by_api = CounterMetricFamily(f"{PREFIX}_api_requests", "Requests answered, by API", labels=["api"])
-    for api, count in sorted(snapshot.requests.items()):
-        by_api.add_metric([api], count)
+    for api, times in sorted(snapshot.requests.items()):
+        by_api.add_metric([api], times.count)
     yield by_api
     yield gauge("connections", "Open connections", server.connections)
     yield counter("connections_accepted", "Connections accepted", server.connections_accepted)
@@ -195,6 +200,7 @@ def compaction_metrics(cleaner: LogCleanerStatistics) -> Iterator[Metric]:
     """What the log cleaner does, and how many partitions it has given up."""
     yield counter("log_cleaner_rounds", "Rounds of compaction, each over one partition", cleaner.rounds)
     yield counter("log_cleaner_bytes_read", "Bytes that compaction has read", cleaner.bytes_read)
+    yield counter("log_cleaner_busy_seconds", "Seconds in which compaction worked", cleaner.busy_ns / 1e9)
     yield counter("log_cleaner_bytes_written", "Bytes that compaction has written", cleaner.bytes_written)
     yield gauge("log_cleaner_max_dirty_ratio", "Dirty share of the dirtiest partition", cleaner.max_dirty_ratio)
     yield gauge(

@@ -192,7 +192,9 @@ class HandlerPool:
             self._in_flight -= 1
             self._answered += 1
             # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
-            request.answered(perf_counter_ns())
+            request.answered_ns = perf_counter_ns()
+            if request.phase is not None:
+                request.end_phase(request.answered_ns)
             request.reply.put(reply)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:

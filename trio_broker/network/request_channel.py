@@ -117,7 +117,8 @@ class QueuedRequest:
     """One request on its way to a handler.
 
     ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``queued_ns`` is
-    the performance counter when the frame was whole.
+    the performance counter when the frame was whole, ``began_ns`` when its handler began, ``answered_ns`` when that
+    ended. ``disk_ns`` and ``purgatory_ns`` are what it waited in between without a slot, ``phase`` is the latest wait.
     """
 
     header: RequestHeader
@@ -146,17 +147,12 @@ class QueuedRequest:
         counts to it.
         """
         now_ns = perf_counter_ns()
-        self._end_phase(now_ns)
+        self.end_phase(now_ns)
         self.phase, self.phase_began_ns = phase, now_ns
         self.release_slot()
 
-    def answered(self, now_ns: int) -> None:
-        """The handler has ended at ``now_ns``."""
-        self.answered_ns = now_ns
-        if self.phase is not None:
-            self._end_phase(now_ns)
-
-    def _end_phase(self, now_ns: int) -> None:
+    def end_phase(self, now_ns: int) -> None:
+        """End the present wait, if there is one, at ``now_ns``."""
         if self.phase is RequestPhase.DISK:
             self.disk_ns += now_ns - self.phase_began_ns
         elif self.phase is RequestPhase.PURGATORY:

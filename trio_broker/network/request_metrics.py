@@ -10,13 +10,21 @@ Source: Kafka's RequestChannelMetrics and RequestMetrics.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Protocol
 
 import attrs
 
-from trio_broker.histogram import BUCKET_TABLE, NOTHING_COUNTED, UNIT_SHIFT, Histogram, HistogramSnapshot, bucket_of
+from trio_broker.histogram import (
+    BUCKET_TABLE,
+    NOTHING_COUNTED,
+    SUM,
+    UNIT_SHIFT,
+    Histogram,
+    HistogramSnapshot,
+    bucket_of,
+)
 from trio_broker.request_phase import RequestPhase
 
 RECENT_INTERVALS = 60
@@ -77,11 +85,13 @@ class RequestMetrics:
     """The answered requests of one API."""
 
     __slots__ = (
-        "active",
         "before",
+        "common",
         "disk",
         "errors",
         "local",
+        "polled",
+        "polled_active",
         "purgatory",
         "queue",
         "recent",
@@ -97,8 +107,14 @@ class RequestMetrics:
         self.purgatory = Histogram()
         self.response_queue = Histogram()
         self.send = Histogram()
+        # The whole time of requests that were never in purgatory, and of the others, with that time and without.
         self.total = Histogram()
-        self.active = Histogram()
+        self.polled = Histogram()
+        self.polled_active = Histogram()
+        # What every request is counted in, together, since each attribute looked up costs as much as an addition.
+        self.common = tuple(
+            each.counts for each in (self.queue, self.local, self.response_queue, self.send, self.total)
+        )
         self.errors: Counter[int] = Counter()
         self.before = NO_REQUESTS
         """Up to the last ``roll``."""
@@ -111,43 +127,39 @@ class RequestMetrics:
         local_ns = answered_ns - began_ns
         response_queue_ns = sending_ns - answered_ns
         send_ns = sent_ns - sending_ns
-        total_ns = active_ns = sent_ns - queued_ns
+        queue, local, response_queue, send, total = self.common
         if request.phase is not None:
             local_ns -= request.disk_ns + request.purgatory_ns
-            active_ns -= request.purgatory_ns
             if request.disk_ns:
                 self.disk.record(request.disk_ns)
             if request.purgatory_ns:
                 self.purgatory.record(request.purgatory_ns)
-        # ``Histogram.record`` written out: seven calls a request would cost as much again.
-        queue, local, response_queue, send = self.queue, self.local, self.response_queue, self.send
+                self.polled_active.record(sent_ns - queued_ns - request.purgatory_ns)
+                total = self.polled.counts
+        # ``Histogram.record`` written out: five calls a request would cost as much again.
         try:
             queue_bucket = BUCKET_TABLE[queue_ns >> UNIT_SHIFT]
             local_bucket = BUCKET_TABLE[local_ns >> UNIT_SHIFT]
             response_queue_bucket = BUCKET_TABLE[response_queue_ns >> UNIT_SHIFT]
             send_bucket = BUCKET_TABLE[send_ns >> UNIT_SHIFT]
-            active_bucket = BUCKET_TABLE[active_ns >> UNIT_SHIFT]
-            total_bucket = BUCKET_TABLE[total_ns >> UNIT_SHIFT]
+            total_bucket = BUCKET_TABLE[(sent_ns - queued_ns) >> UNIT_SHIFT]
         except IndexError:
             # One of them is longer than the table: the total at least.
             queue_bucket = bucket_of(queue_ns)
             local_bucket = bucket_of(local_ns)
             response_queue_bucket = bucket_of(response_queue_ns)
             send_bucket = bucket_of(send_ns)
-            active_bucket = bucket_of(active_ns)
-            total_bucket = bucket_of(total_ns)
-        queue.counts[queue_bucket] += 1
-        queue.sum_ns += queue_ns
-        local.counts[local_bucket] += 1
-        local.sum_ns += local_ns
-        response_queue.counts[response_queue_bucket] += 1
-        response_queue.sum_ns += response_queue_ns
-        send.counts[send_bucket] += 1
-        send.sum_ns += send_ns
-        self.active.counts[active_bucket] += 1
-        self.active.sum_ns += active_ns
-        self.total.counts[total_bucket] += 1
-        self.total.sum_ns += total_ns
+            total_bucket = bucket_of(sent_ns - queued_ns)
+        queue[queue_bucket] += 1
+        queue[SUM] += queue_ns
+        local[local_bucket] += 1
+        local[SUM] += local_ns
+        response_queue[response_queue_bucket] += 1
+        response_queue[SUM] += response_queue_ns
+        send[send_bucket] += 1
+        send[SUM] += send_ns
+        # Its sum is that of the phases.
+        total[total_bucket] += 1
 
     def roll(self) -> None:
         """Close an interval."""
@@ -156,17 +168,34 @@ class RequestMetrics:
         self.recent.append(interval)
 
     def _take(self) -> RequestTimes:
-        total = self.total.take()
+        """What was counted since the last call."""
         errors, self.errors = self.errors, Counter()
-        if not total.counts:
-            return RequestTimes(errors=errors) if errors else NO_REQUESTS
-        phases = {phase: histogram.take() for phase, histogram in self._histograms().items()}
-        return RequestTimes(phases, total, self.active.take(), errors)
+        times = self._times(Histogram.take, errors)
+        return times if times.count or errors else NO_REQUESTS
 
     def since_start(self) -> RequestTimes:
         """Everything that was counted."""
-        phases = {phase: histogram.snapshot() for phase, histogram in self._histograms().items()}
-        return self.before.plus(RequestTimes(phases, self.total.snapshot(), self.active.snapshot(), self.errors))
+        return self.before.plus(self._times(Histogram.snapshot, self.errors))
+
+    def _times(self, read: Callable[[Histogram], HistogramSnapshot], errors: Mapping[int, int]) -> RequestTimes:
+        """The present interval, each histogram read by ``read``."""
+        phases = {
+            RequestPhase.QUEUE: read(self.queue),
+            RequestPhase.LOCAL: read(self.local),
+            RequestPhase.DISK: read(self.disk),
+            RequestPhase.PURGATORY: read(self.purgatory),
+            RequestPhase.RESPONSE_QUEUE: read(self.response_queue),
+            RequestPhase.SEND: read(self.send),
+        }
+        total, polled, polled_active = read(self.total), read(self.polled), read(self.polled_active)
+        sum_ns = sum(times.sum_ns for times in phases.values())
+        active_ns = sum_ns - phases[RequestPhase.PURGATORY].sum_ns
+        return RequestTimes(
+            phases,
+            attrs.evolve(total.plus(polled), sum_ns=sum_ns),
+            attrs.evolve(total.plus(polled_active), sum_ns=active_ns),
+            errors,
+        )
 
     def last_interval(self) -> RequestTimes:
         """The interval that the last ``roll`` closed."""
@@ -179,16 +208,6 @@ class RequestMetrics:
             if interval is not NO_REQUESTS:
                 times = times.plus(interval)
         return times
-
-    def _histograms(self) -> Mapping[RequestPhase, Histogram]:
-        return {
-            RequestPhase.QUEUE: self.queue,
-            RequestPhase.LOCAL: self.local,
-            RequestPhase.DISK: self.disk,
-            RequestPhase.PURGATORY: self.purgatory,
-            RequestPhase.RESPONSE_QUEUE: self.response_queue,
-            RequestPhase.SEND: self.send,
-        }
 
 
 class RequestChannelMetrics:

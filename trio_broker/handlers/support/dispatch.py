@@ -16,7 +16,6 @@ any other              a bug: logged with the request, ``UNKNOWN_SERVER_ERROR``;
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from typing import Any
 
 from kafka_wire.apis import ApiKey
@@ -40,13 +39,12 @@ log = logging.getLogger(__name__)
 
 
 class Dispatcher:
-    """Answers requests with the services of one broker; counts them by API key, and in ``metrics`` their errors."""
+    """Answers requests with the services of one broker, and counts the errors of the answers in ``metrics``."""
 
     def __init__(self, services: BrokerServices, metrics: RequestChannelMetrics) -> None:
         self.services = services
         self.metrics = metrics
         self.apis = served_apis()
-        self.requests: Counter[int] = Counter()
 
     async def answer(self, request: QueuedRequest) -> Answer:
         """The response to ``request`` as chunks, its header first, or None for silence.
@@ -58,7 +56,6 @@ class Dispatcher:
         # No check that there is one: the Processor has asked ``is_served`` before it queued the request.
         api = self.apis[header.api_key]
         # Counted before it is decoded, so that malformed and refused requests show as well.
-        self.requests[header.api_key] += 1
         # Before the body is decoded: in a version to come it may have any form (KIP-511).
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
             return unsupported_version_answer(header)
