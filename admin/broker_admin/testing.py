@@ -42,7 +42,13 @@ from broker_admin.views.segments import (
 from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym, LoggerLevel
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
+from trio_broker.coordinator.reporting.snapshot import (
+    GroupLagHistory,
+    GroupLagReport,
+    GroupOffsets,
+    GroupSnapshot,
+    Rebalance,
+)
 from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.latency import NO_LATENCY, LatencyReport
@@ -319,6 +325,10 @@ class FakeBrokerView(NoMessages):
     async def group_offsets(self, group_id: str) -> GroupOffsets | None:
         await trio.lowlevel.checkpoint()
         return self.group_list[group_id].offsets() if group_id in self.group_list else None
+
+    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
+        """Nothing is kept of a fake group's lag."""
+        return GroupLagHistory(interval_ms=5000, samples=(), rates=None) if group_id in self.group_list else None
 
     def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         return list(self.group_list[group_id].rebalances) if group_id in self.group_list else None

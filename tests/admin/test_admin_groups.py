@@ -64,6 +64,7 @@ async def test_the_list_shows_state_members_and_lag_of_each_group(client: httpx.
         "nightly-report",
     ]
     assert body["groups"][1] == {
+        "rates": None,
         "group_id": "clicks/to warehouse",
         "type": "consumer",
         "state": "Stable",
@@ -202,6 +203,7 @@ async def test_offsets_are_shown_by_partition_with_their_sum_and_maximum(client:
     body = (await client.get("/api/v1/groups/checkout/offsets")).json()
     assert (body["lag_records"], body["lag_seconds"], body["partition_count"]) == (3, 0.041, 3)
     assert body["partitions"][1] == {
+        "committed_at_ms": None,
         "topic": "orders",
         "partition": 1,
         "member_id": "checkout-b-0000000c-5f1c-4d0e-9b7a-0242ac120002",

@@ -271,3 +271,17 @@ async def test_an_address_says_which_methods_it_takes(live: LiveAdmin):
     answer = await live.http.put("/api/v1/groups/g")
     assert answer.status_code == 405
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD", "DELETE"}
+
+
+# --- why it lags ---
+
+
+async def test_lag_over_time_and_its_reason_are_served(live: LiveAdmin, members: CoordinatorHarness):
+    await members.groups.sample_lag()
+    history = await live.get("/api/v1/groups/g/history")
+    assert (history["interval_ms"], history["rates"]) == (5000, None)
+    assert [sample["lag_records"] for sample in history["samples"]] == [3]
+    [finding] = (await live.get("/api/v1/groups/-/diagnosis", group_id="g"))["findings"]
+    assert finding["cause"] in ("no members", "keeps up")
+    for what in ("history", "diagnosis"):
+        await refusal(live, "GET", f"/api/v1/groups/nobody/{what}", 404)

@@ -17,7 +17,8 @@ from tests.replication.real_logs import batch
 from tests.running_broker import running, view_of
 from trio_broker.broker_view.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.reporting.snapshot import GroupType
+from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
+from trio_broker.coordinator.reporting.snapshot import GroupType, LagTrend
 
 
 @pytest.fixture
@@ -195,3 +196,30 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
             page = (await client.get("/groups/detail?group_id=a%2Fb")).text
             assert "member joined" in page
             assert 'trio_broker_groups{state="Stable",type="classic"} 1.0' in (await client.get("/metrics")).text
+
+
+# --- history ---
+
+
+async def test_what_a_group_consumes_is_seen_from_its_commits(broker, view, mock_clock):
+    await append(broker, b"a", b"b", b"c")
+    await broker.commit("g", 0)
+    await broker.groups.sample_lag()
+    assert view.group_lag_history("g").rates is None
+    broker.advance(10)
+    await append(broker, *[b"x"] * 37)
+    await broker.commit("g", 20)
+    await broker.groups.sample_lag()
+    history = view.group_lag_history("g")
+    assert [sample.lag_records for sample in history.samples] == [3, 20]
+    assert (history.rates.consumed_per_second, history.rates.produced_per_second) == (2.0, 3.7)
+    assert history.rates.trend is LagTrend.GROWING
+    [group] = (await view.groups()).groups
+    assert group.rates == history.rates
+    assert view.group_lag_history("nobody") is None
+
+
+async def test_readings_are_taken_while_the_coordinator_runs(broker, view, autojump_clock):
+    await broker.commit("g", 0)
+    await trio.sleep(3.5 * SAMPLE_INTERVAL_MS / 1000)
+    assert len(view.group_lag_history("g").samples) == 3

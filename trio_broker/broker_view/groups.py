@@ -14,6 +14,7 @@ from broker_admin.views.groups import GroupsRebalanced
 from kafka_wire.errors import KafkaError
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.coordinator.reporting.snapshot import (
+    GroupLagHistory,
     GroupLagReport,
     GroupOffsets,
     GroupPartitionLag,
@@ -83,6 +84,12 @@ class LiveGroupsView:
     async def group_offsets(self, group_id: str) -> GroupOffsets | None:
         try:
             return GroupOffsets.of(group_id, await self.coordinator.lags(group_id))
+        except KafkaError:
+            return None
+
+    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
+        try:
+            return self.coordinator.lag_history(group_id)
         except KafkaError:
             return None
 

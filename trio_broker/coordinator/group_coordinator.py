@@ -33,7 +33,8 @@ from trio_broker.coordinator.group_loading import Group
 from trio_broker.coordinator.group_shard import GroupShard
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
-from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagReport
+from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import CoordinatorLog
@@ -44,6 +45,9 @@ from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.yield_budget import YieldBudget
 
 R = TypeVar("R")
+
+LAG_SAMPLE_PAUSE_FACTOR = 100
+"""A reading of all groups that took long is followed by a pause: at most a hundredth of the time goes into them."""
 
 
 class GroupCoordinator:
@@ -64,6 +68,7 @@ class GroupCoordinator:
         )
         self._lag_collector = LagCollector(replicas, clock, controller.image)
         self._rebalance_listeners: list[Callable[[str], None]] = []
+        self._next_lag_sample = 0.0
         controller.subscribe(self._apply_metadata)
 
     # ---- running --------------------------------------------------------------------------------------------------
@@ -75,6 +80,7 @@ class GroupCoordinator:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.timer.run)
             nursery.start_soon(run_scheduled, expiry)
+            nursery.start_soon(run_scheduled, ScheduledTask("lag history", lambda: SAMPLE_INTERVAL_MS, self.sample_lag))
             task_status.started()
             await self.runtime.load_new_partitions()
 
@@ -213,6 +219,23 @@ class GroupCoordinator:
     async def lag_report(self, *, with_partitions: bool = False) -> GroupLagReport:
         """All groups with their lag. Takes the longer the more groups there are, and yields."""
         return await self._lag_collector.collect(self.runtime.shards.values(), with_partitions=with_partitions)
+
+    async def sample_lag(self) -> None:
+        """Add a reading of each group's lag to the history, unless the last one took long."""
+        began = trio.current_time()
+        if began < self._next_lag_sample:
+            return
+        await self._lag_collector.sample(self.runtime.shards.values())
+        took = trio.current_time() - began
+        self._next_lag_sample = began + LAG_SAMPLE_PAUSE_FACTOR * took
+
+    def lag_history(self, group_id: str) -> GroupLagHistory:
+        """The lag of a group in the last hour; errors as ``GroupShard.snapshot``."""
+        self.shard(group_id, allow_empty=True).snapshot(group_id, with_members=False)
+        history = self._lag_collector.history
+        return GroupLagHistory(
+            interval_ms=SAMPLE_INTERVAL_MS, samples=history.samples(group_id), rates=history.rates(group_id)
+        )
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with the id of each group that has finished a rebalance, on the event loop."""

@@ -22,8 +22,7 @@ from broker_admin.group_detail import group_detail
 from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
-from broker_admin.routes.groups import group_query
-from broker_admin.view import BrokerView
+from broker_admin.routes.groups import group_query, now_ms
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, GroupType, Rebalance
 
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
@@ -90,12 +89,6 @@ async def get_group_page(request: Request) -> Response:
         return HTMLResponse(page, 404)
     render = partial(render_group, context, group, offsets, tuple(rebalances), now_ms(parts.view))
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
-
-
-def now_ms(view: BrokerView) -> int:
-    """The broker's own time, by which its rebalances are dated."""
-    node = view.node()
-    return node.started_at_ms + int(node.uptime_seconds * 1000)
 
 
 def render_group(

@@ -11,6 +11,7 @@ time, since that may mean a look at the disk.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from urllib.parse import unquote
 
 import attrs
@@ -21,14 +22,23 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from broker_admin.encoding import encode, json_response_from_thread
+from broker_admin.encoding import encode, json_response, json_response_from_thread
+from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import DEFAULT_LIMIT, MAX_LIMIT, GroupList, GroupOrder, GroupQuery, select_groups
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import bounded
 from broker_admin.structuring import structure_query
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, GroupType, Rebalance
+from broker_admin.view import BrokerView
+from trio_broker.coordinator.reporting.snapshot import (
+    GroupLagHistory,
+    GroupLagReport,
+    GroupOffsets,
+    GroupSnapshot,
+    GroupType,
+    Rebalance,
+)
 
 MAX_SEARCH_LENGTH = 1000
 """Longer than any name a person types; the search looks through every group's id."""
@@ -162,7 +172,39 @@ async def get_timeline(request: Request) -> Response:
     return await json_response_from_thread(GroupTimeline(list(rebalances)))
 
 
+@operation(GroupLagHistory, query=GroupIdQuery, problems=NO_SUCH_GROUP)
+async def get_history(request: Request) -> Response:
+    """A group's lag in the last hour, how fast it reads, and when it catches up."""
+    history = parts_of(request).view.group_lag_history(group_id_of(request))
+    if history is None:
+        raise no_such_group()
+    return await json_response_from_thread(history)
+
+
+@operation(LagDiagnosis, query=GroupIdQuery, problems=NO_SUCH_GROUP)
+async def get_diagnosis(request: Request) -> Response:
+    """Why a group lags: what was found, the most telling first, each with its evidence and what to do."""
+    parts = parts_of(request)
+    group_id = group_id_of(request)
+    async with parts.reading_lag:
+        offsets = await parts.view.group_offsets(group_id)
+    group, rebalances = parts.view.group(group_id), parts.view.group_timeline(group_id)
+    history = parts.view.group_lag_history(group_id)
+    if offsets is None or group is None or rebalances is None or history is None:
+        raise no_such_group()
+    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms(parts.view))
+    return json_response(await trio.to_thread.run_sync(diagnose))
+
+
+def now_ms(view: BrokerView) -> int:
+    """The broker's own time, by which its rebalances are dated."""
+    node = view.node()
+    return node.started_at_ms + int(node.uptime_seconds * 1000)
+
+
 ROUTES = [
     Route("/api/v1/groups", get_groups),
     GroupRoute("/api/v1/groups/{group_id}/timeline", get_timeline),
+    GroupRoute("/api/v1/groups/{group_id}/history", get_history),
+    GroupRoute("/api/v1/groups/{group_id}/diagnosis", get_diagnosis),
 ]

@@ -7,7 +7,13 @@ from typing import Protocol
 
 import attrs
 
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupSnapshot, Rebalance
+from trio_broker.coordinator.reporting.snapshot import (
+    GroupLagHistory,
+    GroupLagReport,
+    GroupOffsets,
+    GroupSnapshot,
+    Rebalance,
+)
 
 
 @attrs.frozen
@@ -35,6 +41,10 @@ class GroupsView(Protocol):
 
     async def group_offsets(self, group_id: str) -> GroupOffsets | None:
         """Its committed offsets and lag, by topic and partition; None if there is no such group."""
+        ...
+
+    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
+        """Its lag in the last hour, and how fast it reads; None if there is no such group."""
         ...
 
     def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:

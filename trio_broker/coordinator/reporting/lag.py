@@ -17,7 +17,7 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
-from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
+from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
@@ -40,11 +40,12 @@ class UnconsumedRecord:
 def consumer_lag(
     place: TopicPartition,
     partition: Partition | None,
-    committed_offset: int | None,
+    commit: OffsetAndMetadata | None,
     seconds: float | None,
     member_id: str | None = None,
 ) -> ConsumerLag:
     """The lag in ``place``; ``seconds`` is the age of the first unconsumed record, where there is one."""
+    committed_offset = None if commit is None else commit.offset
     end = None if partition is None else partition.high_watermark
     records = None if end is None or committed_offset is None else max(end - committed_offset, 0)
     return ConsumerLag(
@@ -55,6 +56,7 @@ def consumer_lag(
         log_end_offset=end,
         lag_records=records,
         lag_seconds=0.0 if records == 0 else seconds,
+        committed_at_ms=None if commit is None else commit.commit_timestamp_ms,
     )
 
 
@@ -64,16 +66,16 @@ async def consumer_lags(
     """Return the lag in every partition that the group has committed or one of its members owns, in their order."""
     owners = partition_owners(group)
     commits = {
-        TopicPartition(topic, index): commit.offset
+        TopicPartition(topic, index): commit
         for topic, by_partition in offsets.of_group(group.group_id).items()
         for index, commit in by_partition.items()
     }
     places = sorted(commits.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
     partitions = {place: hosted_partition(replicas, place) for place in places}
     unconsumed = {
-        place: UnconsumedRecord.after(partition, commits[place])
+        place: UnconsumedRecord.after(partition, commits[place].offset)
         for place, partition in partitions.items()
-        if partition is not None and place in commits and commits[place] < partition.high_watermark
+        if partition is not None and place in commits and commits[place].offset < partition.high_watermark
     }
     appended_ms = await append_times_of(unconsumed, replicas)
     seconds = {place: max(now_ms - appended, 0) / 1000 for place, appended in appended_ms.items()}

@@ -10,14 +10,16 @@ The groups of a report are therefore not of one instant; each group by itself is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 import trio
 
 from trio_broker.clock import Clock
 from trio_broker.cluster.metadata_image import MetadataImage
+from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps, consumer_lag, hosted_partition
+from trio_broker.coordinator.reporting.lag_history import GroupReading, LagHistory
 from trio_broker.coordinator.reporting.snapshot import (
     ConsumerLag,
     GroupLag,
@@ -57,6 +59,8 @@ class _GroupTally:
     partitions_without_lag: int = 0
     lag_records: int | None = None
     lag_seconds: float | None = None
+    committed: int = 0
+    ends: int = 0
 
     def add(self, lag: ConsumerLag) -> None:
         """Count ``lag``, one of its partitions."""
@@ -65,11 +69,18 @@ class _GroupTally:
             self.partitions_without_lag += 1
         else:
             self.lag_records = (self.lag_records or 0) + lag.lag_records
+            self.committed += lag.committed_offset or 0
+            self.ends += lag.log_end_offset or 0
         self.add_seconds(lag.lag_seconds)
 
     def add_seconds(self, seconds: float | None) -> None:
         if seconds is not None:
             self.lag_seconds = max(self.lag_seconds or 0.0, seconds)
+
+    def reading(self, now_ms: int) -> GroupReading:
+        """The sums for the history."""
+        known = self.partition_count - self.partitions_without_lag
+        return GroupReading(now_ms, self.lag_records, self.lag_seconds, self.committed, self.ends, known)
 
 
 @attrs.define
@@ -82,27 +93,45 @@ class TimestampLookup:
 
 @attrs.define
 class LagCollector:
-    """Makes reports, one at a time. ``_times_ms`` are the times that the last one looked up or used."""
+    """Makes reports, one at a time, and readings for ``history``.
+
+    ``_times_ms`` are the times that the last report looked up or used.
+    """
 
     replicas: ReplicaManager
     clock: Clock
     image: MetadataImage
+    history: LagHistory = attrs.field(factory=LagHistory, init=False)
     _times_ms: dict[RecordPosition, int | None] = attrs.field(factory=dict, init=False)
 
-    async def collect(self, shards: Iterable[ReportedShard], *, with_partitions: bool = False) -> GroupLagReport:
-        """Report on every group of those ``shards`` that are active."""
-        shards = list(shards)
+    async def sample(self, shards: Iterable[ReportedShard]) -> None:
+        """Add a reading of each group to the history; it reads no disk."""
+        collection = await self._visit(list(shards), with_partitions=False)
+        tallies = {tally.group.group_id: tally for tally in collection.groups}
+        budget = YieldBudget(COLLECTION_YIELD_SECONDS)
+        for group_id in self.history.keep({group_id: tally.lag_records for group_id, tally in tallies.items()}):
+            self.history.add(group_id, tallies[group_id].reading(collection.now_ms))
+            await budget.maybe_yield()
+
+    async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
+        """Visit every group of those ``shards`` that are active."""
         collection = _Collection(self.replicas, self.image, self.clock.now_ms(), self._times_ms, with_partitions)
         for shard in shards:
             for group_id in list(shard.groups) if shard.is_active else ():
                 await collection.visit(shard, group_id)
+        return collection
+
+    async def collect(self, shards: Iterable[ReportedShard], *, with_partitions: bool = False) -> GroupLagReport:
+        """Report on every group of those ``shards`` that are active."""
+        shards = list(shards)
+        collection = await self._visit(shards, with_partitions=with_partitions)
         await collection.look_up()
         self._times_ms = collection.wanted_times_ms
         await trio.lowlevel.checkpoint()
         return GroupLagReport(
             collected_at_ms=collection.now_ms,
             is_complete=all(shard.is_active for shard in shards),
-            groups=await trio.to_thread.run_sync(_finished, collection.groups),
+            groups=await trio.to_thread.run_sync(_finished, collection.groups, self.history),
             partitions=tuple(collection.partitions),
         )
 
@@ -137,7 +166,7 @@ class _Collection:
                 await self.budget.maybe_yield()
                 commit = shard.offsets.get(group_id, topic, partition)
                 if commit is not None:
-                    self._add(group, TopicPartition(topic, partition), commit.offset)
+                    self._add(group, TopicPartition(topic, partition), commit)
         await self._count_uncommitted(shard, reported, group)
 
     async def _count_uncommitted(self, shard: ReportedShard, reported: ReportedGroup, group: _GroupTally) -> None:
@@ -159,12 +188,12 @@ class _Collection:
         group.partition_count += len(uncommitted)
         group.partitions_without_lag += len(uncommitted)
 
-    def _add(self, group: _GroupTally, place: TopicPartition, committed_offset: int) -> None:
+    def _add(self, group: _GroupTally, place: TopicPartition, commit: OffsetAndMetadata) -> None:
         partition = hosted_partition(self.replicas, place)
         seconds = None
-        if partition is not None and partition.high_watermark > committed_offset:
-            seconds = self._seconds_since(group, UnconsumedRecord.after(partition, committed_offset))
-        lag = consumer_lag(place, partition, committed_offset, seconds)
+        if partition is not None and partition.high_watermark > commit.offset:
+            seconds = self._seconds_since(group, UnconsumedRecord.after(partition, commit.offset))
+        lag = consumer_lag(place, partition, commit, seconds)
         group.add(lag)
         if self.with_partitions:
             self.partitions.append(GroupPartitionLag(group.group.group_id, lag))
@@ -194,7 +223,7 @@ class _Collection:
                 group.add_seconds(None if appended_ms is None else max(self.now_ms - appended_ms, 0) / 1000)
 
 
-def _finished(tallies: Iterable[_GroupTally]) -> tuple[GroupLag, ...]:
+def _finished(tallies: Iterable[_GroupTally], history: LagHistory) -> tuple[GroupLag, ...]:
     """The groups by id; there may be thousands of them, so this runs in a worker thread."""
     lags = [
         GroupLag(
@@ -204,6 +233,7 @@ def _finished(tallies: Iterable[_GroupTally]) -> tuple[GroupLag, ...]:
             partitions_without_lag=tally.partitions_without_lag,
             lag_records=tally.lag_records,
             lag_seconds=tally.lag_seconds,
+            rates=history.rates(tally.group.group_id),
         )
         for tally in tallies
     ]

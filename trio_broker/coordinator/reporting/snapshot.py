@@ -59,8 +59,9 @@ class ConsumerLag:
     """How far a group has come in one partition; ``member_id`` is its current owner.
 
     ``log_end_offset`` is the end of what consumers may read, the high watermark. ``lag_seconds`` is how long ago the
-    first record was appended that the group has not consumed: 0 when there is none. None stands for what is not known:
-    no commit, no such partition any more, no time of the next record.
+    first record was appended that the group has not consumed: 0 when there is none. ``committed_at_ms`` is when the
+    offset was committed. None stands for what is not known: no commit, no such partition any more, no time of the next
+    record.
     """
 
     topic: str
@@ -70,6 +71,7 @@ class ConsumerLag:
     log_end_offset: int | None
     lag_records: int | None
     lag_seconds: float | None
+    committed_at_ms: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -111,13 +113,56 @@ def max_known(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
+class LagTrend(enum.Enum):
+    """How a lag in records develops."""
+
+    GROWING = "growing"
+    STEADY = "steady"
+    SHRINKING = "shrinking"
+
+
+@attrs.frozen(kw_only=True)
+class GroupRates:
+    """How fast a group reads, over the last ``over_seconds`` in which that is known: two minutes at most.
+
+    ``consumed_per_second`` is by what it has committed. ``catches_up_in_seconds`` is when the lag is gone if both rates
+    stay as they are: 0 if there is none, None if there is one that does not shrink.
+    """
+
+    over_seconds: float
+    consumed_per_second: float
+    produced_per_second: float
+    lag_change_per_second: float
+    trend: LagTrend
+    catches_up_in_seconds: float | None
+
+
+@attrs.frozen
+class LagSample:
+    """The lag of a group at one time; None where it was not known."""
+
+    at_ms: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@attrs.frozen(kw_only=True)
+class GroupLagHistory:
+    """The lag of a group in the last hour, oldest first; empty for groups that are least behind, beyond 200."""
+
+    interval_ms: int
+    samples: tuple[LagSample, ...]
+    rates: GroupRates | None
+
+
 @attrs.frozen(kw_only=True)
 class GroupLag:
     """One group, without its members, and its lag, as a list shows it.
 
     ``partition_count`` counts the partitions that the group has committed or that its members own. No lag is known in
     ``partitions_without_lag`` of them: nothing is committed there, or the partition does not exist. ``lag_records`` is
-    the sum over the others, None without any; ``lag_seconds`` the maximum, as far as it is known.
+    the sum over the others, None without any; ``lag_seconds`` the maximum, as far as it is known. ``rates`` are None
+    for groups that are least behind, beyond 200, and until two readings were taken.
     """
 
     group: GroupSnapshot
@@ -126,6 +171,7 @@ class GroupLag:
     partitions_without_lag: int
     lag_records: int | None
     lag_seconds: float | None
+    rates: GroupRates | None = None
 
 
 @attrs.frozen
