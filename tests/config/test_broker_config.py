@@ -342,3 +342,8 @@ def test_a_value_on_trial_says_so_beside_the_other_levels():
         ("command-line", "4", "", False),
         ("built-in", "8", "", False),
     ]
+
+
+def test_a_change_from_a_word_that_stands_for_no_value_names_the_word():
+    [change] = BrokerConfig().set_dynamic(ConfigScope.BROKER, {"compression.type": "zstd"})
+    assert (change.old, change.new) == ("producer", "zstd")

@@ -77,3 +77,14 @@ def test_what_cannot_be_is_refused(name, level, reason):
 def test_foreign_loggers_are_not_listed():
     logging.getLogger("somebody_else")
     assert "somebody_else" not in {entry.name for entry in logger_entries()}
+
+
+def test_a_package_that_only_has_loggers_below_it_can_be_given_a_level():
+    logging.getLogger("trio_broker.test_of_packages.below")
+    assert described("trio_broker.test_of_packages").value == described("root").value
+    check_level("trio_broker.test_of_packages", "ERROR")
+    set_level("trio_broker.test_of_packages", "ERROR")
+    try:
+        assert described("trio_broker.test_of_packages.below").value == "ERROR"
+    finally:
+        set_level("trio_broker.test_of_packages", None)

@@ -462,7 +462,9 @@ def _describe(key: ConfigKey, value: str | None, synonyms: tuple[ConfigSynonym, 
 
 def shown_value(key: ConfigKey, value: Any) -> str | None:
     """Return the text of a value for display; None without a value or for a secret."""
-    return None if key.sensitive or value is None else key.text_of(value)
+    # compression.type has None for "producer", which its formatter knows.
+    has_none = value is None and key.formatter is None
+    return None if key.sensitive or has_none else key.text_of(value)
 
 
 def load_broker_config(

@@ -1,7 +1,8 @@
 """The levels of this process's loggers, as settings of the resource type "broker logger" (KIP-412).
 
 Levels have the names of log4j, which Kafka's tools use. They belong to the running process: a change takes effect at
-once and is lost at the next start, as in Kafka. The root logger and the loggers of the broker's packages are described.
+once and is lost at the next start, as in Kafka. The root logger, the loggers of the broker's packages, and the packages
+with loggers below them are described.
 
 Source: Kafka's LoggingController and RuntimeLoggerManager.
 """
@@ -48,9 +49,10 @@ def logger_levels(changes: Mapping[str, str | None] | None = None) -> list[Logge
     ``check_level`` has accepted the changes.
     """
     numbers = {ROOT: logging.root.level}
-    for name, logger in logging.root.manager.loggerDict.items():
-        if isinstance(logger, logging.Logger):
-            numbers[name] = logger.level
+    for name in _names():
+        # A package without a logger of its own has a placeholder here until it is given a level.
+        logger = logging.root.manager.loggerDict[name]
+        numbers[name] = logger.level if isinstance(logger, logging.Logger) else logging.NOTSET
     for name, level in (changes or {}).items():
         numbers[name] = _number(level)
     return [_logger_level(name, numbers) for name in (ROOT, *_names())]
@@ -99,11 +101,7 @@ def _level_name(number: int) -> str:
 
 
 def _names() -> list[str]:
-    return sorted(
-        name
-        for name, logger in logging.root.manager.loggerDict.items()
-        if isinstance(logger, logging.Logger) and name.partition(".")[0] in PACKAGES
-    )
+    return sorted(name for name in logging.root.manager.loggerDict if name.partition(".")[0] in PACKAGES)
 
 
 def _entry(logger: LoggerLevel) -> ConfigEntry:

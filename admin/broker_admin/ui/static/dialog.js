@@ -3,7 +3,7 @@
  * Actions of `macros/dialog.html`: each is one HTTP call, shown before it is made, tried first where it can be.
  *
  * Fired at the dialog, with the server's answer as `detail`: `tried` after a dry run, `done` after the change. A listener
- * that calls `preventDefault` shows the answer itself.
+ * that calls `preventDefault` shows the answer itself. `called` is fired with the body whenever the call is shown anew.
  */
 
 import { bodyOf, curlOf, queryOf, twinOf } from "./action_call.js";
@@ -63,6 +63,7 @@ class Action {
     for (const twin of /** @type {NodeListOf<HTMLElement>} */ (this.dialog.querySelectorAll("[data-twin]"))) {
       twin.textContent = twinOf(twin.dataset.twin ?? "", this.form);
     }
+    this.dialog.dispatchEvent(new CustomEvent("called", { detail: bodyOf(this.form) }));
   }
 
   /** @param {string} kind @param {string} text */

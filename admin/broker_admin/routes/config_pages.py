@@ -1,0 +1,80 @@
+"""The pages ``/config``, all settings and where each has its value from, and ``/config/loggers``.
+
+A page lists, and opens one key (``?key=``), without a script; the changes are those of ``/api/v1/config`` and
+``/api/v1/loggers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.config_table import ConfigTableQuery, config_table
+from broker_admin.encoding import mask_entry
+from broker_admin.listing import take_page
+from broker_admin.operations import query_of
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import AdminParts, parts_of
+from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
+from broker_admin.tables import Column, ListTable
+from trio_broker.config.entries import ConfigEntry, LoggerLevel
+
+LOGGER_TABLE_COLUMNS = (
+    Column("Logger", "name"),
+    Column("Level", "level"),
+    Column("From", hidden_below="narrow", explanation="The logger that has this level"),
+    Column(""),
+)
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
+"""Those that a logger can be given, as in Kafka's tools."""
+
+
+async def get_config_page(request: Request) -> Response:
+    """All settings, or those that are searched for."""
+    query, parts = query_of(request, ConfigTableQuery), parts_of(request)
+    entries = [mask_entry(entry) for entry in parts.view.config_entries()]
+    return await rendered(parts, partial(render_settings, frame(parts.view, request), entries, query))
+
+
+def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], query: ConfigTableQuery) -> str:
+    """The page of settings; runs in a worker thread."""
+    return TEMPLATES.get_template("config/settings.html").render(
+        **context, here="config", script="config.js", query=query, table=config_table(entries, query)
+    )
+
+
+async def get_loggers_page(request: Request) -> Response:
+    """The loggers and their levels."""
+    query, parts = query_of(request, LoggersQuery), parts_of(request)
+    context = frame(parts.view, request) | {"parameters": request.query_params}
+    return await rendered(parts, partial(render_loggers, context, parts.view.loggers(), query))
+
+
+def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], query: LoggersQuery) -> str:
+    """The page of loggers; runs in a worker thread."""
+    page = take_page(loggers, query, id_of=logger_name, columns=LOGGER_COLUMNS)
+    table = ListTable(
+        "/config/loggers", LOGGER_TABLE_COLUMNS, query, page, context.pop("parameters"), key_of=logger_name
+    )
+    return TEMPLATES.get_template("config/loggers.html").render(
+        **context, here="config", script="loggers.js", table=table, levels=LEVELS
+    )
+
+
+def logger_name(logger: LoggerLevel) -> str:
+    return logger.name
+
+
+async def rendered(parts: AdminParts, render: partial[str]) -> Response:
+    """The page that ``render`` returns, rendered in a worker thread: a hundred keys take some milliseconds."""
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+ROUTES = [Route("/config", get_config_page), Route("/config/loggers", get_loggers_page)]

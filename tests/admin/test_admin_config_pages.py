@@ -1,0 +1,191 @@
+"""The pages ``/config`` and ``/config/loggers`` over a real broker: read without a script, changed in a browser."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker_admin.app import create_app
+from tests.admin.chromium import EXECUTABLE, Browser, Page, open_browser
+from tests.admin.live_admin import LiveAdmin, served
+
+needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+
+LOGGER = "trio_broker.test_of_config_pages"
+
+
+async def page_text(admin: LiveAdmin, address: str, **query: str) -> str:
+    answer = await admin.http.get(address, params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def keys_of(text: str) -> list[str]:
+    return [part.partition('"')[0] for part in text.split('data-key-link="')[1:]]
+
+
+# --- without a script ---
+
+
+async def test_every_key_is_listed_with_value_source_and_limits(live: LiveAdmin) -> None:
+    text = await page_text(live, "/config")
+    configs = (await live.get("/api/v1/config"))["configs"]
+    assert keys_of(text) == list(configs)
+    assert "1 to 256" in text
+    assert '<b>604800000</b> <span class="aside">7 d</span>' in text
+
+
+async def test_keys_are_searched_by_name_value_and_documentation(live: LiveAdmin) -> None:
+    assert keys_of(await page_text(live, "/config", search="IO.THREADS")) == ["num.io.threads"]
+    assert "log.segment.bytes" in keys_of(await page_text(live, "/config", search="1073741824"))
+    assert "compression.type" in keys_of(await page_text(live, "/config", search="codec that batches"))
+    assert "Nothing matches" in await page_text(live, "/config", search="no such thing")
+
+
+async def test_only_keys_that_were_changed_or_can_be_are_listed_where_that_is_asked_for(live: LiveAdmin) -> None:
+    await live.http.patch("/api/v1/config", json={"num.io.threads": 12})
+    changed = keys_of(await page_text(live, "/config", changed="true"))
+    assert "num.io.threads" in changed
+    assert "num.network.threads" not in changed
+    assert "node.id" not in keys_of(await page_text(live, "/config", live="true"))
+    assert set(keys_of(await page_text(live, "/config", group="Node"))) >= {"node.id", "log.dirs"}
+
+
+async def test_an_opened_key_shows_the_value_of_each_level(live: LiveAdmin) -> None:
+    await live.http.patch("/api/v1/config", params={"level": "cluster"}, json={"num.io.threads": 5})
+    text = await page_text(live, "/config", key="num.io.threads")
+    for level in ("this broker", "cluster default", "command line", "environment", "file", "built-in"):
+        assert f'<th scope="row">{level}</th>' in text
+    assert text.count("in effect</td>") == 1
+    assert "shadowed</td>" in text
+
+
+async def test_a_key_that_is_read_at_a_start_says_where_it_is_set(live: LiveAdmin) -> None:
+    text = await page_text(live, "/config", key="num.partitions")
+    assert "Set <code>num.partitions=…</code> in <code>server.properties</code> and restart the broker" in text
+    assert 'data-edit="num.partitions"' not in text
+
+
+async def test_a_key_that_is_not_there_is_named_as_text(live: LiveAdmin) -> None:
+    text = await page_text(live, "/config", key="<b>no such")
+    assert "There is no key <code>&lt;b&gt;no such</code>" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("log.preallocate", '<select name="value">'),
+        ("compression.type", "<option selected>producer</option>"),
+        ("log.cleanup.policy", '<input type="checkbox" name="value" value="delete" checked>'),
+        ("num.io.threads", 'type="number" value="8" step="1" min="1" max="256"'),
+        ("log.segment.bytes", "or as <i>64 MiB</i>"),
+        ("log.retention.ms", "or as <i>7 d</i>"),
+    ],
+)
+async def test_a_field_suits_the_type_of_its_key(live: LiveAdmin, key: str, field: str) -> None:
+    assert field in await page_text(live, "/config", key=key)
+
+
+async def test_loggers_are_listed_with_their_levels(live: LiveAdmin) -> None:
+    logging.getLogger(LOGGER)
+    text = await page_text(live, "/config/loggers", search=LOGGER)
+    assert f"<code>{LOGGER}</code>" in text
+    assert "1 of 1 that match" in text
+
+
+# --- in a browser ---
+
+
+@pytest.fixture
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    async with open_browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+async def enter(page: Page, selector: str, text: str) -> None:
+    await page.evaluate(f"document.querySelector({json.dumps(selector)}).value = {json.dumps(text)}")
+    await page.evaluate(
+        f"document.querySelector({json.dumps(selector)}).dispatchEvent(new Event('input', {{bubbles: true}}))"
+    )
+
+
+async def click(page: Page, selector: str) -> None:
+    await page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+@needs_browser
+async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin, browser: Browser) -> None:
+    async with served(create_app(live.view)) as url:
+        page = await browser.open_page(f"{url}/config")
+        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        await click(page, "a[data-key-link='log.segment.bytes']")
+        await page.until("document.querySelector('form[data-edit=\"log.segment.bytes\"]') !== null")
+        assert await page.evaluate("location.search") == "?key=log.segment.bytes"
+
+        await enter(page, "form[data-edit] input", "64 d")
+        await page.until("document.querySelector('[data-note]').textContent.includes('no unit of this key')")
+        await enter(page, "form[data-edit] input", "64 MiB")
+        await page.until("document.querySelector('[data-note]').textContent.startsWith('That is 67108864.')")
+        await click(page, "form[data-edit] [type=submit]")
+        await page.until("!document.querySelector('[data-pending]').hidden")
+
+        await click(page, "a[data-key-link='log.cleanup.policy']")
+        await page.until("document.querySelector('form[data-edit=\"log.cleanup.policy\"]') !== null")
+        await click(page, "form[data-edit] [value=compact]")
+        await click(page, "form[data-edit] [type=submit]")
+        await page.until("document.querySelector('[data-pending]').innerText === 'Review 2 changes …'")
+
+        await click(page, "[data-opens='change-settings']")
+        await page.until("!document.querySelector('#change-settings [data-differences]').hidden")
+        assert "1073741824 → 67108864" in await page.text("#change-settings [data-differences]")
+        assert live.broker.services.config.log.segment_bytes == 1 << 30
+        twins = await page.evaluate(
+            "[...document.querySelectorAll('#change-settings [data-twin]')].map(e => e.textContent)"
+        )
+        assert "--add-config 'log.segment.bytes=67108864,log.cleanup.policy=[delete,compact]'" in twins[0]
+        assert (
+            "--broker 1 \\\n  --set log.segment.bytes=67108864 \\\n  --set log.cleanup.policy=delete,compact"
+            in twins[1]
+        )
+        await page.evaluate("document.querySelector('#change-settings select').value = 'cluster'")
+        await page.evaluate("document.querySelector('#change-settings select').dispatchEvent(new Event('change'))")
+        await page.until("document.querySelector('#change-settings thead').innerText.includes('Cluster default')")
+
+        await click(page, "#change-settings [data-does]")
+        await page.until("document.querySelector('[data-toasts]').innerText.startsWith('Change settings: done.')")
+        assert live.broker.services.config.log.segment_bytes == 64 << 20
+        await page.until(
+            "document.querySelector('tr[data-key=\"log.segment.bytes\"] .source').innerText === 'cluster default'"
+        )
+        assert await page.evaluate("document.querySelector('[data-pending]').hidden")
+
+
+@needs_browser
+async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> None:
+    logging.getLogger(LOGGER)
+    async with served(create_app(live.view)) as url:
+        page = await browser.open_page(f"{url}/config/loggers?search={LOGGER}")
+        await click(page, "[data-logger]")
+        await enter(page, "#set-level select", "DEBUG")
+        await click(page, "#set-level [data-tries]")
+        await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
+        assert logging.getLogger(LOGGER).level == logging.NOTSET
+        twin = await page.evaluate("document.querySelector('#set-level [data-twin]').textContent")
+        assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in twin
+        await click(page, "#set-level [data-does]")
+        await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
+        assert logging.getLogger(LOGGER).level == logging.DEBUG
+    logging.getLogger(LOGGER).setLevel(logging.NOTSET)
+
+
+@needs_browser
+async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
+    async with served(create_app(live.view)) as url:
+        for path in ("/config?key=log.segment.bytes&still", "/config/loggers?still"):
+            page = await browser.open_page(f"{url}{path}")
+            for width in (420, 768, 1280):
+                await page.set_view(width=width, dark=width == 768)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width
