@@ -38,6 +38,7 @@ from broker_admin.routes import (
     readings,
     search,
     segments,
+    storage,
     topics,
 )
 from broker_admin.routes.login_pages import login_routes
@@ -78,6 +79,7 @@ def create_app(
             *groups.ROUTES,
             *clients.ROUTES,
             *doctor.ROUTES,
+            *storage.ROUTES,
             *events.ROUTES,
             *health.ROUTES,
             *metrics_page.ROUTES,

@@ -29,6 +29,7 @@ from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
 from broker_admin.views.readings import ReadingsView
 from broker_admin.views.segments import SegmentsView
+from broker_admin.views.storage import StorageView
 from broker_admin.views.topics import TopicsView
 
 
@@ -46,6 +47,7 @@ class BrokerView(
     SegmentsView,
     ClientsView,
     DoctorView,
+    StorageView,
     EventsView,
     Protocol,
 ):

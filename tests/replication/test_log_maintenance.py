@@ -121,6 +121,7 @@ async def test_a_sealed_segment_moves_the_recovery_point_behind_the_back_of_clie
 def test_duties_have_kafkas_intervals(replicas):
     assert {task.name: task.interval_ms() for task in replicas.log_maintenance.tasks()} == {
         "retention": 300_000,
+        "disk usage": 30_000,
         "removing deleted files": 30_000,
         "flushing": 2**63 - 1,
         "recovery points": 60_000,

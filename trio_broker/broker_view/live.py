@@ -22,6 +22,7 @@ from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
+from trio_broker.broker_view.storage import LiveStorageView
 from trio_broker.broker_view.topic_changes import LiveTopicChangesView
 from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
 from trio_broker.broker_view.topics import LiveTopicsView
@@ -46,6 +47,7 @@ class LiveBrokerView(
     LiveSegmentsView,
     LiveClientsView,
     LiveDoctorView,
+    LiveStorageView,
     LiveEventsView,
 ):
     """One broker for the admin app.
@@ -76,6 +78,7 @@ class LiveBrokerView(
         LiveSegmentsView.__init__(self, services.replicas, services.node.cluster_id, services.node.node_id)
         LiveClientsView.__init__(self, services, server)
         LiveDoctorView.__init__(self, services, server)
+        LiveStorageView.__init__(self, services)
         self.samples.subscribe(self._sampled)
 
     def _sampled(self, sample: HistorySample) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from heapq import nlargest
 from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+MAX_DIRTIEST = 10
+"""Partitions that are named with their dirty ratio."""
+
 
 class PartitionOwner(Protocol):
     """What the cleaner needs of the ReplicaManager."""
@@ -61,8 +65,18 @@ class UncleanablePartition:
 
 
 @attrs.frozen
+class DirtyPartition:
+    """A compacted partition as the cleaner saw it last."""
+
+    topic_partition: TopicPartition
+    dirty_ratio: float
+    dirty_bytes: int
+
+
+@attrs.frozen
 class LogCleanerStatistics:
-    """Counters only grow. ``max_dirty_ratio`` is that of the last look, over all compacted partitions.
+    """Counters only grow. ``max_dirty_ratio`` is that of the last look, over all compacted partitions, of which
+    ``dirtiest`` has the first.
 
     ``busy_ns`` is the time in which at least one of its threads worked.
     """
@@ -75,6 +89,7 @@ class LogCleanerStatistics:
     under_way: tuple[TopicPartition, ...]
     uncleanable: tuple[UncleanablePartition, ...]
     max_dirty_ratio: float
+    dirtiest: tuple[DirtyPartition, ...]
     busy_ns: int
 
 
@@ -113,6 +128,7 @@ class LogCleaner:
         self._finished_rounds = 0
         self._totals = CleaningStatistics()
         self._max_dirty_ratio = 0.0
+        self._dirtiest: tuple[DirtyPartition, ...] = ()
         self._busy_time = BusyTime()
         config.subscribe("log.cleaner.threads", self._resize)
 
@@ -162,6 +178,10 @@ class LogCleaner:
             if isinstance(outcome, Exception):
                 self._note_failure(partition, outcome)
         self._max_dirty_ratio = max((each.dirty_ratio for each in found.values()), default=0.0)
+        self._dirtiest = tuple(
+            DirtyPartition(each.log.topic_partition, each.dirty_ratio, each.dirty_bytes)
+            for each in nlargest(MAX_DIRTIEST, found.values(), key=lambda compacted: compacted.dirty_ratio)
+        )
         chosen = dirtiest(found.values())
         if chosen is None:
             return None
@@ -350,6 +370,7 @@ class LogCleaner:
                 UncleanablePartition(each.topic_partition, reason) for each, reason in self._uncleanable.items()
             ),
             max_dirty_ratio=self._max_dirty_ratio,
+            dirtiest=self._dirtiest,
             busy_ns=self._busy_time.busy_until(perf_counter_ns()),
         )
 

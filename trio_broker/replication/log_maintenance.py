@@ -19,9 +19,10 @@ import trio
 
 from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.replication.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.replication.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.replication.partition import Partition
-from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -80,6 +81,8 @@ class LogMaintenance:
         self.config = config
         self.clock = clock
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
+        self.disk_usage = DiskUsageHistory(log_manager.directories)
+        self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
         self._clock_steps = ClockJumpDetector(clock)
         self.checkpoint_lock = trio.Lock()
         self.removal_lock = trio.Lock()
@@ -104,6 +107,7 @@ class LogMaintenance:
         config = self.config.log_manager
         return [
             ScheduledTask("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention),
+            ScheduledTask("disk usage", lambda: DISK_USAGE_INTERVAL_MS, self.sample_disk_usage),
             ScheduledTask("removing deleted files", lambda: REMOVAL_INTERVAL_MS, self.remove_expired_files),
             ScheduledTask("flushing", lambda: config.log_flush_scheduler_interval_ms, self.flush_due),
             ScheduledTask(
@@ -117,6 +121,15 @@ class LogMaintenance:
             ScheduledTask("producer expiry", lambda: PRODUCER_EXPIRY_INTERVAL_MS, self.expire_producers),
         ]
 
+    def _next_retention_ms(self, delay_ms: int = 0) -> int | None:
+        """When retention looks next, None for never."""
+        interval_ms = self.config.log_manager.log_retention_check_interval_ms
+        return None if interval_ms >= NEVER_MS else self.clock.now_ms() + delay_ms + interval_ms
+
+    async def sample_disk_usage(self) -> None:
+        """Keep how full the disks of the data directories are."""
+        await self._in_thread(self.disk_usage.sample, self.clock.now_ms())
+
     async def apply_retention(self) -> None:
         """Retire the segments whose time is over, one partition after another.
 
@@ -126,6 +139,7 @@ class LogMaintenance:
         Right after the clock was set forward nothing is retired: everything would look old at once. The operator who
         set it wrongly has until the next round to set it back.
         """
+        self.retention_due_at_ms = self._next_retention_ms()
         gained_ms = self._clock_steps.gained_ms()
         if gained_ms > MAX_CLOCK_STEP_MS:
             log.warning("the clock was set forward by %d s: retention waits for its next round", gained_ms // 1000)

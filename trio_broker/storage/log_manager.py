@@ -55,11 +55,12 @@ LeaderEpochOf = Callable[[TopicPartition], int]
 
 @attrs.define
 class LoadReport:
-    """What ``load`` found. ``failures`` are the partitions that could not be opened, with the reason."""
+    """What ``load`` found, in so many seconds. ``failures`` are the partitions that could not be opened, and why."""
 
     recovered: list[RecoveryReport] = attrs.field(factory=list)
     failures: dict[TopicPartition, Exception] = attrs.field(factory=dict)
     strays: list[Path] = attrs.field(factory=list)
+    seconds: float = 0.0
 
 
 @attrs.frozen
@@ -88,6 +89,7 @@ class LogManager:
         self.clock = clock
         self.directories = [LogDirectory(path) for path in directories]
         self.logs: dict[TopicPartition, Log] = {}
+        self.load_report = LoadReport()
         self._cluster_id = cluster_id
         self._allow_new = allow_new
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
@@ -162,12 +164,14 @@ class LogManager:
 
         Without ``leader_epoch_of`` every leader epoch found in a log is believed.
         """
-        report = LoadReport()
+        report, began = LoadReport(), self.clock.monotonic()
         for directory in self.directories:
             with os.scandir(directory.path) as entries:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
             for name in names:
                 self._load_directory(directory, name, config_for, leader_epoch_of, report)
+        report.seconds = self.clock.monotonic() - began
+        self.load_report = report
         return report
 
     def _load_directory(
