@@ -164,7 +164,7 @@ class Broker:
             await nursery.start(services.groups.run)
             await nursery.start(self.server.run)
             async with trio.open_nursery() as admin_nursery:
-                reason = await self._start_admin(admin_nursery)
+                reason = await self._start_admin(nursery, admin_nursery)
                 if not reason:
                     task_status.started(self)
                     await self._stopping.wait()
@@ -174,8 +174,11 @@ class Broker:
             nursery.cancel_scope.cancel()
         return reason
 
-    async def _start_admin(self, admin_nursery: trio.Nursery) -> str:
-        """Start the admin server in ``admin_nursery``; returns why it cannot be started, or the empty string."""
+    async def _start_admin(self, nursery: trio.Nursery, admin_nursery: trio.Nursery) -> str:
+        """Start the admin server in ``admin_nursery``, and in ``nursery`` what writes its history.
+
+        Returns why it cannot be started, or the empty string.
+        """
         if not (listener := self.config.node.admin_listener):
             return ""
         # Imported here, because a broker without an admin page should not pay for one.
@@ -196,6 +199,7 @@ class Broker:
             cause = error.__cause__
             taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
             return str(error) + (PORT_TAKEN.format("--admin-port or admin.listener") if taken else "")
+        nursery.start_soon(view.series_history.run)
         self.admin_url = address.url
         self.server.name_admin_page(address.url)
         return ""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
+from pathlib import Path
 
-from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
+from broker_admin.views.readings import (
+    PoolStatistics,
+    QueueStatistics,
+    SeriesReport,
+    ThreadStatistics,
+    WorkerStatistics,
+)
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.history import BrokerReadings, History, HistorySample
+from trio_broker.metrics.history import SERIES, BrokerReadings, History, HistorySample
+from trio_broker.metrics.minute_file import FILE_NAME, MinuteFile
+from trio_broker.metrics.series import Row, SeriesHistory
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 
@@ -18,6 +28,9 @@ class LiveReadingsView:
         self.services = services
         self.server = server
         self.samples = History(self.readings(server.statistics()), services.clock.now_ms)
+        directory = Path(services.config.node.log_dirs[0])
+        self.series_history = SeriesHistory(MinuteFile(directory / FILE_NAME, SERIES))
+        self.samples.subscribe(self.series_history.add)
         server.subscribe(lambda statistics: self.samples.add(self.readings(statistics)))
 
     def readings(self, server: SocketServerStatistics) -> BrokerReadings:
@@ -33,6 +46,9 @@ class LiveReadingsView:
 
     def history(self) -> Sequence[HistorySample]:
         return self.samples.samples
+
+    async def series(self, names: Sequence[str], from_ms: int, to_ms: int, step_ms: int) -> SeriesReport:
+        return series_report(names, step_ms, await self.series_history.rows(from_ms, to_ms, step_ms))
 
     def threads(self) -> ThreadStatistics:
         server, config = self.server.statistics(), self.services.config
@@ -51,6 +67,17 @@ class LiveReadingsView:
             parked_requests=server.handlers.parked,
             event_loop_busy_ratio=server.loop_busy_ratio,
         )
+
+
+def series_report(names: Sequence[str], step_ms: int, rows: Sequence[Row]) -> SeriesReport:
+    """The series of ``names`` in ``rows``."""
+    places = {name: SERIES.index(name) for name in names}
+    columns = {name: tuple(measured(row.values[place]) for row in rows) for name, place in places.items()}
+    return SeriesReport(step_ms, tuple(row.at_ms for row in rows), columns)
+
+
+def measured(value: float) -> float | None:
+    return None if isnan(value) else value
 
 
 def pool(

@@ -90,6 +90,14 @@ class HistorySample:
     compaction_bytes_per_second: float
 
 
+SERIES = tuple(
+    field.name
+    for field in attrs.fields(HistorySample)
+    if str(field.type) in ("float", "int") and field.name != "sampled_at_ms"
+)
+"""The numbers of a sample by name, each of them a series over time (``series.py``)."""
+
+
 def sample_between(earlier: BrokerReadings, later: BrokerReadings, sampled_at_ms: int) -> HistorySample:
     """What happened from ``earlier`` to ``later``."""
     before, server = earlier.server, later.server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import attrs
 from starlette.requests import Request
@@ -10,15 +11,42 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response, json_response_from_thread, mask_changes, sensitive_keys
-from broker_admin.operations import operation
+from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
+from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.schemas import Words, bounded
 from broker_admin.views.config import JournalEntry
 from broker_admin.views.node import NodeDescription
-from broker_admin.views.readings import ThreadStatistics
-from trio_broker.metrics.history import HistorySample
+from broker_admin.views.readings import SeriesReport, ThreadStatistics
+from trio_broker.metrics.history import SERIES, HistorySample
 
 SAMPLE_INTERVAL_MS = 1000
 """The broker samples itself once a second; charts need to know to see gaps."""
+
+
+MAX_STEPS = 2_000
+"""Steps of one answer: more than a screen has columns of pixels."""
+
+DEFAULT_STEPS = 300
+"""Steps of an answer whose query names no step."""
+
+DEFAULT_SPAN_MS = 3_600_000
+"""An hour, as far back as there are seconds."""
+
+MAX_TIME_MS = 2**53
+"""As far as JavaScript counts; the year 287396."""
+
+SeriesName = Annotated[str, Words({"enum": list(SERIES)})]
+
+
+@attrs.frozen(kw_only=True)
+class SeriesQuery:
+    """Which series, from when up to when (the last hour), and in steps of how many milliseconds (a 300th of that)."""
+
+    series: tuple[SeriesName, ...] = bounded(minItems=1, maxItems=len(SERIES))
+    from_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIME_MS)
+    to_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIME_MS)
+    step_ms: int | None = bounded(None, minimum=SAMPLE_INTERVAL_MS, maximum=MAX_TIME_MS)
 
 
 @attrs.frozen
@@ -55,6 +83,30 @@ async def get_history(request: Request) -> Response:
     return await json_response_from_thread(HistoryOfSamples(SAMPLE_INTERVAL_MS, samples))
 
 
+@operation(SeriesReport, query=SeriesQuery, problems={400: "the times are out of order, or give too many steps"})
+async def get_series(request: Request) -> Response:
+    """Readings over time: the last hour by seconds, the last week by minutes, in steps of any length.
+
+    A step has the mean of its readings; of p99 and queue depth the largest.
+    """
+    view, query = parts_of(request).view, query_of(request, SeriesQuery)
+    node = view.node()
+    # Up to now, the present millisecond included.
+    to_ms = node.started_at_ms + int(node.uptime_seconds * 1000) + 1 if query.to_ms is None else query.to_ms
+    from_ms = max(0, to_ms - DEFAULT_SPAN_MS) if query.from_ms is None else query.from_ms
+    if from_ms >= to_ms:
+        detail = "the times end before they begin"
+        raise Problem(400, detail, [FieldError(query_pointer("from_ms"), detail)])
+    step_ms = (
+        max(SAMPLE_INTERVAL_MS, -(-(to_ms - from_ms) // DEFAULT_STEPS)) if query.step_ms is None else query.step_ms
+    )
+    if (to_ms - from_ms) // step_ms > MAX_STEPS:
+        detail = f"an answer has at most {MAX_STEPS} steps"
+        raise Problem(400, detail, [FieldError(query_pointer("step_ms"), detail)])
+    names = tuple(dict.fromkeys(query.series))
+    return await json_response_from_thread(await view.series(names, from_ms, to_ms, step_ms))
+
+
 @operation(Journal)
 async def get_journal(request: Request) -> Response:
     """The recent config changes, oldest first, by all clients."""
@@ -66,5 +118,6 @@ ROUTES = [
     Route("/api/v1/node", get_node),
     Route("/api/v1/threads", get_threads),
     Route("/api/v1/history", get_history),
+    Route("/api/v1/history/series", get_series),
     Route("/api/v1/journal", get_journal),
 ]

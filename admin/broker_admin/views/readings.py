@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -49,6 +49,19 @@ class ThreadStatistics:
     event_loop_busy_ratio: float
 
 
+@attrs.frozen
+class SeriesReport:
+    """Readings over time: when each step began, and a value per step in each series.
+
+    ``step_ms`` is what was asked for; steps further back than the seconds in memory are whole minutes. Steps without
+    any reading are left out, and null is what was not measured then.
+    """
+
+    step_ms: int
+    times_ms: tuple[int, ...]
+    series: Mapping[str, tuple[float | None, ...]]
+
+
 class ReadingsView(Protocol):
     """The readings of a broker, as the admin app sees them."""
 
@@ -58,6 +71,11 @@ class ReadingsView(Protocol):
 
     def history(self) -> Sequence[HistorySample]:
         """The samples kept, oldest first, one a second."""
+        ...
+
+    async def series(self, names: Sequence[str], from_ms: int, to_ms: int, step_ms: int) -> SeriesReport:
+        """The readings of ``names``, of those in ``trio_broker.metrics.history.SERIES``, from ``from_ms`` up to
+        ``to_ms``: up to an hour of seconds, and a week of minutes."""
         ...
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:

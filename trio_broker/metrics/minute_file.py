@@ -1,0 +1,157 @@
+"""``history.dat`` in the first data directory: a ring with a slot for each minute of a week.
+
+A header of 4 KiB names the columns; each slot has the time of its minute, a 32-bit float per column, and a checksum. A
+minute's slot is its number modulo the slots, so a write overwrites what was a week before, and the file never grows. A
+slot that a crash tore, or that is of another week, does not count.
+
+A file with other columns, of another version of the broker, is read by their names and written anew.
+
+Everything here blocks. Source: docs/formats/history.md.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import struct
+import zlib
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from trio_broker.storage.checkpoints import write_all, write_atomically
+
+log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "history.dat"
+
+HEADER_BYTES: Final = 4096
+"""Room for a hundred columns with long names."""
+
+MINUTE_MS: Final = 60_000
+
+SLOTS: Final = 7 * 24 * 60
+"""A week of minutes; 1.3 MB with thirty columns."""
+
+MAX_COLUMNS: Final = 200
+"""A header that names more is no header; a week of so many takes 8 MB."""
+
+FORMAT_VERSION: Final = 1
+
+MinuteRow: TypeAlias = "tuple[int, array[float]]"
+"""When the minute began, in milliseconds since 1970, and a value per column."""
+
+
+class MinuteFile:
+    """The file at ``path`` with ``columns``, of which nothing need exist yet."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path = path
+        self.columns = tuple(columns)
+        self._slot = slot_format(len(self.columns))
+        self._is_ready = False
+
+    def write(self, rows: Iterable[MinuteRow]) -> None:
+        """Write the rows into their slots. Not synced: a power cut may take the last minutes.
+
+        Raises:
+            OSError: the disk is full or failed.
+        """
+        self._make_ready()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for at_ms, values in rows:
+                write_all(descriptor, encoded_slot(self._slot, at_ms, values), self._position(at_ms))
+        finally:
+            os.close(descriptor)
+
+    def read(self, from_ms: int, to_ms: int) -> list[MinuteRow]:
+        """The minutes that began from ``from_ms`` up to ``to_ms``, exclusive, in their order.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        try:
+            self._make_ready()
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        rows = decoded_slots(content, self._slot)
+        return sorted((row for row in rows if from_ms <= row[0] < to_ms), key=lambda row: row[0])
+
+    def _position(self, at_ms: int) -> int:
+        return HEADER_BYTES + at_ms // MINUTE_MS % SLOTS * self._slot.size
+
+    def _make_ready(self) -> None:
+        """Make the file, or make it one with our columns."""
+        if self._is_ready and self.path.exists():
+            return
+        kept = self._kept_rows()
+        if kept is not None:
+            write_atomically(self.path, self._whole_file(kept))
+        self._is_ready = True
+
+    def _kept_rows(self) -> list[MinuteRow] | None:
+        """The rows of a file with other columns, brought into ours; None if the file is as it should be."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        columns = columns_of(content)
+        if columns == self.columns:
+            return None
+        if columns is None:
+            log.warning("%s is no history of readings; a new one is begun", self.path)
+            return []
+        # What was not measured then is not a number, which readers leave out.
+        index_of = {name: index for index, name in enumerate(columns)}
+        places = [index_of.get(name) for name in self.columns]
+        return [
+            (at_ms, array("f", [math.nan if place is None else values[place] for place in places]))
+            for at_ms, values in decoded_slots(content, slot_format(len(columns)))
+        ]
+
+    def _whole_file(self, rows: Iterable[MinuteRow]) -> bytes:
+        header = json.dumps({"version": FORMAT_VERSION, "columns": self.columns}, separators=(",", ":")).encode()
+        assert len(header) <= HEADER_BYTES, "the names of the columns fit into the header"
+        content = bytearray(HEADER_BYTES + SLOTS * self._slot.size)
+        content[: len(header)] = header
+        for at_ms, values in rows:
+            position = self._position(at_ms)
+            content[position : position + self._slot.size] = encoded_slot(self._slot, at_ms, values)
+        return bytes(content)
+
+
+def slot_format(columns: int) -> struct.Struct:
+    """A slot: the time, the values, and the CRC-32 of both; big-endian."""
+    return struct.Struct(f">q{columns}fI")
+
+
+def encoded_slot(slot: struct.Struct, at_ms: int, values: Iterable[float]) -> bytes:
+    packed = slot.pack(at_ms, *values, 0)
+    return packed[:-4] + zlib.crc32(packed[:-4]).to_bytes(4, "big")
+
+
+def decoded_slots(content: bytes, slot: struct.Struct) -> list[MinuteRow]:
+    """The whole slots of a file, in no order."""
+    end = min(len(content), HEADER_BYTES + SLOTS * slot.size)
+    rows = []
+    for position in range(HEADER_BYTES, end - slot.size + 1, slot.size):
+        at_ms, *values, checksum = slot.unpack_from(content, position)
+        if at_ms and zlib.crc32(content[position : position + slot.size - 4]) == checksum:
+            rows.append((at_ms, array("f", values)))
+    return rows
+
+
+def columns_of(content: bytes) -> tuple[str, ...] | None:
+    """The columns that a header names; None if it is no header."""
+    try:
+        header = json.loads(content[:HEADER_BYTES].rstrip(b"\0"))
+        columns = tuple(header["columns"])
+        is_ours = header["version"] == FORMAT_VERSION and len(columns) <= MAX_COLUMNS
+        return columns if is_ours and all(isinstance(name, str) for name in columns) else None
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
