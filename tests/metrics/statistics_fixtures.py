@@ -93,6 +93,7 @@ def cleaner_statistics(**changes: Any) -> LogCleanerStatistics:
         "under_way": (),
         "uncleanable": (),
         "max_dirty_ratio": 0.0,
+        "dirtiest": (),
         "busy_ns": 0,
     }
     return LogCleanerStatistics(**(values | changes))
