@@ -20,6 +20,7 @@ from broker_admin.parts import AdminParts
 from broker_admin.problems import Problem
 from broker_admin.rail import rail_of
 from broker_admin.routes import (
+    api_pages,
     changes,
     clients,
     config,
@@ -84,6 +85,7 @@ def create_app(
             *health.ROUTES,
             *metrics_page.ROUTES,
             *openapi.ROUTES,
+            *api_pages.ROUTES,
             *search.ROUTES,
             *(login_routes(tokens) if tokens is not None else ()),
         ],

@@ -67,6 +67,7 @@ def page_environment() -> jinja2.Environment:
         short_duration_text=texts.short_duration_text,
         shown_text=texts.shown_text,
         partitions_text=texts.partitions_text,
+        code_marked=texts.code_marked,
         quoted=lambda text: quote(text, safe=""),
         partition_records=partition_records,
         topic_bytes=topic_bytes,

@@ -72,6 +72,11 @@ def hints_of(described: type) -> Mapping[str, Any]:
     return typing.get_type_hints(described, include_extras=True)
 
 
+def markdown(docstring: str) -> str:
+    """A docstring's text as OpenAPI wants it."""
+    return docstring.replace("``", "`")
+
+
 def is_required(field: attrs.Attribute[Any]) -> bool:
     """Whether one who sends a value of the class has to give this attribute."""
     return field.default is attrs.NOTHING
@@ -127,7 +132,7 @@ class SchemaWriter:
                 required = list(properties)
             self.found[name] = {
                 "type": "object",
-                "description": inspect.getdoc(described),
+                "description": markdown(inspect.getdoc(described) or ""),
                 "properties": properties,
                 "required": required,
                 **({"additionalProperties": False} if self.sent else {}),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 SHOWN_CHARACTERS = 64
 """As much of a client's text as a table shows: a client id, or a member id with its UUID, and then some."""
 
@@ -44,6 +46,12 @@ def short_duration_text(seconds: float) -> str:
     if 0 < seconds < 1:
         return f"{max(1, seconds * 1000):.0f} ms"
     return f"{seconds:.1f} s" if 0 < seconds < 10 else duration_text(seconds)
+
+
+def code_marked(text: str) -> Markup:
+    """Text with what stands between backticks as code; all else is escaped."""
+    parts = text.split("`")
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def time_text(at_ms: int) -> str:

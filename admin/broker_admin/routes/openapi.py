@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 from broker_admin.encoding import json_response
 from broker_admin.operations import OPERATIONS, HttpOperation
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
-from broker_admin.schemas import SchemaWriter, is_required
+from broker_admin.schemas import SchemaWriter, is_required, markdown
 from broker_admin.views.groups import GroupsRebalanced
 
 ALWAYS = {403: "the Host or Origin header is not one of this server", 500: "a bug; the broker's log says more"}
@@ -47,7 +47,7 @@ class Describer:
 
     def describe(self, path: str, function: Callable[..., Any], operation: HttpOperation) -> dict[str, Any]:
         """One method of one address."""
-        summary, _, rest = (inspect.getdoc(function) or "").partition("\n")
+        summary, _, rest = markdown(inspect.getdoc(function) or "").partition("\n")
         problems = ALWAYS | (OF_QUERIES if operation.query is not None else {})
         problems |= OF_CHANGES if operation.is_change else {}
         problems |= OF_BODIES if operation.body is not None else {}
