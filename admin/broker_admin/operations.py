@@ -30,7 +30,8 @@ class HttpOperation:
 
     ``answer`` is the annotation of the JSON it answers with, or None where the ``media_type`` is another. ``query`` is
     an attrs class; ``body`` any annotation; None where there is none. ``problems`` say by status why it refuses; what
-    it answers with ``other_statuses`` is no problem, and of the same kind. ``is_change`` marks what needs
+    it answers with ``other_statuses`` is no problem, and of the same kind. ``other_media_types`` are text, for
+    callers that ask for them. ``is_change`` marks what needs
     ``X-Requested-With``, with a body or without.
     """
 
@@ -39,6 +40,7 @@ class HttpOperation:
     body: Any = None
     status: int = 200
     media_type: str = "application/json"
+    other_media_types: tuple[str, ...] = ()
     problems: Mapping[int, str] = attrs.field(factory=dict)
     other_statuses: Mapping[int, str] = attrs.field(factory=dict)
     is_change: bool = False

@@ -77,9 +77,11 @@ class ApiDescription:
             else:
                 value = self.right(each["schema"], chance, each["name"], names)
                 query += [(each["name"], item) for item in (value if isinstance(value, list) else [value])]
-        # Without the empty text: that address is another one.
+        # Clients take the empty text and dots for another address.
         in_path = {
-            each["name"]: names.get(each["name"], "0") if chance.random() < 0.7 else chance.choice(ODD_TEXTS[1:])
+            each["name"]: names.get(each["name"], "0")
+            if chance.random() < 0.7
+            else chance.choice([text for text in ODD_TEXTS if text not in ("", "..")])
             for each in parameters
             if each["in"] == "path"
         }

@@ -6,6 +6,7 @@ real broker with a topic, a group and some records.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,7 +120,8 @@ def test_every_operation_has_a_name_of_its_own_and_says_what_it_does() -> None:
 
 
 def test_every_address_under_api_is_described() -> None:
-    served = {route.path for route in create_app(FakeBrokerView()).routes if isinstance(route, Route)}
+    routes = create_app(FakeBrokerView()).routes
+    served = {re.sub(r":\w+}", "}", route.path) for route in routes if isinstance(route, Route)}
     assert {path for path in served if path.startswith("/api/v1/")} - DOCUMENT["paths"].keys() == {
         "/api/v1/openapi.json"
     }

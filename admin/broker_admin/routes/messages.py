@@ -118,7 +118,7 @@ def wanted_format(request: Request, query: RecordsQuery) -> str:
     return "ndjson" if NDJSON in accept else "csv" if CSV in accept else "json"
 
 
-@operation(SearchResult, query=RecordsQuery, problems=PROBLEMS)
+@operation(SearchResult, query=RecordsQuery, problems=PROBLEMS, other_media_types=(NDJSON, CSV))
 async def get_records(request: Request) -> Response:
     """The records of a topic: newest first, or from a place or a time on, oldest first; those that a filter lets pass.
 

@@ -77,7 +77,8 @@ class Describer:
         phrase = HTTPStatus(operation.status).phrase
         if operation.status == HTTPStatus.NO_CONTENT:
             return {"description": phrase}
-        return {"description": phrase, "content": {operation.media_type: {"schema": schema}}}
+        others = {media_type: {"schema": {"type": "string"}} for media_type in operation.other_media_types}
+        return {"description": phrase, "content": {operation.media_type: {"schema": schema}, **others}}
 
     def problem(self, text: str) -> dict[str, Any]:
         return {
