@@ -22,6 +22,7 @@ from broker_admin.rail import rail_of
 from broker_admin.routes import (
     api_pages,
     changes,
+    changes_pages,
     clients,
     config,
     config_pages,
@@ -41,6 +42,7 @@ from broker_admin.routes import (
     segments,
     storage,
     topics,
+    tuning_pages,
 )
 from broker_admin.routes.login_pages import login_routes
 from broker_admin.security import RequestGuard
@@ -70,6 +72,8 @@ def create_app(
             *config.ROUTES,
             *changes.ROUTES,
             *config_pages.ROUTES,
+            *changes_pages.ROUTES,
+            *tuning_pages.ROUTES,
             *loggers.ROUTES,
             *readings.ROUTES,
             *latency.ROUTES,

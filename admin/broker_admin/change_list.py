@@ -9,6 +9,7 @@ import attrs
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
 from broker_admin.schemas import bounded
 from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ReadingUnit, TrialOutcome
+from trio_broker.metrics.bottleneck import Unit
 
 ANY = ""
 """What a filter holds that lets everything through."""
@@ -121,6 +122,21 @@ def effect_text(value: float | None, unit: ReadingUnit) -> str:
         case ReadingUnit.RECORDS_PER_SECOND:
             return f"{value:.0f} /s"
         case ReadingUnit.COUNT:
+            return f"{value:.1f}"
+
+
+def evidence_text(value: float, unit: Unit) -> str:
+    """A reading behind the verdict on what limits the broker."""
+    match unit:
+        case Unit.RATIO:
+            return f"{100 * value:.0f} %"
+        case Unit.MILLISECONDS:
+            return f"{value:.1f} ms"
+        case Unit.PER_SECOND:
+            return f"{value:.0f} /s"
+        case Unit.BYTES_PER_SECOND:
+            return f"{value / 1024:.0f} KiB/s"
+        case Unit.COUNT:
             return f"{value:.1f}"
 
 

@@ -1,4 +1,4 @@
-"""The three settings that have a slider on the overview, and what each does and does not do.
+"""The settings that have a slider on the page of tuning, and what each does and does not do.
 
 The texts are part of the product: in a Python process with one event loop, more threads are not more throughput, and
 the page must not suggest that they are.
@@ -30,6 +30,9 @@ POOL_REACH = 16
 
 QUEUE_REACH = 2000
 """Four times the default of queued.max.requests."""
+
+CLEANER_REACH = 8
+"""Compaction is Python for the most part, which more threads than that only take from the clients."""
 
 KNOBS = (
     Knob(
@@ -70,6 +73,17 @@ KNOBS = (
             "TCP. More smooth out bursts; fewer keep latency and memory low."
         ),
         does_not="It adds no throughput: a queue that is always full says that something behind it is too slow.",
+    ),
+    Knob(
+        key="log.cleaner.threads",
+        title="Compaction threads",
+        reading="cleaner",
+        reach=CLEANER_REACH,
+        does="How many partitions are compacted at a time. More of them catch up sooner with many compacted topics.",
+        does_not=(
+            "They share the disk and the interpreter with the clients' requests, and one partition is compacted by one "
+            "thread."
+        ),
     ),
 )
 

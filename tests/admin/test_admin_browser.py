@@ -72,12 +72,6 @@ async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_b
         assert await page.evaluate(opacity(reading)) < 0.6
     assert (await page.text("[data-uptime]")).startswith("1 min 3")  # and not the minute more that has passed
 
-    # A change that nobody answers is told in plain words.
-    await page.evaluate("document.querySelector('[data-form] input[type=number]').value = 4")
-    await page.evaluate("document.querySelector('[data-form] input[type=number]').dispatchEvent(new Event('input'))")
-    await page.evaluate("document.querySelector('[data-form] .apply').click()")
-    await page.until("document.querySelector('[data-outcome]').textContent.startsWith('The broker did not answer.')")
-
     restarted = FakeBrokerView(now_ms=START_MS + 200_000, started_at_ms=START_MS + 197_000)
     restarted.durability = "page-cache"
     async with served(restarted, address.port):
@@ -87,10 +81,24 @@ async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_b
         assert await page.text("[data-node=durability]") == "page-cache"
         assert (await page.text("[data-uptime]")).endswith(" s")
         assert "min" not in await page.text("[data-uptime]")
-        await page.until("document.querySelector('[data-outcome]').textContent === ''")
-        assert await page.evaluate("document.querySelector('[data-form] input[type=number]').value") == "4"
         await page.evaluate(f"document.querySelector('{BANNER} button').click()")
         assert await page.evaluate(f"document.querySelector('{BANNER}').hidden")
+
+
+async def test_a_change_that_is_not_answered_says_so_until_the_broker_is_back(
+    browser: Browser, view: FakeBrokerView
+) -> None:
+    async with served(view) as address:
+        page = await browser.open_page(f"{address.url}tuning")
+        await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
+    await page.until(f"document.querySelector('{LINK}').textContent === 'reconnecting'")
+    await page.evaluate("document.querySelector('[data-form] input[type=number]').value = 4")
+    await page.evaluate("document.querySelector('[data-form] input[type=number]').dispatchEvent(new Event('input'))")
+    await page.evaluate("document.querySelector('[data-form] .apply').click()")
+    await page.until("document.querySelector('[data-outcome]').textContent.startsWith('The broker did not answer.')")
+    async with served(FakeBrokerView(now_ms=START_MS + 200_000), address.port):
+        await page.until("document.querySelector('[data-outcome]').textContent === ''")
+        assert await page.evaluate("document.querySelector('[data-form] input[type=number]').value") == "4"
 
 
 async def test_a_page_of_a_broker_that_serves_no_clients_says_why(browser: Browser, view: FakeBrokerView) -> None:

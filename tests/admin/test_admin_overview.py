@@ -39,33 +39,11 @@ def test_the_page_says_who_the_broker_is(view: FakeBrokerView) -> None:
         assert fact in page
 
 
-def test_each_knob_has_slider_number_range_button_and_the_call_it_makes(view: FakeBrokerView) -> None:
+def test_the_sizes_of_the_pools_are_shown_with_the_way_to_their_knobs(view: FakeBrokerView) -> None:
     page = render_page(view, BASE_URL)
-    for key, reach, value in (("num.network.threads", 16, 3), ("num.io.threads", 32, 8)):
-        card = page[page.index(f'data-knob="{key}"') :]
-        card = card[: card.index("</section>")]
-        assert "<b data-minimum>1</b> to <b data-maximum>256</b>" in card
-        assert f'aria-label="{key}, slider"' in card
-        assert card.count(f'min="1" max="{reach}" value="{value}"') == 1  # the slider
-        assert card.count(f'min="1" max="256" value="{value}"') == 1  # the number
-        assert ">Apply</button>" in card
-        assert f"curl -X PATCH {BASE_URL}/api/v1/config" in card
-        assert f"""-d '{{"{key}": {value}}}'""" in card
-        assert "<b>Does not.</b>" in card
-
-
-@pytest.mark.parametrize(("value", "reach"), [("500", 2000), ("3", 2000), ("800", 3200)])
-async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
-    view: FakeBrokerView, value: str, reach: int
-) -> None:
-    await view.change_config({"queued.max.requests": value}, changed_by="a test")
-    page = render_page(view, BASE_URL)
-    card = page[page.index('data-knob="queued.max.requests"') :]
-    card = card[: card.index("</section>")]
-    assert f'min="1" max="{reach}" value="{value}"' in card
-    assert f'min="1" value="{value}"' in card
-    assert "allowed: any number from <b>1</b>" in card
-    assert "data-minimum" not in card
+    assert '<a href="/tuning">' in page
+    assert "<code>num.io.threads</code></dt><dd>8</dd>" in page
+    assert "<noscript>" in page
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView) -> None:
@@ -78,7 +56,9 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere(view: FakeBrokerView
     assert all(source.startswith(("/", "#")) for source in sources)
 
 
-@pytest.mark.parametrize("name", ["overview.js", "charts.js", "knobs.js", "live.js", "groups.js", "page.css"])
+@pytest.mark.parametrize(
+    "name", ["overview.js", "tuning.js", "charts.js", "knobs.js", "live.js", "groups.js", "page.css"]
+)
 def test_assets_name_no_other_host(name: str) -> None:
     text = ASSETS[name].content.decode().replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"\w://", text)
@@ -124,12 +104,6 @@ def test_internal_topics_are_hidden_until_they_are_asked_for(view: FakeBrokerVie
     page = render_page(view, BASE_URL, with_internal=True)
     assert "__consumer_offsets" in page
     assert '<a href="/#topics-title">hide 1 internal topic</a>' in page
-
-
-def test_without_its_script_the_page_says_so_and_offers_nothing_that_does_nothing(view: FakeBrokerView) -> None:
-    page = render_page(view, BASE_URL)
-    assert "<noscript>" in page
-    assert page.count(">Apply</button>") == page.count('class="apply" disabled>') == 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@
  * @typedef {{sampled_at_ms: number, bytes_in_per_second: number, bytes_out_per_second: number,
  *   requests_per_second: number, network_idle_ratio: number, network_idle_ratios: number[], io_idle_ratio: number,
  *   io_idle_ratios: number[], queue_depth: number, queue_capacity: number, connections: number,
- *   event_loop_busy_ratio: number}} Sample
+ *   event_loop_busy_ratio: number, compaction_busy_ratio: number, sync_busy_ratio: number,
+ *   sync_threads_busy_ratio: number, syncs_waiting: number}} Sample
  * @typedef {{sequence: number, changed_at_ms: number, key: string, old: string | null, new: string | null,
  *   changed_by: string}} Change
  * @typedef {{pick: (sample: Sample) => number | undefined, style: string, area?: boolean}} Line
@@ -120,6 +121,24 @@ export const CHARTS = {
   },
   network: idleChart("network", "num.network.threads"),
   io: idleChart("io", "num.io.threads"),
+  cleaner: {
+    knob: "log.cleaner.threads",
+    lines: () => [{ pick: (sample) => sample.compaction_busy_ratio, style: "line first", area: true }],
+    top: () => 1,
+    ticks: halves,
+    tick: percent,
+    read: (sample) => `<strong>${percent(sample.compaction_busy_ratio)}</strong> <span>compacting</span>`,
+  },
+  syncs: {
+    lines: () => [
+      { pick: (sample) => sample.sync_busy_ratio, style: "line first", area: true },
+      { pick: (sample) => sample.sync_threads_busy_ratio, style: "line second" },
+    ],
+    top: () => 1,
+    ticks: halves,
+    tick: percent,
+    read: (sample) => `<strong>${percent(sample.sync_busy_ratio)}</strong> <span>all busy · ${short(sample.syncs_waiting)} waiting</span>`,
+  },
   queue: {
     knob: "queued.max.requests",
     lines: () => [{ pick: (sample) => sample.queue_depth, style: "line first", area: true }],

@@ -19,10 +19,12 @@ export class Knob {
     this.reach = Number(this.slider.dataset.reach); // how far the slider goes at least
     this.apply = /** @type {HTMLButtonElement} */ (form.querySelector(".apply"));
     this.resetButton = /** @type {HTMLButtonElement} */ (form.querySelector("[data-reset]"));
+    this.tries = /** @type {HTMLButtonElement} */ (form.querySelector("[data-try]"));
     this.current = this.number.value;
     this.slider.addEventListener("input", () => this.choose(this.slider.value));
     this.number.addEventListener("input", () => this.choose(this.number.value));
     this.resetButton.addEventListener("click", () => this.send(null));
+    this.tries.addEventListener("click", () => this.send(Number(this.number.value), `?try_seconds=${this.tries.dataset.try}`));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.isChange) this.send(Number(this.number.value));
@@ -50,14 +52,14 @@ export class Knob {
   choose(value) {
     this.number.value = value;
     if (value !== "") this.slider.value = value;
-    this.apply.disabled = !this.isChange;
+    this.apply.disabled = this.tries.disabled = !this.isChange;
     this.showCall(value === "" ? null : Number(value));
   }
 
-  /** @param {number | null} value */
-  showCall(value) {
+  /** @param {number | null} value @param {string} [query] */
+  showCall(value, query = "") {
     this.part("call").textContent = [
-      `curl -X PATCH ${document.body.dataset.baseUrl}/api/v1/config`,
+      `curl -X PATCH ${document.body.dataset.baseUrl}/api/v1/config${query}`.replace(/(\S+\?\S+)/, "'$1'"),
       "-H 'X-Requested-With: curl'",
       "-H 'Content-Type: application/json'",
       `-d '{"${this.key}": ${value}}'`,
@@ -71,17 +73,18 @@ export class Knob {
     outcome.textContent = text;
   }
 
-  /** Make the change and show its outcome. @param {number | null} value which resets the key when it is null */
-  async send(value) {
-    this.showCall(value);
-    this.say("busy", "PATCH /api/v1/config …");
+  /** Make the change and show its outcome. @param {number | null} value which resets the key when it is null
+   * @param {string} [query] which makes it a trial */
+  async send(value, query = "") {
+    this.showCall(value, query);
+    this.say("busy", `PATCH /api/v1/config${query} …`);
     try {
-      const answer = await fetch("/api/v1/config", {
+      const answer = await fetch(`/api/v1/config${query}`, {
         method: "PATCH",
         headers: { "content-type": "application/json", "x-requested-with": "admin page" },
         body: JSON.stringify({ [this.key]: value }),
       });
-      this.showOutcome(answer.status, await answer.json());
+      this.showOutcome(answer.status, await answer.json(), query !== "");
     } catch {
       // The request may have arrived and only its answer been lost. The next reading of the key shows its value.
       this.say("unanswered", "The broker did not answer. Whether the change was made is shown here once it does.");
@@ -89,12 +92,13 @@ export class Knob {
     await quietly(this.changed);
   }
 
-  /** @param {number} status @param {any} body the answer to the PATCH */
-  showOutcome(status, body) {
+  /** @param {number} status @param {any} body the answer to the PATCH @param {boolean} isTrial */
+  showOutcome(status, body, isTrial) {
     if (status === 200) {
       this.number.value = body.configs[this.key].value;
       const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
-      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, in effect.` : "PATCH → 200: it was so already.");
+      const state = isTrial ? `in effect for ${this.tries.dataset.try} s; keep or undo it above` : "in effect";
+      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, ${state}.` : "PATCH → 200: it was so already.");
     } else {
       const reasons = (body.errors ?? []).map((/** @type {{detail: string}} */ one) => one.detail);
       this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.detail}`);

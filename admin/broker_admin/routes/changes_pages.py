@@ -1,0 +1,74 @@
+"""The pages about changes: ``/changes``, a list that is searched and filtered by its address, and one page for each."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.change_list import (
+    ACTION_TITLES,
+    CHANNEL_TITLES,
+    TRIAL_TITLES,
+    ChangesQuery,
+    change_author,
+    change_title,
+    select_changes,
+)
+from broker_admin.operations import query_of
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.routes.changes import change_of
+from broker_admin.tables import Column, ListTable
+from trio_broker.changes.change import ChangedResource
+
+COLUMNS = (
+    Column("Change", order="number", is_number=True),
+    Column("When"),
+    Column("What"),
+    Column("By", hidden_below="narrow"),
+    Column("What came of it", hidden_below="narrow"),
+)
+
+WORDS = {
+    "change_title": change_title,
+    "change_author": change_author,
+    "trial_titles": TRIAL_TITLES,
+}
+"""What the templates say of a change with."""
+
+
+async def get_changes_page(request: Request) -> Response:
+    """The list of changes."""
+    parts, query = parts_of(request), query_of(request, ChangesQuery)
+    changes = parts.view.recorded_changes()
+    page = await trio.to_thread.run_sync(select_changes, changes, query)
+    table = ListTable("/changes", COLUMNS, query, page, request.query_params, lambda change: str(change.number))
+    render = partial(
+        TEMPLATES.get_template("changes/list.html").render,
+        **frame(parts.view, request),
+        **WORDS,
+        here="changes",
+        script="changes.js",
+        table=table,
+        actions=[action.value for action in ACTION_TITLES],
+        resource_types=[each.value for each in ChangedResource],
+        channels={channel.value: title for channel, title in CHANNEL_TITLES.items()},
+    )
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+async def get_change_page(request: Request) -> Response:
+    """One change."""
+    parts, change = parts_of(request), change_of(request)
+    context = frame(parts.view, request) | WORDS | {"here": "changes", "script": "fresh.js", "change": change}
+    return HTMLResponse(TEMPLATES.get_template("changes/change.html").render(context))
+
+
+ROUTES = [
+    Route("/changes", get_changes_page),
+    Route("/changes/{number:int}", get_change_page),
+]

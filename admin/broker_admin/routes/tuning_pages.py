@@ -1,0 +1,50 @@
+"""``/tuning``: what limits the broker, where the time of requests goes, the knobs, and what the last changes did."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.knobs import knob_states
+from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.routes.changes_pages import WORDS
+from trio_broker.changes.change import TrialOutcome
+
+SHOWN_CHANGES = 5
+"""The last changes of settings with their readings; the page of changes has all."""
+
+TRIAL_SECONDS = 60
+"""What the page's button tries a setting for: as long as the effect of a change is measured."""
+
+
+async def get_tuning_page(request: Request) -> Response:
+    """The page, as the broker stands now."""
+    parts = parts_of(request)
+    view = parts.view
+    settings = [change for change in view.recorded_changes() if change.is_of_settings]
+    running = [each for each in settings if each.trial and each.trial.outcome is TrialOutcome.RUNNING]
+    render = partial(
+        TEMPLATES.get_template("tuning/tuning.html").render,
+        **frame(view, request),
+        **WORDS,
+        here="tuning",
+        script="tuning.js",
+        bottleneck=view.bottleneck(),
+        apis=lifecycle_bars(view.latency().apis),
+        phases=[phase.value.replace("_", " ") for phase in SHOWN_PHASES],
+        threads=view.threads(),
+        knobs=knob_states(view.config_entries()),
+        trial_seconds=TRIAL_SECONDS,
+        trial=running[-1] if running else None,
+        changes=settings[: -SHOWN_CHANGES - 1 : -1],
+    )
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+ROUTES = [Route("/tuning", get_tuning_page)]

@@ -1,0 +1,44 @@
+// @ts-check
+/** The page of knobs: charts beside them, and the regions that the server renders, read again while they are looked at. */
+
+import { Knob } from "./knobs.js";
+import { get, isLive, isStill, keepUpToDate, quietly } from "./live.js";
+import { addChange, addSample, loadReadings } from "./live_charts.js";
+import { refreshRegions } from "./morph.js";
+
+const REFRESH_MS = 3_000; // how often the verdict and the tables are read
+
+/** @type {Knob[]} */
+const knobs = [...document.querySelectorAll("[data-form]")].map(
+  (form) => new Knob(/** @type {HTMLFormElement} */ (form), loadConfig),
+);
+
+async function loadConfig() {
+  const { configs } = await get("/api/v1/config");
+  for (const knob of knobs) if (configs[knob.key]) knob.show(configs[knob.key]);
+}
+
+async function loadAll() {
+  await Promise.all([loadReadings(), loadConfig(), refreshRegions()]);
+}
+
+// Side by side, what can be opened is opened in all three cards: in one alone it would leave empty spaces beside it.
+for (const kind of ["curl", "explanation"]) {
+  const all = /** @type {HTMLDetailsElement[]} */ ([...document.querySelectorAll(`details.${kind}`)]);
+  for (const opened of all) {
+    opened.addEventListener("toggle", () => {
+      if (matchMedia("(min-width: 1181px)").matches) for (const other of all) other.open = opened.open;
+    });
+  }
+}
+
+quietly(loadAll);
+keepUpToDate(loadAll, {
+  sample: addSample,
+  config: (change) => {
+    addChange(change);
+    quietly(loadConfig);
+    quietly(() => refreshRegions());
+  },
+});
+if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(() => refreshRegions()), REFRESH_MS);

@@ -1,0 +1,203 @@
+"""The pages of tuning and of changes, as the server renders them and in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import httpx
+import pytest
+
+from broker_admin.app import create_app
+from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
+from broker_admin.testing import FakeBrokerView
+from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
+from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
+from trio_broker.config.entries import ValueChange
+from trio_broker.metrics.effect import effect
+from trio_broker.metrics.latency import NO_LATENCY, ApiLatency, LatencySummary, PhaseLatency, RequestLatency
+from trio_broker.request_phase import RequestPhase
+
+needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+
+SUMMARY = "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %"
+WIDTHS = (420, 768, 1280)
+
+
+async def page_of(client: httpx.AsyncClient, address: str) -> str:
+    answer = await client.get(address, headers={"accept": "text/html"})
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+async def measured_change(live: LiveAdmin) -> int:
+    """The number of a change of num.io.threads whose effect is there."""
+    await live.http.patch("/api/v1/config", json={"num.io.threads": 9})
+    changes = live.broker.services.changes
+    change = changes.changes[-1]
+    changes.update(attrs.evolve(change, effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS}))))
+    return change.number
+
+
+# --- tuning ---
+
+
+async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(client: httpx.AsyncClient) -> None:
+    page = await page_of(client, "/tuning")
+    for key, reach, value in (("num.network.threads", 16, 3), ("num.io.threads", 32, 8)):
+        card = page[page.index(f'data-knob="{key}"') :]
+        card = card[: card.index("</section>")]
+        assert "<b data-minimum>1</b> to <b data-maximum>256</b>" in card
+        assert f'aria-label="{key}, slider"' in card
+        assert card.count(f'min="1" max="{reach}" value="{value}"') == 1  # the slider
+        assert card.count(f'min="1" max="256" value="{value}"') == 1  # the number
+        assert ">Apply</button>" in card
+        assert ">Try 60 s</button>" in card
+        assert f"""-d '{{"{key}": {value}}}'""" in card
+        assert "<b>Does not.</b>" in card
+
+
+@pytest.mark.parametrize(("value", "reach"), [("500", 2000), ("3", 2000), ("800", 3200)])
+async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
+    client: httpx.AsyncClient, view: FakeBrokerView, value: str, reach: int
+) -> None:
+    await view.change_config({"queued.max.requests": value}, changed_by="a test")
+    page = await page_of(client, "/tuning")
+    card = page[page.index('data-knob="queued.max.requests"') :]
+    card = card[: card.index("</section>")]
+    assert f'min="1" max="{reach}" value="{value}"' in card
+    assert "allowed: any number from <b>1</b>" in card
+
+
+async def test_the_page_says_what_limits_what_is_on_trial_and_what_the_last_changes_did(live: LiveAdmin) -> None:
+    number = await measured_change(live)
+    await live.http.patch("/api/v1/config", json={"queued.max.requests": 7}, params={"try_seconds": 60})
+    page = await page_of(live.http, "/tuning")
+    assert "What limits it now" in page
+    assert "The broker is idle" in page or "limit" in page
+    assert f'<a href="/changes/{number + 1}">Keep it or undo it' in page
+    assert 'data-knob="log.cleaner.threads"' in page
+    assert f'<a href="/changes/{number}">' in page
+
+
+def latency_of(api: str, count: int, **p99_ms: float) -> ApiLatency:
+    phases = tuple(
+        PhaseLatency(phase, LatencySummary(1, 1, 1, p99_ms.get(phase.value, 0.0), 1)) for phase in RequestPhase
+    )
+    total = sum(ms for phase, ms in p99_ms.items() if phase != "purgatory")
+    active = LatencySummary(total, total / 2, total, total, total)
+    times = RequestLatency(60.0, count, count / 60, 0, {}, NO_LATENCY, active, phases)
+    return ApiLatency(api, times, times)
+
+
+def test_a_bar_is_as_long_as_its_quantile_and_its_phases_share_it() -> None:
+    bars = lifecycle_bars(
+        [latency_of("fetch", 10, local=5.0, purgatory=500.0), latency_of("produce", 10, local=10.0, disk=30.0)]
+    )
+    assert [each.api for each in bars] == ["produce", "fetch"]
+    _, p99 = bars[0].bars
+    assert (p99.ms, p99.width) == (40.0, BAR_WIDTH)
+    assert [(part.phase, part.x, part.width) for part in p99.parts] == [
+        ("local", 0.0, BAR_WIDTH / 4),
+        ("disk", BAR_WIDTH / 4, 3 * BAR_WIDTH / 4),
+    ]
+    assert bars[1].bars[1].width == BAR_WIDTH / 8
+
+
+def test_apis_that_were_not_asked_have_no_bars() -> None:
+    assert lifecycle_bars([latency_of("fetch", 0)]) == []
+
+
+# --- changes ---
+
+
+async def test_the_list_and_the_page_of_a_change_say_what_came_of_it(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.http.patch("/api/v1/config", json={"queued.max.requests": 9})
+    number = (await live.get("/api/v1/changes"))["items"][0]["number"]
+    changes = live.broker.services.changes
+    measured = attrs.evolve(changes.changes[-1], effect=effect(span(LOADED), span({**LOADED, **EIGHT_THREADS})))
+    changes.update(measured)
+    listed = await page_of(live.http, "/changes")
+    assert f'<a href="/changes/{number}">{number}</a>' in listed
+    assert SUMMARY in listed
+    assert "created topic orders" in listed
+    assert "created topic orders" not in await page_of(live.http, "/changes?action=config")
+    page = await page_of(live.http, f"/changes/{number}")
+    assert SUMMARY in page
+    assert '<th scope="row">syncs busy</th><td class="number">99 %</td><td class="number">58 %</td>' in page
+    assert "pytest from 127.0.0.1 by HTTP (PATCH /api/v1/config)" in page
+    assert (await live.http.get("/changes/99", headers={"accept": "text/html"})).status_code == 404
+
+
+async def test_a_change_on_trial_can_be_kept_and_undone_from_its_page(live: LiveAdmin) -> None:
+    await live.http.patch("/api/v1/config", json={"queued.max.requests": 7}, params={"try_seconds": 60})
+    page = await page_of(live.http, "/changes/1")
+    assert 'data-address="/api/v1/changes/1:keep"' in page
+    assert 'data-address="/api/v1/changes/1:undo"' in page
+    await live.http.post("/api/v1/changes/1:undo")
+    page = await page_of(live.http, "/changes/1")
+    assert "tried and undone" in page
+    assert ":keep" not in page
+    assert 'takes back <a href="/changes/1">' in await page_of(live.http, "/changes/2")
+
+
+async def test_a_broker_without_changes_says_what_would_appear(live: LiveAdmin) -> None:
+    assert "Nothing was changed yet" in await page_of(live.http, "/changes")
+    assert "No setting was changed yet" in await page_of(live.http, "/tuning")
+
+
+async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
+    hostile = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202e'
+    values = (ValueChange(hostile, hostile, None),)
+    made = MadeChange(ChangeAction.OFFSETS_RESET, ChangedResource.GROUP, hostile, values)
+    live.broker.services.changes.record(made)
+    for address in ("/changes", "/changes/1", "/changes?search=script"):
+        page = await page_of(live.http, address)
+        assert "<script>alert" not in page
+        assert "<img" not in page.replace('<img src="/static', "")
+        assert "\\u{202e}" in page
+
+
+# --- in a browser ---
+
+
+@needs_browser
+async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> None:
+    async with (
+        open_live_admin(tmp_path / "broker") as live,
+        served(create_app(live.view)) as url,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        page = await browser.open_page(f"{url}/tuning")
+        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        form = "document.querySelector('[data-form=\"num.io.threads\"]')"
+        await page.evaluate(f"{form}.querySelector('input[type=number]').value = 64")
+        await page.evaluate(f"{form}.querySelector('input[type=number]').dispatchEvent(new Event('input'))")
+        await page.evaluate(f"{form}.querySelector('[data-try]').click()")
+        await page.until("document.querySelector('#trial a') !== null")
+        assert live.broker.config.socket_server.num_io_threads == 64
+        await page.go_to(f"{url}/changes/1")
+        await page.evaluate("document.querySelector('[data-opens=undo]').click()")
+        await page.evaluate("document.querySelector('#undo [data-does]').click()")
+        await page.until("document.body?.innerText.includes('tried and undone')")
+        assert live.broker.config.socket_server.num_io_threads == 8
+
+
+@needs_browser
+async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path: Path) -> None:
+    async with (
+        open_live_admin(tmp_path / "broker") as live,
+        served(create_app(live.view)) as url,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        number = await measured_change(live)
+        for address in ("/tuning", "/changes", f"/changes/{number}"):
+            page = await browser.open_page(f"{url}{address}?still")
+            for width in WIDTHS:
+                for dark in (False, True):
+                    await page.set_view(width=width, dark=dark)
+                    assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            await page.close()
