@@ -6,9 +6,11 @@ import json
 import logging
 from collections.abc import AsyncIterator
 
+import httpx
 import pytest
 
 from broker_admin.app import create_app
+from broker_admin.tokens import AdminTokens, Role
 from tests.admin.chromium import EXECUTABLE, Browser, Page, open_browser
 from tests.admin.live_admin import LiveAdmin, served
 
@@ -94,6 +96,25 @@ async def test_loggers_are_listed_with_their_levels(live: LiveAdmin) -> None:
     text = await page_text(live, "/config/loggers", search=LOGGER)
     assert f"<code>{LOGGER}</code>" in text
     assert "1 of 1 that match" in text
+
+
+async def test_a_secret_is_not_shown(client: httpx.AsyncClient) -> None:
+    text = (await client.get("/config?key=password")).text
+    assert '<td class="value"><span class="aside">hidden</span>' in text
+    assert 'name="value" type="password" autocomplete="off"' in text
+    assert "built-in secret" not in text
+
+
+async def test_a_viewer_finds_no_form(live: LiveAdmin) -> None:
+    tokens = AdminTokens({Role.VIEWER: "v" * 43})
+    transport = httpx.ASGITransport(create_app(live.view, tokens=tokens), client=("127.0.0.1", 5555))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as viewer:
+        headers = {"authorization": f"Bearer {'v' * 43}"}
+        for path in ("/config?key=num.io.threads", "/config/loggers"):
+            text = (await viewer.get(path, headers=headers)).text
+            assert "num.io.threads" in text or "trio_broker" in text
+            assert 'data-edit="' not in text
+            assert 'data-logger="' not in text
 
 
 # --- in a browser ---

@@ -33,6 +33,7 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
     away = write_json(directory / "away.json", plan(NO_BROKER))
     partition = ("--topic", "moved", "--partition", "0")
     group = (CONFIGS, "--entity-type", "groups", "--entity-name", "night-shift")
+    logger = (CONFIGS, "--entity-type", "broker-loggers", "--entity-name", "1")
     return {
         "create": ("TopicCommand", "--create", "--topic", "moved", "--partitions", "2"),
         "elect all": (LEADERS, "--election-type", "preferred", "--all-topic-partitions"),
@@ -72,7 +73,13 @@ def calls(directory: Path) -> dict[str, tuple[str, ...]]:
         "groups": (CONFIGS, "--describe", "--entity-type", "groups"),
         "unset group": (*group, "--alter", "--delete-config", "consumer.session.timeout.ms"),
         "group without": (*group, "--describe"),
-        "loggers": (CONFIGS, "--describe", "--entity-type", "broker-loggers", "--entity-name", "1"),
+        "loggers": (*logger, "--describe"),
+        "set logger": (*logger, "--alter", "--add-config", "trio_broker.cluster=DEBUG"),
+        "logger": (*logger, "--describe"),
+        "unset logger": (*logger, "--alter", "--delete-config", "trio_broker.cluster"),
+        "logger without": (*logger, "--describe"),
+        "unset root logger": (*logger, "--alter", "--delete-config", "root"),
+        "unknown logger level": (*logger, "--alter", "--add-config", "trio_broker.cluster=LOUD"),
         "brokers": (CONFIGS, "--describe", "--entity-type", "brokers"),
         "client metrics": (CONFIGS, "--describe", "--entity-type", "client-metrics", "--entity-name", "m"),
     }
@@ -223,6 +230,15 @@ def test_a_group_setting_outside_the_brokers_bounds_is_refused(told: Mapping[str
 def test_a_group_setting_can_be_taken_away(told: Mapping[str, Any]) -> None:
     _, described = outputs(told, "unset group", "group without")
     assert "consumer.session.timeout.ms" not in described
+
+
+def test_a_level_of_a_logger_is_set_and_taken_away_again(told: Mapping[str, Any]) -> None:
+    _, described, _, without = outputs(told, "set logger", "logger", "unset logger", "logger without")
+    assert "trio_broker.cluster=DEBUG" in described
+    assert "trio_broker.cluster.controller=DEBUG" in described
+    assert "trio_broker.cluster=DEBUG" not in without
+    assert "the root logger always has a level of its own" in told["unset root logger"]["err"]
+    assert "the level must be one of TRACE, DEBUG" in told["unknown logger level"]["err"]
 
 
 def test_loggers_brokers_and_client_metrics_are_described(told: Mapping[str, Any]) -> None:

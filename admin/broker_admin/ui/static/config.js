@@ -76,6 +76,9 @@ function sentence(found, value) {
   return `${first}${shown(found.effective_old)} becomes ${shown(found.effective_new)}.`;
 }
 
+/** @type {Record<string, string>} */
+const LEVEL_TEXTS = { broker: "This broker", cluster: "The cluster default" };
+
 /** @param {string | null} text */
 const shown = (text) => (text === null ? "not set" : text === "" ? "(empty)" : text);
 
@@ -105,6 +108,10 @@ async function addToBatch(edit, value) {
   clearTimeout(soon);
   const found = await tryValue(edit, value);
   if (!found) return;
+  if (found.old === found.new && found.effective_old === found.effective_new) {
+    /** @type {HTMLElement} */ (edit.querySelector("[data-note]")).textContent += ` ${LEVEL_TEXTS[level.value]} has that already.`;
+    return;
+  }
   const label = document.createElement("label");
   label.dataset.key = found.key;
   const name = document.createElement("b");

@@ -12,7 +12,7 @@ function kafkaConfigs(place, entity, changes) {
   const reset = Object.keys(changes).filter((key) => changes[key] === null);
   // Kafka's tool separates settings by commas; a value with commas stands in square brackets.
   const added = set.map(([key, value]) => `${key}=${/[,\[\]]/.test(value ?? "") ? `[${value}]` : value}`).join(",");
-  const parts = [`kafka-configs.sh --bootstrap-server ${quoted(place.bootstrapServer)} ${entity} --alter`];
+  const parts = [`kafka-configs.sh --bootstrap-server ${quoted(place.bootstrapServer)}`, `${entity} --alter`];
   if (added) parts.push(`--add-config ${quoted(added)}`);
   if (reset.length) parts.push(`--delete-config ${quoted(reset.join(","))}`);
   return parts.join(" \\\n  ");
