@@ -41,6 +41,7 @@ from broker_admin.routes import (
     search,
     segments,
     storage,
+    tasks,
     topics,
     tuning_pages,
 )
@@ -85,6 +86,7 @@ def create_app(
             *clients.ROUTES,
             *doctor.ROUTES,
             *storage.ROUTES,
+            *tasks.ROUTES,
             *events.ROUTES,
             *health.ROUTES,
             *metrics_page.ROUTES,

@@ -30,6 +30,7 @@ from broker_admin.views.node import NodeView
 from broker_admin.views.readings import ReadingsView
 from broker_admin.views.segments import SegmentsView
 from broker_admin.views.storage import StorageView
+from broker_admin.views.tasks import TasksView
 from broker_admin.views.topics import TopicsView
 
 
@@ -48,6 +49,7 @@ class BrokerView(
     ClientsView,
     DoctorView,
     StorageView,
+    TasksView,
     EventsView,
     Protocol,
 ):

@@ -23,6 +23,7 @@ from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
 from trio_broker.broker_view.storage import LiveStorageView
+from trio_broker.broker_view.tasks import LiveTasksView
 from trio_broker.broker_view.topic_changes import LiveTopicChangesView
 from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
 from trio_broker.broker_view.topics import LiveTopicsView
@@ -48,6 +49,7 @@ class LiveBrokerView(
     LiveClientsView,
     LiveDoctorView,
     LiveStorageView,
+    LiveTasksView,
     LiveEventsView,
 ):
     """One broker for the admin app.
@@ -79,6 +81,7 @@ class LiveBrokerView(
         LiveClientsView.__init__(self, services, server)
         LiveDoctorView.__init__(self, services, server)
         LiveStorageView.__init__(self, services)
+        LiveTasksView.__init__(self, server, services.clock)
         self.samples.subscribe(self._sampled)
 
     def _sampled(self, sample: HistorySample) -> None:

@@ -1,7 +1,8 @@
 """How busy the event loop is.
 
-A Trio instrument with two hooks: the loop works from the end of one wait for I/O to the beginning of the next. It
-costs about a microsecond per pass of the loop, which carries many requests when the loop is busy. A ratio near 1 means
+A Trio instrument: the loop works from the end of one wait for I/O to the beginning of the next. It costs about a
+microsecond per pass of the loop, which carries many requests when the loop is busy, and less for each task that begins
+or ends, whose age it knows thereby. A ratio near 1 means
 that the interpreter lock limits the broker: thread settings do not help then, only more nodes.
 
 An instrument that is added in the middle of a pass would see its end first, so the count starts at the first wait.
@@ -9,6 +10,7 @@ An instrument that is added in the middle of a pass would see its end first, so 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter_ns
@@ -17,6 +19,9 @@ import trio
 
 from trio_broker.network.busy_time import BusyTime
 
+RECENT_INTERVALS = 60
+"""Seconds of which the longest pass is kept."""
+
 
 class LoopMonitor(trio.abc.Instrument):
     """Measures the loop that it is installed in."""
@@ -24,11 +29,21 @@ class LoopMonitor(trio.abc.Instrument):
     def __init__(self) -> None:
         self.busy_time = BusyTime()
         self.passes = 0
+        self.spawned_ns: dict[trio.lowlevel.Task, int] = {}
+        """When each task began, for those that began while this was installed."""
+        self.slowest_passes_ns: deque[int] = deque(maxlen=RECENT_INTERVALS)
+        """The longest pass of each of the last seconds, oldest first."""
+        self._slowest_ns = 0
 
     def before_io_wait(self, timeout: float) -> None:
         """The loop has run every task that could run."""
-        if self.busy_time.depth:
-            self.busy_time.exit()
+        meter = self.busy_time
+        if meter.depth:
+            before_ns = meter.busy_ns
+            meter.exit()
+            pass_ns = meter.busy_ns - before_ns
+            if pass_ns > self._slowest_ns:
+                self._slowest_ns = pass_ns
 
     def after_io_wait(self, timeout: float) -> None:
         """There may be something to do again."""
@@ -39,6 +54,17 @@ class LoopMonitor(trio.abc.Instrument):
             meter.since_ns = perf_counter_ns()
             meter.depth = 1
 
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.spawned_ns[task] = perf_counter_ns()
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        self.spawned_ns.pop(task, None)
+
+    def roll(self) -> None:
+        """Close an interval; called about once a second."""
+        self.slowest_passes_ns.append(self._slowest_ns)
+        self._slowest_ns = 0
+
     @contextmanager
     def installed(self) -> Iterator[LoopMonitor]:
         """Measure the loop of the calling task while the block runs."""
@@ -47,3 +73,4 @@ class LoopMonitor(trio.abc.Instrument):
             yield self
         finally:
             trio.lowlevel.remove_instrument(self)
+            self.spawned_ns.clear()

@@ -246,6 +246,7 @@ class SocketServer:
     def sample(self, now_ns: int) -> None:
         """Close an interval of every ratio and peak, and pass the readings to those who subscribed."""
         self._loop_reader.sample(now_ns)
+        self.monitor.roll()
         self.handlers.sample(now_ns)
         self.channel.roll_peak()
         self.channel.metrics.roll(now_ns)

@@ -1,0 +1,24 @@
+"""``/api/v1/tasks``: the tasks of the event loop, and what held it longest."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response_from_thread
+from broker_admin.operations import operation
+from broker_admin.parts import parts_of
+from broker_admin.views.tasks import TaskTree
+
+
+@operation(TaskTree)
+async def get_tasks(request: Request) -> Response:
+    """The tree of tasks with what each waits for, and the slowest steps of the last minute.
+
+    To ask for it turns on the timing of steps for a minute, which costs a busy broker a few hundredths of its time.
+    """
+    return await json_response_from_thread(await parts_of(request).view.tasks())
+
+
+ROUTES = [Route("/api/v1/tasks", get_tasks)]
