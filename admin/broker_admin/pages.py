@@ -67,6 +67,8 @@ def page_environment() -> jinja2.Environment:
         member_tail=texts.member_tail,
         short_duration_text=texts.short_duration_text,
         shown_text=texts.shown_text,
+        iso_time=texts.iso_time,
+        line_text=texts.line_text,
         partitions_text=texts.partitions_text,
         code_marked=texts.code_marked,
         quoted=lambda text: quote(text, safe=""),

@@ -18,6 +18,9 @@ RENDERING_THREADS = 1
 LAG_READERS = 1
 """Groups whose lag is read at once: each may read from disk for many partitions, and clients need the disk more."""
 
+MAX_TAILS = 4
+"""Streams of new records at once, of the event streams there may be: each decodes up to 200 records a second."""
+
 SEARCHES = 2
 """Searches through records at once. Clients need the disk and the interpreter more; each search bounds itself."""
 
@@ -30,6 +33,7 @@ class AdminParts:
     stopping: trio.Event
     rail: tuple[RailEntry, ...] = ()
     open_streams: int = 0
+    open_tails: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
 

@@ -7,7 +7,9 @@ run from right to left, 32 KB of them. Jinja2 escapes the markup; ``shown_text``
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -82,6 +84,18 @@ def shown_text(text: str, length: int = SHOWN_CHARACTERS) -> str:
     cut = text[:length]
     shown = "".join(map(shown_character, cut)) if not cut.isprintable() else cut
     return f"{shown}…" if len(text) > length else shown
+
+
+def line_text(data: Any) -> str:
+    """What a decoder made of bytes, as one line: a text itself, anything else as JSON."""
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(", ", ": "))
+
+
+def shown_block(text: str) -> str:
+    """A client's ``text`` in its own lines, each of whose characters can be seen."""
+    if text.isprintable():
+        return text
+    return "".join(each if each in "\n\t" else shown_character(each) for each in text)
 
 
 def shown_character(character: str) -> str:

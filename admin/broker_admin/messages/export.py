@@ -13,8 +13,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from broker_admin.messages.rows import MessagePart, MessageRow, RecordVariables, Show, ShownRecord, text_of
-from broker_admin.texts import iso_time
+from broker_admin.messages.rows import MessagePart, MessageRow, RecordVariables, Show, ShownRecord
+from broker_admin.texts import iso_time, line_text
 from broker_admin.views.messages import BatchInfo
 
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
@@ -85,7 +85,7 @@ def csv_text(rows: Sequence[MessageRow]) -> str:
 
 
 def cell(part: MessagePart | None) -> str:
-    return "" if part is None else text_of(part.data)
+    return "" if part is None else line_text(part.data)
 
 
 def harmless(text: str) -> str:

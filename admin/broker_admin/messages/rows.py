@@ -5,7 +5,6 @@ A record's key and value are decoded when a filter or a row asks for them, and o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ import attrs
 
 from broker_admin.decoders.choice import Decoder
 from broker_admin.decoders.decoded import Decoded
+from broker_admin.texts import line_text
 from broker_admin.views.messages import BatchInfo, OwnFormat, StoredRecord
 
 SHOWN_BYTES = 16 * 1024
@@ -198,12 +198,7 @@ def part(data: bytes | None, decoded: Decoded | None, shown_bytes: int) -> Messa
     shown, cut = decoded.data, False
     # A structure is larger than what it was read from by a few times at most; bytes are what is at hand.
     if len(data) > shown_bytes // 2:
-        text = text_of(shown)
+        text = line_text(shown)
         if cut := len(text) > shown_bytes:
             shown = text[:shown_bytes]
     return MessagePart(decoded.decoder, shown, len(data), cut, decoded.problem)
-
-
-def text_of(data: Any) -> str:
-    """A part's data as one line of text: a text itself, anything else as JSON."""
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(", ", ": "))

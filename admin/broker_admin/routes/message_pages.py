@@ -1,0 +1,210 @@
+"""The pages about records: ``/topics/{topic}/messages``, a search that is its own address, and a page for each record.
+
+A page of the search waits for it, two seconds at the most. Contents are whatever producers sent: they are text in the
+markup, cut, and what cannot be seen in them is written as an escape.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.decoders.choice import DECODER_NAMES
+from broker_admin.messages.query import STARTS, RecordsQuery, decoders_of
+from broker_admin.messages.rows import (
+    MAX_SHOWN_BYTES,
+    Decoders,
+    MessagePart,
+    MessageRow,
+    RecordVariables,
+    Show,
+    ShownRecord,
+    message_row,
+    show_rows,
+)
+from broker_admin.messages.search import SearchEnd, SearchResult
+from broker_admin.operations import query_of
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.problems import Problem
+from broker_admin.routes.messages import (
+    NO_SUCH_TOPIC,
+    require_contents,
+    search_records,
+    while_connected,
+)
+from broker_admin.texts import line_text, shown_block
+from broker_admin.views.messages import BatchInfo
+
+PREVIEW_BYTES = 2048
+"""Of each part in the list, before it is cut to a line."""
+
+HEX_BYTES = 4096
+"""Of a key or a value, as hexadecimal on its record's page."""
+
+MAX_PAGE_PARTITION = 2**31 - 1
+MAX_PAGE_OFFSET = 2**63 - 2
+
+ENDINGS = {
+    SearchEnd.LIMIT: "there are more",
+    SearchEnd.END: "that is all",
+    SearchEnd.TIME: "two seconds are over",
+    SearchEnd.BYTES: "64 MiB were read",
+    SearchEnd.SIZE: "the page is full",
+}
+"""Why a search ended, in words."""
+
+
+@attrs.frozen
+class RecordDetail:
+    """A record on its own page: its row, and the first bytes of key and value in hexadecimal."""
+
+    row: MessageRow
+    key_hex: str
+    value_hex: str
+
+
+async def get_messages_page(request: Request) -> Response:
+    """The records that the address asks for."""
+    parts, topic = parts_of(request), request.path_params["topic"]
+    require_contents(parts)
+    readable = parts.view.readable_partitions(topic)
+    if readable is None:
+        raise Problem(404, NO_SUCH_TOPIC)
+    result: SearchResult | None = None
+    problem: Problem | None = None
+    try:
+        query = query_of(request, RecordsQuery)
+        show = show_rows(decoders_of(query), PREVIEW_BYTES)
+        result = await while_connected(request, lambda: search_records(parts, topic, query, show))
+        if result is None:
+            return Response(status_code=204)
+    except Problem as refusal:
+        problem = refusal
+    context = frame(parts.view, request) | {
+        "topic": topic,
+        "partition_count": len(readable),
+        "asked": defaultdict(str, request.query_params),
+        "problem": problem,
+    }
+    render = partial(render_messages, context, result)
+    page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
+    return HTMLResponse(page, 200 if problem is None else problem.status)
+
+
+def render_messages(context: dict[str, Any], result: SearchResult | None) -> str:
+    """The page of a search; runs in a worker thread."""
+    asked: dict[str, str] = context["asked"]
+    kept = {name: text for name, text in asked.items() if text and name not in ("cursor", "format")}
+    page = TEMPLATES.get_template("messages/messages.html").render(
+        **context,
+        here="topics",
+        script="messages.js",
+        result=result,
+        ending=ENDINGS[result.ended_by] if result is not None else "",
+        starts=STARTS,
+        decoders=DECODER_NAMES,
+        here_query=urlencode(kept),
+        further=None
+        if result is None or result.next_cursor is None
+        else urlencode(kept | {"cursor": result.next_cursor}),
+        export_query=urlencode({name: text for name, text in asked.items() if text and name != "format"}),
+    )
+    return encodable(page)
+
+
+def encodable(page: str) -> str:
+    """``page`` without half surrogates, which JSON can bring and UTF-8 has not."""
+    return page.encode("utf-8", "backslashreplace").decode()
+
+
+async def get_message_page(request: Request) -> Response:
+    """The page of one record, or of the first one behind its place if that is empty."""
+    parts, topic = parts_of(request), request.path_params["topic"]
+    partition, offset = request.path_params["partition"], request.path_params["offset"]
+    if partition > MAX_PAGE_PARTITION or offset > MAX_PAGE_OFFSET:
+        raise Problem(404, "no partition has this number, or no record this offset")
+    asked = query_of(request, RecordsQuery)
+    query = attrs.evolve(asked, from_="offset", offset=offset, partitions=str(partition), limit=1, cursor="", where="")
+    show = show_details(decoders_of(query))
+    result = await while_connected(request, lambda: search_records(parts, topic, query, show))
+    if result is None:
+        return Response(status_code=204)
+    context = frame(parts.view, request) | {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "asked": defaultdict(str, request.query_params),
+        "bootstrap": bootstrap_address(parts.view.node().listeners),
+    }
+    render = partial(render_message, context, result)
+    page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
+    return HTMLResponse(page, 200 if result.records else 404)
+
+
+def show_details(decoders: Decoders) -> Show:
+    """Show a record as ``RecordDetail``."""
+
+    def show(variables: RecordVariables, batch: BatchInfo) -> ShownRecord:
+        row, record = message_row(variables, batch, decoders, MAX_SHOWN_BYTES), variables.record
+        return ShownRecord(RecordDetail(row, hex_dump(record.key), hex_dump(record.value)), row.size_bytes)
+
+    return show
+
+
+def render_message(context: dict[str, Any], result: SearchResult) -> str:
+    """The page of a record; runs in a worker thread."""
+    found: Any = result.records[0] if result.records else None
+    page = TEMPLATES.get_template("messages/message.html").render(
+        **context,
+        here="topics",
+        script="messages.js",
+        detail=found,
+        errors=result.errors,
+        decoders=DECODER_NAMES,
+        block_text=block_text,
+        is_structure=is_structure,
+    )
+    return encodable(page)
+
+
+def bootstrap_address(listeners: Any) -> str:
+    """Where clients begin, for the commands shown."""
+    return f"{listeners[0].host}:{listeners[0].port}" if listeners else "localhost:9092"
+
+
+def is_structure(part: MessagePart) -> bool:
+    """Whether a part is an object or a list, which the script shows as a tree."""
+    return isinstance(part.data, dict | list)
+
+
+def block_text(part: MessagePart) -> str:
+    """A part as lines of text that can all be seen; objects and lists indented."""
+    if is_structure(part):
+        return shown_block(json.dumps(part.data, ensure_ascii=False, indent=2))
+    return shown_block(line_text(part.data))
+
+
+def hex_dump(data: bytes | None) -> str:
+    """The first bytes in lines of sixteen, with their letters beside them."""
+    lines = []
+    for start in range(0, min(len(data or b""), HEX_BYTES), 16):
+        piece = (data or b"")[start : start + 16]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
+        lines.append(f"{start:08x}  {piece.hex(' ', 1):<47}  {letters}")
+    return "\n".join(lines)
+
+
+ROUTES = [
+    Route("/topics/{topic}/messages", get_messages_page),
+    Route("/topics/{topic}/messages/{partition:int}/{offset:int}", get_message_page),
+]

@@ -1,0 +1,174 @@
+"""``/api/v1/topics/{topic}/tail``: the records that come from now on, as server-sent events.
+
+``event: records`` has up to fifty rows, at most four times a second, and how many were skipped: those that did not fit,
+and those that came faster than they are looked at. ``event: end`` says why the stream ends: after ten minutes, when the
+topic goes, or when the server stops. Nothing is queued: while the client does not take what was sent, nothing is read,
+and afterwards the stream is back at the newest records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from broker_admin.encoding import converter
+from broker_admin.filters.record_filter import RecordFilter, Verdict
+from broker_admin.messages.pace import run_in_slices
+from broker_admin.messages.query import RecordSelection, chosen_partitions, compiled_filter, decoders_of
+from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, message_row
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import MAX_EVENT_STREAMS, MAX_TAILS, AdminParts, parts_of
+from broker_admin.problems import Problem
+from broker_admin.routes.events import cancel_at_disconnect, cancel_at_stop, send_text
+from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
+from broker_admin.views.messages import PartitionBatches, UnreadableBatch
+
+TAIL_SECONDS = 600.0
+"""A tail that was forgotten in a tab ends by itself."""
+
+ROUND_SECONDS = 0.25
+"""Between two events: as often as one can see a change."""
+
+ROWS_PER_ROUND = 50
+"""With the pause between rounds, 200 rows a second: far more than can be read."""
+
+ROUND_BYTES = 512 * 1024
+"""What is read in a round. Of a topic that gets more than 2 MB a second, the rest is skipped."""
+
+WAIT_SECONDS = 5.0
+"""How long a fetch waits for records; then a comment line shows that the stream lives."""
+
+
+@attrs.frozen
+class TailEvent:
+    """New records, oldest first. ``failed`` counts those for which the filter had no value."""
+
+    records: tuple[MessageRow, ...]
+    skipped: int
+    failed: int
+
+
+@attrs.define
+class TailRound:
+    """What one round found: the newest matches, how many there were, and where each partition goes on."""
+
+    rows: deque[MessageRow] = attrs.field(factory=lambda: deque(maxlen=ROWS_PER_ROUND))
+    matches: int = 0
+    positions: dict[int, int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class TailStream:
+    """One client's tail, as an ASGI response."""
+
+    parts: AdminParts
+    topic: str
+    positions: dict[int, int]
+    filter: RecordFilter | None
+    decoders: Decoders
+    shown_bytes: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        if scope["method"] == "GET":
+            await self.stream(receive, send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def stream(self, receive: Receive, send: Send) -> None:
+        """Send what comes until the client is gone, the server stops, or the time is over."""
+        self.parts.open_streams += 1
+        self.parts.open_tails += 1
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cancel_at_disconnect, receive, nursery.cancel_scope)
+                nursery.start_soon(cancel_at_stop, self.parts.stopping, nursery.cancel_scope)
+                reason = "ten minutes are over"
+                with trio.move_on_after(TAIL_SECONDS):
+                    await send_text(send, ": waiting for records\n\n")
+                    reason = await self.forward(send)
+                await send_text(send, f"event: end\ndata: {json.dumps(reason)}\n\n")
+                nursery.cancel_scope.cancel()
+        finally:
+            self.parts.open_streams -= 1
+            self.parts.open_tails -= 1
+
+    async def forward(self, send: Send) -> str:
+        """Send rounds of records until they cannot be read any more; returns why."""
+        while True:
+            fetched = await self.parts.view.fetch_batches(
+                self.topic, self.positions, max_bytes=ROUND_BYTES, max_wait_seconds=WAIT_SECONDS
+            )
+            errors = [each.error for each in fetched if each.error is not None]
+            if errors:
+                return f"the topic cannot be read any more: {errors[0]}"
+            if not any(each.size_bytes for each in fetched):
+                await send_text(send, ": still here\n\n")
+                continue
+            found = TailRound()
+            await run_in_slices(self.walk(fetched, found), self.parts.search_threads)
+            skipped = found.matches - len(found.rows)
+            # To the end, wherever the walk stopped: a tail shows what is new, not all that there is.
+            for each in fetched:
+                position = max(found.positions.get(each.partition, 0), self.positions[each.partition])
+                skipped += max(0, each.end_offset - position)
+                self.positions[each.partition] = max(each.end_offset, position)
+            failed = 0 if self.filter is None else self.filter.failures
+            rows = sorted(found.rows, key=lambda row: (row.timestamp_ms or 0, row.partition, row.offset))
+            event = TailEvent(tuple(rows), skipped, failed)
+            data = await trio.to_thread.run_sync(event_data, event, limiter=self.parts.search_threads)
+            await send_text(send, f"event: records\ndata: {data}\n\n")
+            await trio.sleep(ROUND_SECONDS)
+
+    def walk(self, fetched: Sequence[PartitionBatches], found: TailRound) -> Iterator[None]:
+        """Look at what was fetched. Runs in a worker thread, in slices."""
+        for each in fetched:
+            try:
+                for batch in each.batches():
+                    for record in batch.records():
+                        if not self.positions[each.partition] <= record.offset < each.end_offset:
+                            continue
+                        variables = RecordVariables(record, each.partition, self.decoders, batch.own_format)
+                        if self.filter is None or self.filter.verdict(variables) is Verdict.MATCHES:
+                            found.matches += 1
+                            found.rows.append(message_row(variables, batch.info, self.decoders, self.shown_bytes))
+                        yield
+                    found.positions[each.partition] = batch.info.last_offset + 1
+            except UnreadableBatch:
+                continue  # counted as skipped
+
+
+def event_data(event: TailEvent) -> str:
+    return json.dumps(converter.unstructure(event), separators=(",", ":"))
+
+
+@operation(None, query=RecordSelection, media_type="text/event-stream", problems=PROBLEMS)
+async def get_tail(request: Request) -> Response | TailStream:
+    """The records that come from now on, as server-sent events, at most 200 a second; it ends after ten minutes."""
+    parts, topic = parts_of(request), request.path_params["topic"]
+    selection = query_of(request, RecordSelection)
+    require_contents(parts)
+    readable = parts.view.readable_partitions(topic)
+    if readable is None:
+        raise Problem(404, NO_SUCH_TOPIC)
+    if not parts.has_room_for_a_stream or parts.open_tails >= MAX_TAILS:
+        raise Problem(503, f"{MAX_TAILS} tails, or {MAX_EVENT_STREAMS} event streams, are open already")
+    chosen = [each for each in chosen_partitions(selection.partitions, readable) if each.error is None]
+    return TailStream(
+        parts=parts,
+        topic=topic,
+        positions={each.partition: each.end_offset for each in chosen},
+        filter=compiled_filter(selection.where),
+        decoders=decoders_of(selection),
+        shown_bytes=min(selection.max_value_bytes, 2048),
+    )
+
+
+ROUTES = [Route("/api/v1/topics/{topic}/tail", get_tail)]

@@ -1,0 +1,95 @@
+"""The pages of records, without script: what they show, what is refused, and that contents are inert."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from broker_admin.views.messages import NewMessage
+from tests.admin.live_admin import LiveAdmin, open_live_admin
+
+PAGE = "/topics/orders/messages"
+
+HOSTILE = b'<script>alert(1)</script>\xe2\x80\xae"><img src=x onerror=alert(2)>'
+
+
+async def page_of(live: LiveAdmin, address: str, status: int = 200) -> str:
+    answer = await live.http.get(address, headers={"accept": "text/html"})
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.append_messages("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
+    page = await page_of(live, f"{PAGE}?where=value.n%3E2&limit=1")
+    assert "{&#34;n&#34;: 4}" in page
+    assert "{&#34;n&#34;: 3}" not in page
+    assert 'href="/topics/orders/messages/0/4?' in page
+    assert 'rel="next"' in page
+    assert "format=csv" in page
+
+
+async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.append_messages("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
+    page = await page_of(live, f"{PAGE}/0/0")
+    assert "00000000  7b 22 6e 22 3a 20 31 7d" in page
+    assert "trio-broker consume orders:0 --from 0" in page
+    assert "trace" in page
+    assert "no record at offset 0" not in page
+    await page_of(live, f"{PAGE}/0/1", 404)
+    await page_of(live, f"{PAGE}/7/0", 404)
+    await page_of(live, f"{PAGE}/0/99999999999999999999", 404)
+
+
+@pytest.mark.parametrize("address", [PAGE, f"{PAGE}/0/0"])
+async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None:
+    await live.kafka.create_topic("orders")
+    headers = ((HOSTILE.decode(), HOSTILE),)
+    await live.view.append_messages("orders", [NewMessage(HOSTILE, b'{"x": "\\ud800\\u202e<script>"}', headers)])
+    page = await page_of(live, address)
+    assert "<script>alert" not in page
+    assert "<img" not in page.replace('<img src="/static/icon', "")
+    assert "\u202e" not in page
+    assert "u{202e}" in page
+
+
+async def test_huge_values_are_cut(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.append_messages("orders", [NewMessage(None, b"x" * 900_000)])
+    assert len(await page_of(live, PAGE)) < 60_000
+
+
+async def test_a_wrong_filter_keeps_the_form_and_says_where(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    page = await page_of(live, f"{PAGE}?where=value.", 400)
+    assert "(character 7)" in page
+    assert 'name="where" value="value."' in page
+
+
+async def test_an_empty_topic_says_what_to_do(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    assert "trio-broker produce orders" in await page_of(live, PAGE)
+    await page_of(live, "/topics/missing/messages", 404)
+
+
+async def test_without_contents_there_is_one_line(tmp_path: Path) -> None:
+    async with open_live_admin(tmp_path, admin_messages_enabled="false") as live:
+        await live.kafka.create_topic("orders")
+        for address in (PAGE, f"{PAGE}/0/0"):
+            assert "admin.messages.enabled is false" in await page_of(live, address, 403)
+
+
+async def test_a_tail_is_refused_as_a_search_is(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+
+    async def status(address: str) -> int:
+        answer: httpx.Response = await live.http.head(address)
+        return answer.status_code
+
+    assert await status("/api/v1/topics/orders/tail") == 200
+    assert await status("/api/v1/topics/orders/tail?where=value.") == 400
+    assert await status("/api/v1/topics/missing/tail") == 404

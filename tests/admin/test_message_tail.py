@@ -1,0 +1,101 @@
+"""The stream of new records: what it sends, what it skips, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import trio
+
+from broker_admin.messages.query import RecordSelection, compiled_filter, decoders_of
+from broker_admin.parts import AdminParts
+from broker_admin.routes import message_tail
+from broker_admin.routes.message_tail import TailStream
+from broker_admin.views.messages import NewMessage
+from tests.admin.live_admin import LiveAdmin
+
+
+class OpenTail:
+    """A tail in its own task; ``events`` are its events as they come."""
+
+    def __init__(self, live: LiveAdmin, **selection: Any) -> None:
+        chosen = RecordSelection(**selection)
+        self.stopping = trio.Event()
+        self.gone = trio.Event()
+        self.sender, self.events = trio.open_memory_channel[tuple[str, Any]](100)
+        self.parts = AdminParts(live.view, self.stopping)
+        self.tail = TailStream(
+            self.parts, "orders", {0: 0}, compiled_filter(chosen.where), decoders_of(chosen), chosen.max_value_bytes
+        )
+
+    async def run(self) -> None:
+        await self.tail({"method": "GET"}, self.receive, self.send)
+
+    async def receive(self) -> dict[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        for block in message.get("body", b"").decode().split("\n\n"):
+            if block.startswith("event: "):
+                name, data = block.removeprefix("event: ").split("\ndata: ")
+                await self.sender.send((name, json.loads(data)))
+
+
+async def test_new_records_come_as_they_are_appended(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    tail = OpenTail(live, where="value.n > 1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tail.run)
+        for number in (1, 2):
+            await live.view.append_messages("orders", [NewMessage(b"k", b'{"n": %d}' % number)])
+        name, data = await tail.events.receive()
+        while not data["records"]:
+            name, data = await tail.events.receive()
+        assert (name, data["skipped"]) == ("records", 0)
+        assert [each["value"]["data"] for each in data["records"]] == [{"n": 2}]
+        assert tail.parts.open_tails == 1
+        tail.gone.set()
+    assert (tail.parts.open_tails, tail.parts.open_streams) == (0, 0)
+
+
+async def test_what_does_not_fit_is_counted(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.append_messages("orders", [NewMessage(b"k", b"%d" % number) for number in range(120)])
+    tail = OpenTail(live)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tail.run)
+        _, data = await tail.events.receive()
+        assert data["skipped"] == 120 - message_tail.ROWS_PER_ROUND
+        assert [each["offset"] for each in data["records"]] == list(range(70, 120))
+        tail.gone.set()
+
+
+async def test_what_comes_too_fast_is_counted_and_left_behind(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    await live.kafka.create_topic("orders")
+    monkeypatch.setattr(message_tail, "ROUND_BYTES", 10)
+    for number in range(20):
+        await live.view.append_messages("orders", [NewMessage(b"k", b"%d" % number)])
+    tail = OpenTail(live)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tail.run)
+        _, data = await tail.events.receive()
+        assert (len(data["records"]), data["skipped"], tail.tail.positions) == (1, 19, {0: 20})
+        tail.gone.set()
+
+
+async def test_it_ends_by_itself_and_with_its_topic(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    await live.kafka.create_topic("orders")
+    monkeypatch.setattr(message_tail, "TAIL_SECONDS", 0.01)
+    tail = OpenTail(live)
+    await tail.run()
+    assert await tail.events.receive() == ("end", "ten minutes are over")
+    monkeypatch.setattr(message_tail, "TAIL_SECONDS", 600)
+    tail = OpenTail(live)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tail.run)
+        await live.broker.services.replicas.delete_topic("orders")
+        name, reason = await tail.events.receive()
+        assert name == "end"
+        assert "cannot be read any more" in reason
