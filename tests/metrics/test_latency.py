@@ -8,7 +8,7 @@ from kafka_wire.apis import ApiKey
 from kafka_wire.error_codes import ErrorCode
 from tests.network.test_request_metrics import MS, Timed
 from trio_broker.metrics.latency import NO_LATENCY, api_latencies, latency_summary
-from trio_broker.network.request_metrics import RequestChannelMetrics
+from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
 from trio_broker.request_phase import RequestPhase
 
 
@@ -27,7 +27,7 @@ def test_apis_are_reported_by_name_with_their_rate_and_errors():
 
 def test_the_means_of_the_phases_add_up_to_that_of_the_total():
     metrics = RequestChannelMetrics()
-    waited = Timed(answered_ns=43 * MS, purgatory_ns=40 * MS, phase=RequestPhase.PURGATORY)
+    waited = Timed(answered_ns=43 * MS, waits=RequestWaits(RequestPhase.PURGATORY, 0, purgatory_ns=40 * MS))
     metrics.by_api[ApiKey.FETCH].record(Timed(), 4 * MS, 5 * MS)
     metrics.by_api[ApiKey.FETCH].record(waited, 44 * MS, 45 * MS)
     [fetch] = api_latencies(metrics, 1.0)

@@ -26,7 +26,7 @@ from trio_broker.metrics.history import sample_between
 from trio_broker.metrics.prometheus import MetricsSnapshot, render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
-from trio_broker.network.request_metrics import RequestMetrics, RequestTimes
+from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, RequestWaits
 from trio_broker.replication.log_cleaner import UncleanablePartition
 from trio_broker.replication.replica_manager import ReplicaManagerStatistics
 from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
@@ -70,7 +70,7 @@ def request_times(count: int) -> RequestTimes:
     """So many requests of 6 ms that waited for the disk, with an error each."""
     metrics = RequestMetrics()
     for _ in range(count):
-        metrics.record(Timed(disk_ns=MS, phase=RequestPhase.DISK), 4 * MS, 6 * MS)
+        metrics.record(Timed(waits=RequestWaits(RequestPhase.DISK, 0, disk_ns=MS)), 4 * MS, 6 * MS)
         metrics.errors[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 1
     return metrics.since_start()
 

@@ -201,9 +201,10 @@ async def test_time_spent_parked_is_told_apart_from_time_in_a_slot(nursery):
     [request] = await send(pool, 1)
     gate.opened.set()
     await request.reply.wait()
-    assert (request.phase, request.disk_ns) == (RequestPhase.PURGATORY, 0)
     assert request.queued_ns <= request.began_ns
-    assert 0 < request.purgatory_ns <= request.answered_ns - request.began_ns
+    assert request.waits is not None
+    assert (request.waits.phase, request.waits.disk_ns) == (RequestPhase.PURGATORY, 0)
+    assert 0 < request.waits.purgatory_ns <= request.answered_ns - request.began_ns
     nursery.cancel_scope.cancel()
 
 

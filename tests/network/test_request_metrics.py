@@ -6,7 +6,13 @@ import pytest
 from attrs import define
 
 from trio_broker.histogram import bucket_of
-from trio_broker.network.request_metrics import RECENT_INTERVALS, RequestChannelMetrics, RequestMetrics
+from trio_broker.network.request_metrics import (
+    BATCH,
+    RECENT_INTERVALS,
+    RequestChannelMetrics,
+    RequestMetrics,
+    RequestWaits,
+)
 from trio_broker.request_phase import RequestPhase
 
 PRODUCE, FETCH = 0, 1
@@ -18,9 +24,7 @@ class Timed:
     """A request that was queued at 0, and began after 1 ms."""
 
     answered_ns: int = 3 * MS
-    disk_ns: int = 0
-    purgatory_ns: int = 0
-    phase: RequestPhase | None = None
+    waits: RequestWaits | None = None
     queued_ns: int = 0
     began_ns: int = 1 * MS
 
@@ -31,9 +35,8 @@ def sums_ms(metrics: RequestMetrics) -> dict[RequestPhase, float]:
 
 def test_every_millisecond_is_in_one_phase():
     metrics = RequestMetrics()
-    metrics.record(
-        Timed(answered_ns=103 * MS, disk_ns=40 * MS, purgatory_ns=55 * MS, phase=RequestPhase.DISK), 107 * MS, 112 * MS
-    )
+    waits = RequestWaits(RequestPhase.DISK, 0, disk_ns=40 * MS, purgatory_ns=55 * MS)
+    metrics.record(Timed(answered_ns=103 * MS, waits=waits), 107 * MS, 112 * MS)
     assert sums_ms(metrics) == {
         RequestPhase.QUEUE: 1,
         RequestPhase.LOCAL: 7,
@@ -64,9 +67,10 @@ def test_a_long_time_is_in_the_right_bucket_like_a_short_one(wait_ns):
 def test_a_request_that_was_never_in_a_phase_was_there_for_no_time():
     metrics = RequestMetrics()
     metrics.record(Timed(), 3 * MS, 3 * MS)
-    metrics.record(Timed(answered_ns=13 * MS, purgatory_ns=10 * MS, phase=RequestPhase.PURGATORY), 13 * MS, 13 * MS)
-    waits = metrics.since_start().phase(RequestPhase.PURGATORY)
-    assert (waits.count, waits.counts[0], waits.sum_ns) == (2, 1, 10 * MS)
+    waits = RequestWaits(RequestPhase.PURGATORY, 0, purgatory_ns=10 * MS)
+    metrics.record(Timed(answered_ns=13 * MS, waits=waits), 13 * MS, 13 * MS)
+    times = metrics.since_start().phase(RequestPhase.PURGATORY)
+    assert (times.count, times.counts[0], times.sum_ns) == (2, 1, 10 * MS)
 
 
 def test_the_last_second_the_last_minute_and_the_time_since_the_start():
@@ -100,3 +104,13 @@ def test_an_error_is_counted_in_the_second_it_was_answered_in_though_no_request_
     metrics.roll(1)
     assert metrics.by_api[FETCH].last_interval().errors == {1: 1}
     assert metrics.by_api[FETCH].since_start().errors == {1: 1}
+
+
+@pytest.mark.parametrize("count", [BATCH - 1, BATCH, BATCH + 1])
+def test_no_request_is_lost_between_two_batches(count):
+    metrics = RequestMetrics()
+    for _ in range(count):
+        metrics.record(Timed(), 3 * MS, 3 * MS)
+    assert metrics.since_start().count == metrics.since_start().count == count
+    metrics.roll()
+    assert metrics.last_interval().count == count

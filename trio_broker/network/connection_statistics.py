@@ -47,7 +47,7 @@ def stage_of(connection: Connection) -> ConnectionStage:
     request = connection.request
     if request is None or not request.began_ns:
         return ConnectionStage.QUEUED
-    return ConnectionStage.HANDLED if request.phase is None else PHASE_STAGES[request.phase]
+    return ConnectionStage.HANDLED if request.waits is None else PHASE_STAGES[request.waits.phase]
 
 
 def connection_statistics(connection: Connection, *, now: float, now_ms: int) -> ConnectionStatistics:

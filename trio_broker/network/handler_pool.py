@@ -193,8 +193,8 @@ class HandlerPool:
             self._answered += 1
             # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
             request.answered_ns = perf_counter_ns()
-            if request.phase is not None:
-                request.end_phase(request.answered_ns)
+            if request.waits is not None:
+                request.waits.end(request.answered_ns)
             request.reply.put(reply)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:

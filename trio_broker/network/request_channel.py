@@ -27,7 +27,7 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import Chunk
 from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.request_metrics import RequestChannelMetrics
+from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
 from trio_broker.network.statistics import RequestChannelStatistics
 from trio_broker.request_phase import RequestPhase
 
@@ -118,7 +118,7 @@ class QueuedRequest:
 
     ``body`` is what follows the header in the frame, and stays valid until the request is answered. ``queued_ns`` is
     the performance counter when the frame was whole, ``began_ns`` when its handler began, ``answered_ns`` when that
-    ended. ``disk_ns`` and ``purgatory_ns`` are what it waited in between without a slot, ``phase`` is the latest wait.
+    ended. ``waits`` is what it waited in between without a slot.
     """
 
     header: RequestHeader
@@ -129,10 +129,7 @@ class QueuedRequest:
     queued_ns: int = attrs.field(factory=perf_counter_ns)
     began_ns: int = 0
     answered_ns: int = 0
-    disk_ns: int = 0
-    purgatory_ns: int = 0
-    phase: RequestPhase | None = None
-    phase_began_ns: int = 0
+    waits: RequestWaits | None = None
     release_slot: Callable[[], None] = _no_slot
 
     @property
@@ -146,17 +143,11 @@ class QueuedRequest:
         Each wait is announced, also a later one, which has no slot to give back. What the handler does after a wait
         counts to it.
         """
-        now_ns = perf_counter_ns()
-        self.end_phase(now_ns)
-        self.phase, self.phase_began_ns = phase, now_ns
+        if self.waits is None:
+            self.waits = RequestWaits(phase, perf_counter_ns())
+        else:
+            self.waits.next_phase(phase, perf_counter_ns())
         self.release_slot()
-
-    def end_phase(self, now_ns: int) -> None:
-        """End the present wait, if there is one, at ``now_ns``."""
-        if self.phase is RequestPhase.DISK:
-            self.disk_ns += now_ns - self.phase_began_ns
-        elif self.phase is RequestPhase.PURGATORY:
-            self.purgatory_ns += now_ns - self.phase_began_ns
 
 
 class RequestChannel:

@@ -16,12 +16,13 @@ any other              a bug: logged with the request, ``UNKNOWN_SERVER_ERROR``;
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import Any
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.codec import decode, encode
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.error_counts import error_counts
+from kafka_wire.error_counts import ERROR_WALKS
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
 from kafka_wire.primitives import Chunk
@@ -93,7 +94,8 @@ class Dispatcher:
 
     def encoded(self, api: ServedApi, response: Any, context: Context) -> list[Chunk]:
         """Encode ``response``, and count its errors, for all clients and for this one."""
-        if errors := error_counts(response):
+        if (codes := ERROR_WALKS[type(response)](response)) is not None:
+            errors = Counter(codes)
             self.metrics.update_error_metrics(api.api_key, errors)
             context.request.client.count_errors(api.api_key, errors)
         return encode(response, context.version)
