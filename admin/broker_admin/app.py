@@ -45,6 +45,7 @@ from broker_admin.routes import (
     storage,
     tasks,
     topics,
+    topics_pages,
     tuning_pages,
 )
 from broker_admin.routes.login_pages import login_routes
@@ -86,6 +87,7 @@ def create_app(
             *messages.ROUTES,
             *message_pages.ROUTES,
             *message_tail.ROUTES,
+            *topics_pages.ROUTES,
             *groups.ROUTES,
             *clients.ROUTES,
             *doctor.ROUTES,

@@ -104,6 +104,14 @@ async def test_the_list_is_searched_ordered_and_paged(live: LiveAdmin) -> None:
     assert [item["name"] for item in found["items"]] == ["other-x"]
 
 
+async def test_the_list_shows_a_change_of_topics_at_once(live: LiveAdmin) -> None:
+    for expected in (["a"], ["a", "b"]):
+        await live.kafka.create_topic(expected[-1])
+        assert [item["name"] for item in (await live.get(TOPICS))["items"]] == expected
+    await live.http.delete(f"{TOPICS}/a")
+    assert [item["name"] for item in (await live.get(TOPICS))["items"]] == ["b"]
+
+
 async def test_a_query_that_is_wrong_is_pointed_at(live: LiveAdmin) -> None:
     answer = await live.http.get(TOPICS, params={"order": "beauty", "limit": "0"})
     assert sorted(pointers(answer, 400)) == ["?limit", "?order"]

@@ -46,6 +46,7 @@ class LiveTopicsView:
         self._summarizing = trio.Lock()
         self._summaries: Sequence[TopicSummary] | None = None
         self._summaries_good_until = 0.0
+        self._summarized_offset = -1
         # When the files of partitions were last written that nothing was appended to since the broker's start; None
         # where they are empty.
         self._written_before: WeakKeyDictionary[Partition, int | None] = WeakKeyDictionary()
@@ -85,9 +86,12 @@ class LiveTopicsView:
 
     async def topic_summaries(self) -> Sequence[TopicSummary]:
         async with self._summarizing:
-            if self._summaries is None or trio.current_time() >= self._summaries_good_until:
+            # A topic that was created, changed or deleted shows at once.
+            offset = self.services.controller.metadata_offset
+            is_good = offset == self._summarized_offset and trio.current_time() < self._summaries_good_until
+            if self._summaries is None or not is_good:
                 began = trio.current_time()
-                self._summaries = await self._summarize_all()
+                self._summaries, self._summarized_offset = await self._summarize_all(), offset
                 took = trio.current_time() - began
                 self._summaries_good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
             return self._summaries

@@ -1,0 +1,326 @@
+"""``/topics``: the pages of topics, whole without a script. Lists take the words of the API in their addresses.
+
+Pages are rendered in a worker thread, one after another. Whatever is large comes in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin import topic_texts
+from broker_admin.operations import query_of
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.rate_chart import rate_charts
+from broker_admin.routes.topics import (
+    name_of,
+    no_such_partition,
+    no_such_topic,
+    partition_of,
+    problem_of,
+    view_of,
+    with_oldest_records,
+)
+from broker_admin.tables import Column, ListTable
+from broker_admin.topic_list import (
+    ConsumersQuery,
+    PartitionsQuery,
+    SegmentsQuery,
+    TopicsQuery,
+    select_consumers,
+    select_partitions,
+    select_segments,
+    select_topics,
+)
+from broker_admin.view import BrokerView
+from broker_admin.views.topics import TopicRefused
+from trio_broker.config.config_key import ConfigUnit
+from trio_broker.config.quantities import quantity_text
+
+TOPIC_TABLE = [
+    Column("Topic", "name"),
+    Column("Partitions", "partitions", is_number=True, hidden_below="narrow"),
+    Column("Records in/s", "records_in", is_number=True, explanation="over the last minute"),
+    Column("In/s", "bytes_in", is_number=True, hidden_below="narrow", explanation="over the last minute"),
+    Column("Out/s", "bytes_out", is_number=True, hidden_below="medium", explanation="over the last minute"),
+    Column("Size", "size", is_number=True, hidden_below="narrow"),
+    Column("Retention", hidden_below="medium"),
+    Column("Furthest behind", "lag_seconds", hidden_below="narrow", explanation="the group with the largest lag"),
+    Column("Last write", "last_append", hidden_below="narrow"),
+]
+
+PARTITION_TABLE = [
+    Column("Partition", "partition"),
+    Column("Leader", is_number=True, hidden_below="medium"),
+    Column("Start", is_number=True, hidden_below="narrow", explanation="the first offset that can be read"),
+    Column("High watermark", is_number=True, explanation="the end of what consumers may read"),
+    Column("Size", "size", is_number=True),
+    Column("Segments", "segments", is_number=True, hidden_below="narrow"),
+    Column("Records in/s", "records_in", is_number=True, hidden_below="narrow"),
+    Column("Out/s", "bytes_out", is_number=True, hidden_below="medium"),
+    Column("Share of writes", "bytes_in", hidden_below="medium", explanation="equal bars mean an even spread of keys"),
+    Column("Oldest record", hidden_below="narrow"),
+    Column("Last write", "last_append"),
+]
+
+SEGMENT_TABLE = [
+    Column("First offset", "base_offset"),
+    Column("End", is_number=True),
+    Column("Size", "size", is_number=True),
+    Column("Index entries", is_number=True, hidden_below="narrow"),
+    Column("Newest record", "newest_record", hidden_below="narrow"),
+    Column("Retention takes it"),
+]
+
+CONSUMER_TABLE = [
+    Column("Group", "group_id"),
+    Column("Lag, time", "lag_seconds", is_number=True),
+    Column("Lag, records", "lag_records", is_number=True),
+    Column("Trend", "lag_change"),
+    Column("State", hidden_below="narrow"),
+    Column("Members", is_number=True, hidden_below="narrow"),
+    Column("Partitions", is_number=True, hidden_below="narrow"),
+]
+
+USUAL_KEYS = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "segment.bytes",
+    "max.message.bytes",
+    "compression.type",
+)
+"""What is set most when a topic is created; the other keys are one click away."""
+
+OWN_SOURCE = "DYNAMIC_TOPIC_CONFIG"
+
+SOURCES: Mapping[str, str] = {
+    OWN_SOURCE: "this topic",
+    "DYNAMIC_BROKER_CONFIG": "this broker, changed live",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "the cluster's default",
+    "STATIC_BROKER_CONFIG": "the broker's start",
+    "DEFAULT_CONFIG": "built in",
+}
+"""Where a value comes from, in words."""
+
+TOPICS_WITH_RATES = 200
+"""As many topics as the broker keeps the rates of the last hour of; said where there is none."""
+
+
+def value_text(text: str | None, unit: ConfigUnit | None) -> str:
+    """The value of a setting as it is read best; empty where there is none."""
+    return quantity_text(text, unit) or text or ""
+
+
+TEMPLATES.filters.update(
+    rate_text=topic_texts.rate_text,
+    retention_text=topic_texts.retention_text,
+    trend_text=topic_texts.trend_text,
+    segment_end_text=topic_texts.segment_end_text,
+    span_text=topic_texts.span_text,
+    quantity=value_text,
+)
+
+
+@attrs.frozen
+class ConfigPageQuery:
+    """Which settings are shown."""
+
+    changed: bool = False
+
+
+@attrs.frozen
+class Tab:
+    """One page of a topic."""
+
+    title: str
+    address: str
+
+
+TABS: Mapping[str, str] = {
+    "Overview": "",
+    "Messages": "/messages",
+    "Partitions": "/partitions",
+    "Consumers": "/consumers",
+    "Config": "/config",
+}
+"""The pages of one topic, by their addresses behind its own."""
+
+
+def tabs_of(request: Request, address: str) -> tuple[Tab, ...]:
+    """The pages of a topic that the app serves."""
+    served = {route.path for route in request.app.routes if isinstance(route, Route)}
+    return tuple(Tab(title, address + path) for title, path in TABS.items() if f"/topics/{{topic}}{path}" in served)
+
+
+def topic_context(request: Request, tab: str, api_path: str = "") -> dict[str, Any]:
+    """What every page of one topic shows; ``api_path`` is where the API has what is on this one."""
+    name = name_of(request)
+    api_topic = f"/api/v1/topics/{quote(name, safe='')}"
+    address = f"/topics/{quote(name, safe='')}"
+    return page_context(request) | {
+        "topic_name": name,
+        "tab": tab,
+        "tabs": tabs_of(request, address),
+        "address": address,
+        "api_path": api_topic,
+        "api_address": api_topic + api_path,
+    }
+
+
+def page_context(request: Request) -> dict[str, Any]:
+    context = frame(parts_of(request).view, request)
+    return context | {"here": "topics", "script": "topics.js", "bootstrap": bootstrap_of(parts_of(request).view)}
+
+
+def bootstrap_of(view: BrokerView) -> str:
+    """Where a command line finds the broker: its first listener."""
+    listeners = view.node().listeners
+    return f"{listeners[0].host or 'localhost'}:{listeners[0].port}" if listeners else "localhost:9092"
+
+
+async def rendered(request: Request, template: str, context: Mapping[str, Any]) -> Response:
+    render = partial(TEMPLATES.get_template(template).render, **context)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering))
+
+
+def creation_order(key: str) -> int:
+    """Where a key stands among those of a new topic: the usual ones first, the others as they come."""
+    return USUAL_KEYS.index(key) if key in USUAL_KEYS else len(USUAL_KEYS)
+
+
+def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
+    """What the dialog that creates a topic needs."""
+    defaults = sorted(view.topic_config_defaults(), key=lambda entry: creation_order(entry.name))
+    settings = "".join(f" [--config {entry.name}={{configs/{entry.name}}}]" for entry in defaults)
+    partitions = next((entry.value for entry in view.config_entries() if entry.name == "num.partitions"), None)
+    return {
+        "defaults": defaults,
+        "usual_keys": USUAL_KEYS,
+        "default_partitions": partitions,
+        "create_twins": [
+            f"trio-broker topics create {{name}} [--partitions {{partitions}}]{settings} -b {bootstrap}",
+            f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {{name}}"
+            f" [--partitions {{partitions}}]{settings}",
+        ],
+    }
+
+
+async def get_topics_page(request: Request) -> Response:
+    """The list of topics."""
+    query = query_of(request, TopicsQuery)
+    view = parts_of(request).view
+    page = await trio.to_thread.run_sync(select_topics, await view.topic_summaries(), query)
+    table = ListTable("/topics", TOPIC_TABLE, query, page, request.query_params, key_of=lambda topic: topic.name)
+    context = page_context(request)
+    return await rendered(
+        request, "topics/list.html", context | creation_context(view, context["bootstrap"]) | {"table": table}
+    )
+
+
+async def get_topic_page(request: Request) -> Response:
+    """One topic: facts, rates, actions."""
+    view, name = parts_of(request).view, name_of(request)
+    topic, rates = await view.topic(name), view.topic_rates(name)
+    if topic is None or rates is None:
+        raise no_such_topic(name)
+    context = topic_context(request, "Overview")
+    return await rendered(
+        request,
+        "topics/topic.html",
+        context
+        | creation_context(view, context["bootstrap"])
+        | {
+            "topic": topic,
+            "rates": rates,
+            "charts": rate_charts(rates),
+            "topics_with_history": TOPICS_WITH_RATES,
+        },
+    )
+
+
+async def get_partitions_page(request: Request) -> Response:
+    """The partitions of one topic."""
+    query, name = query_of(request, PartitionsQuery), name_of(request)
+    partitions = await view_of(request).topic_partitions(name)
+    if partitions is None:
+        raise no_such_topic(name)
+    selected = await trio.to_thread.run_sync(select_partitions, partitions, query)
+    page = await with_oldest_records(view_of(request), name, selected)
+    context = topic_context(request, "Partitions", "/partitions")
+    table = ListTable(
+        f"{context['address']}/partitions", PARTITION_TABLE, query, page, request.query_params,
+        key_of=lambda each: str(each.partition),
+    )  # fmt: skip
+    return await rendered(request, "topics/partitions.html", context | {"table": table})
+
+
+async def get_segments_page(request: Request) -> Response:
+    """The files of one partition."""
+    query, partition = query_of(request, SegmentsQuery), partition_of(request)
+    try:
+        found = await view_of(request).partition_segments(name_of(request), partition)
+    except TopicRefused as refused:
+        raise problem_of(refused) from refused
+    if found is None:
+        raise no_such_partition()
+    page = await trio.to_thread.run_sync(select_segments, found.segments, query)
+    context = topic_context(request, "Partitions", f"/partitions/{partition}/segments")
+    table = ListTable(
+        f"{context['address']}/partitions/{partition}", SEGMENT_TABLE, query, page, request.query_params,
+        key_of=lambda each: str(each.base_offset),
+    )  # fmt: skip
+    return await rendered(request, "topics/segments.html", context | {"table": table, "found": found})
+
+
+async def get_consumers_page(request: Request) -> Response:
+    """The groups that read one topic."""
+    query, name = query_of(request, ConsumersQuery), name_of(request)
+    groups, topic = await view_of(request).topic_consumers(name), await view_of(request).topic(name)
+    if groups is None or topic is None:
+        raise no_such_topic(name)
+    page = await trio.to_thread.run_sync(select_consumers, groups, query)
+    context = topic_context(request, "Consumers", "/groups")
+    table = ListTable(
+        f"{context['address']}/consumers", CONSUMER_TABLE, query, page, request.query_params,
+        key_of=lambda each: each.group_id,
+    )  # fmt: skip
+    return await rendered(
+        request,
+        "topics/consumers.html",
+        context | {"table": table, "partition_count": topic.summary.partition_count},
+    )
+
+
+async def get_config_page(request: Request) -> Response:
+    """The settings of one topic."""
+    query = query_of(request, ConfigPageQuery)
+    entries = view_of(request).topic_configs(name_of(request))
+    if entries is None:
+        raise no_such_topic(name_of(request))
+    shown = [entry for entry in entries if not query.changed or entry.source.name == OWN_SOURCE]
+    context = topic_context(request, "Config", "/config")
+    return await rendered(
+        request,
+        "topics/config.html",
+        context | {"entries": shown, "changed_only": query.changed, "own_source": OWN_SOURCE, "sources": SOURCES},
+    )
+
+
+ROUTES = [
+    Route("/topics", get_topics_page),
+    Route("/topics/{topic}", get_topic_page),
+    Route("/topics/{topic}/partitions", get_partitions_page),
+    Route("/topics/{topic}/partitions/{partition}", get_segments_page),
+    Route("/topics/{topic}/consumers", get_consumers_page),
+    Route("/topics/{topic}/config", get_config_page),
+]

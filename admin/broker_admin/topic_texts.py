@@ -1,0 +1,65 @@
+"""What the pages of topics say in words: retention, trends of lag, when a segment goes."""
+
+from __future__ import annotations
+
+import re
+
+from broker_admin.texts import bytes_text, duration_text, number_text, short_duration_text
+from broker_admin.views.topics import SegmentDetail, TopicConsumer, TopicSummary
+
+STEADY_SHARE = 0.001
+"""A lag that changes by less than this share of itself in a second stands still, for a reader."""
+
+
+def rate_text(per_second: float) -> str:
+    """A rate to about three digits: ``0``, ``0.25``, ``12.5``, ``3 210``."""
+    if per_second == 0:
+        return "0"
+    if per_second < 10:
+        return f"{per_second:.2f}"
+    return f"{per_second:.1f}" if per_second < 100 else number_text(round(per_second))
+
+
+def span_text(seconds: float) -> str:
+    """A duration without a second unit of zero: ``7 d``, ``1 d 4 h``."""
+    return re.sub(r"^(.+) 0 \w+$", r"\1", duration_text(seconds))
+
+
+def retention_text(topic: TopicSummary) -> str:
+    """How long records stay: ``7 d``, ``7 d or 1.0 GiB``, ``compacted``."""
+    limits = []
+    if topic.retention_ms >= 0:
+        limits.append(span_text(topic.retention_ms / 1000))
+    if topic.retention_bytes >= 0:
+        limits.append(f"{bytes_text(topic.retention_bytes)} a partition")
+    text = " or ".join(limits) or "for ever"
+    if "compact" in topic.cleanup_policy:
+        return f"compacted, {text}" if "delete" in topic.cleanup_policy else "compacted"
+    return text
+
+
+def trend_text(group: TopicConsumer) -> str:
+    """Whether a group falls behind or catches up, and until when at this rate."""
+    change, lag = group.lag_change_per_second, group.lag_records
+    if change is None or lag is None:
+        return "not read twice yet"
+    if lag == 0:
+        return "up to date"
+    if abs(change) <= lag * STEADY_SHARE:
+        return "stands still"
+    if change > 0:
+        return f"falls behind by {rate_text(change)} records/s"
+    return f"catches up in {short_duration_text(lag / -change)}"
+
+
+def segment_end_text(segment: SegmentDetail, now_ms: int) -> str:
+    """What retention does to a segment, and when."""
+    if segment.retention_reason is not None:
+        return f"goes at the next check: {segment.retention_reason}"
+    parts = []
+    if segment.retention_due_at_ms is not None:
+        seconds = (segment.retention_due_at_ms - now_ms) / 1000
+        parts.append(f"in {span_text(seconds)}" if seconds > 0 else "at the next check")
+    if segment.retention_due_after_bytes is not None:
+        parts.append(f"after {bytes_text(segment.retention_due_after_bytes)} more")
+    return " or ".join(parts) or "stays"

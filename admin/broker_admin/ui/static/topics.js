@@ -1,0 +1,93 @@
+// @ts-check
+/**
+ * The pages of topics: what is typed into a dialog is tried on the server, so that what is wrong shows before it is sent.
+ * A time is sent as milliseconds.
+ */
+
+import "./fresh.js";
+
+const TYPING_MS = 300; // after the last letter, so that a word is one request
+
+/** @param {HTMLDialogElement} dialog whose fields are tried as they are typed */
+function tryAsTyped(dialog) {
+  const tries = /** @type {HTMLButtonElement | null} */ (dialog.querySelector("[data-tries]"));
+  const first = /** @type {HTMLInputElement | null} */ (dialog.querySelector("[data-validates]"));
+  if (!tries || !first) return;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let soon;
+  dialog.addEventListener("input", (event) => {
+    clearTimeout(soon);
+    const field = event.target;
+    if (!(field instanceof HTMLInputElement) || !("validates" in field.dataset)) return;
+    soon = setTimeout(() => dialog.open && (first.value || !first.required) && tries.click(), TYPING_MS);
+  });
+  dialog.addEventListener("close", () => clearTimeout(soon));
+}
+
+/** Keep the hidden field of a time, and the command that takes one, in step with what is chosen.
+ * @param {HTMLInputElement} field */
+function sendMilliseconds(field) {
+  const sent = field.form?.elements.namedItem(field.dataset.milliseconds ?? "");
+  const command = /** @type {HTMLElement | null} */ (field.form?.querySelector("[data-twin*='--to']") ?? null);
+  const template = command?.dataset.twin ?? "";
+  if (!(sent instanceof HTMLInputElement)) return;
+  // Heard before dialog.js, which hears the same event at the form and shows the call and the commands.
+  field.addEventListener("input", () => {
+    const milliseconds = field.value ? Date.parse(`${field.value}Z`) : NaN;
+    sent.value = Number.isNaN(milliseconds) ? "" : String(milliseconds);
+    if (command) command.dataset.twin = sent.value ? template.replace(/\[--to [^\]]*\]/, `--to ${new Date(milliseconds).toISOString().slice(0, 19)}Z`) : template;
+  });
+}
+
+/** @param {number} count @param {string} word */
+const counted = (count, word) => `${count.toLocaleString("en").replaceAll(",", "\u202f")} ${word}${count === 1 ? "" : "s"}`;
+
+/** What a dry run found, in words, by the dialog's id; for settings, the changes. @type {Record<string, (answer: any) => string>} */
+const FOUND = {
+  "create-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}.`,
+  "clone-topic": (answer) => `It would have ${counted(answer.partitions, "partition")}${settingsText(answer.configs)}.`,
+  "add-partitions": (answer) =>
+    `From ${answer.partitions_before} to ${counted(answer.partitions, "partition")}. ${Math.round(100 * answer.keys_that_stay_ratio)} % of keys ` +
+    "would go to the same partition as before, all others to another one.",
+  "purge-topic": (answer) =>
+    `${counted(answer.record_count, "record")} would be deleted in ` +
+    `${counted(answer.partitions.filter((/** @type {any} */ each) => each.record_count).length, "partition")}.`,
+  "delete-topic": (answer) =>
+    `${counted(answer.partitions, "partition")} with ${counted(answer.record_count, "record")} would be deleted; ` +
+    `${answer.groups.length ? `these groups read it: ${answer.groups.slice(0, 5).join(", ")}${answer.groups.length > 5 ? " …" : ""}` : "no group reads it"}.`,
+};
+
+/** @param {Record<string, string>} configs */
+function settingsText(configs) {
+  const texts = Object.entries(configs).map(([key, value]) => `${key}=${value}`);
+  return texts.length ? ` and ${texts.join(", ")}` : "";
+}
+
+/** @param {{changes: {key: string, old: string | null, new: string | null}[]}} answer */
+function changesText(answer) {
+  const texts = answer.changes.map((each) => `${each.key}: ${each.old ?? "not set here"} → ${each.new ?? "not set here"}`);
+  return texts.join(", ") || "It is so already; nothing would change.";
+}
+
+/** Say what a dry run found, and go to a topic that was created. @param {HTMLDialogElement} dialog */
+function tellOutcome(dialog) {
+  dialog.addEventListener("tried", (event) => {
+    const outcome = dialog.querySelector("[data-outcome]");
+    if (!outcome) return;
+    event.preventDefault();
+    outcome.textContent = (FOUND[dialog.id] ?? changesText)(/** @type {CustomEvent} */ (event).detail);
+  });
+  if (dialog.dataset.address !== "/api/v1/topics") return;
+  dialog.addEventListener("done", (event) => {
+    event.preventDefault();
+    location.assign(`/topics/${encodeURIComponent(/** @type {CustomEvent} */ (event).detail.name)}`);
+  });
+}
+
+for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("[data-milliseconds]"))) {
+  sendMilliseconds(field);
+}
+for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog.action"))) {
+  tryAsTyped(dialog);
+  tellOutcome(dialog);
+}

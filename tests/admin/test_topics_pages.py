@@ -1,0 +1,338 @@
+"""The pages of topics: whole without a script, hostile names inert, and in a browser every action by its dialog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from broker_admin.app import create_app
+from broker_admin.rate_chart import nice_top, rate_charts
+from broker_admin.topic_texts import retention_text, segment_end_text, span_text, trend_text
+from broker_admin.views.topics import SegmentDetail, TopicConsumer, TopicRatePoint, TopicRates
+from tests.admin.chromium import EXECUTABLE, Page, open_browser
+from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.test_topics_api import commit
+
+needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+
+HTML = {"accept": "text/html"}
+
+PAGES = ("", "/partitions", "/partitions/0", "/consumers", "/config")
+
+
+async def page_text(live: LiveAdmin, address: str, status: int = 200) -> str:
+    answer = await live.http.get(address, headers=HTML)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8"), answer.text
+    return answer.text
+
+
+def cells(html: str) -> str:
+    """The text of a page's table body, one space between words."""
+    body = re.search(r"<tbody.*?</tbody>", html, re.DOTALL)
+    assert body is not None
+    return " ".join(re.sub(r"<[^>]+>", " ", body[0]).split())
+
+
+async def test_an_empty_broker_shows_the_next_step(live: LiveAdmin) -> None:
+    html = await page_text(live, "/topics")
+    port = live.broker.bound_endpoints[0].port
+    assert "No topics yet" in html
+    assert f"trio-broker topics create orders --partitions 3 -b 127.0.0.1:{port}" in html
+
+
+async def test_the_list_shows_each_topic_and_leads_to_it(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders", 2)
+    await live.kafka.produce("orders", b"one")
+    await commit(live, "billing", "orders", 0)
+    html = await page_text(live, "/topics")
+    assert '<a href="/topics/orders">orders</a>' in html
+    assert '<a href="/groups/detail?group_id=billing">' in html
+    assert "__consumer_offsets" not in cells(html)
+    assert "__consumer_offsets" in cells(await page_text(live, "/topics?internal=true"))
+    assert '<a href="/topics" data-key="t"' in html
+
+
+async def test_the_list_is_searched_and_ordered_by_its_address(live: LiveAdmin) -> None:
+    for name, partitions in (("a", 1), ("b", 3), ("c", 2)):
+        await live.kafka.create_topic(name, partitions)
+    html = await page_text(live, "/topics?order=-partitions&limit=2")
+    assert re.findall(r'href="/topics/(\w)"', html) == ["b", "c"]
+    [further] = re.findall(r'href="(/topics\?[^"]*cursor[^"]*)"', html)
+    assert re.findall(r'href="/topics/(\w)"', await page_text(live, further.replace("&amp;", "&"))) == ["a"]
+    assert "Nothing matches" in await page_text(live, "/topics?search=x")
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_what_is_not_there_is_a_page_of_this_site(live: LiveAdmin, page: str) -> None:
+    assert "there is no" in await page_text(live, f"/topics/missing{page}", 404)
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_each_page_of_a_topic_names_its_call_and_the_other_pages(live: LiveAdmin, page: str) -> None:
+    await live.kafka.create_topic("orders", 2)
+    html = await page_text(live, f"/topics/orders{page}")
+    assert "GET /api/v1/topics/orders" in html
+    for tab in ("/topics/orders", "/topics/orders/partitions", "/topics/orders/consumers", "/topics/orders/config"):
+        assert f'href="{tab}"' in html
+
+
+async def test_a_query_that_is_wrong_is_a_page_of_this_site(live: LiveAdmin) -> None:
+    assert "order is" in await page_text(live, "/topics?order=beauty", 400)
+
+
+async def test_one_topic_shows_what_it_carries_and_what_can_be_done(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders", 2)
+    await live.kafka.produce("orders", b"one", b"two")
+    html = await page_text(live, "/topics/orders")
+    assert "Its rates appear here" in html
+    for command in (
+        "trio-broker topics alter orders --partitions",
+        "kafka-topics.sh --bootstrap-server",
+        "trio-broker topics purge orders",
+        "trio-broker topics delete orders",
+    ):
+        assert command in html
+    stats = live.broker.services.replicas.topic_stats
+    for _ in range(2):
+        await stats.take_snapshot(live.broker.services.replicas.topics.values())
+    assert '<path class="line first" d="M' in await page_text(live, "/topics/orders")
+
+
+async def test_partitions_lead_to_their_segments(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders", 2)
+    await live.kafka.produce("orders", b"one")
+    assert '<a href="/topics/orders/partitions/1">1</a>' in await page_text(live, "/topics/orders/partitions")
+    html = await page_text(live, "/topics/orders/partitions/0")
+    assert "goes at the next check: retention.ms" in cells(html)
+    assert "Segments of partition 0" in html
+
+
+async def test_the_settings_show_where_each_value_comes_from(live: LiveAdmin) -> None:
+    await live.http.post("/api/v1/topics", json={"name": "orders", "configs": {"retention.ms": "7 d"}})
+    html = await page_text(live, "/topics/orders/config")
+    assert "Segments whose newest record is older" in cells(html)
+    own = cells(await page_text(live, "/topics/orders/config?changed=true"))
+    assert own.startswith("retention.ms")
+    assert "7 d 604800000 ms" in own
+    assert "this topic" in own
+    assert "cleanup.policy" not in own
+
+
+async def test_what_groups_call_themselves_is_inert(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await commit(live, "<script>alert(1)</script>", "orders", 0)
+    for page in ("/topics", "/topics/orders", "/topics/orders/consumers"):
+        html = await page_text(live, page)
+        assert "<script>alert" not in html
+        assert "&lt;script&gt;alert" in html
+
+
+async def test_a_topic_without_readers_says_how_to_read_it(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    assert "trio-broker consume orders" in await page_text(live, "/topics/orders/consumers")
+
+
+@pytest.mark.parametrize("page", ["/topics", *(f"/topics/orders{page}" for page in PAGES)])
+async def test_no_page_has_anything_inline(live: LiveAdmin, page: str) -> None:
+    await live.http.post("/api/v1/topics", json={"name": "orders", "configs": {"retention.ms": 5}})
+    html = await page_text(live, page)
+    assert not re.search(r"\sstyle=|\son\w+=|<style|<script(?![^>]*\ssrc=)", html)
+
+
+# --- words and pictures ---
+
+
+def consumer(lag: int | None, change: float | None) -> TopicConsumer:
+    return TopicConsumer(
+        group_id="g", type="classic", state="Stable", member_count=1, partition_count=1, partitions_without_lag=0,
+        lag_records=lag, lag_seconds=1.0, lag_change_per_second=change, trend_seconds=None if change is None else 60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lag", "change", "text"),
+    [
+        (10, None, "not read twice yet"),
+        (0, -5, "up to date"),
+        (1000, 0.5, "stands still"),
+        (1000, 20, "falls behind by 20.0 records/s"),
+        (1200, -10, "catches up in 2 min 0 s"),
+    ],
+)
+def test_a_trend_says_whether_and_when_a_group_catches_up(lag: int, change: float | None, text: str) -> None:
+    assert trend_text(consumer(lag, change)) == text
+
+
+@pytest.mark.parametrize(
+    ("reason", "due_at_ms", "due_after_bytes", "text"),
+    [
+        ("retention.ms", 0, None, "goes at the next check: retention.ms"),
+        (None, 7_201_000, None, "in 2 h"),
+        (None, None, 2048, "after 2.0 KiB more"),
+        (None, 3_601_000, 1024, "in 1 h or after 1.0 KiB more"),
+        (None, None, None, "stays"),
+    ],
+)
+def test_a_segment_says_when_retention_takes_it(
+    reason: str | None, due_at_ms: int | None, due_after_bytes: int | None, text: str
+) -> None:
+    segment = SegmentDetail(
+        base_offset=0, next_offset=1, size_bytes=1, is_active=False, newest_record_at_ms=0, index_entries=0,
+        is_compacted=False, retention_reason=reason, retention_due_at_ms=due_at_ms,
+        retention_due_after_bytes=due_after_bytes,
+    )  # fmt: skip
+    assert segment_end_text(segment, 1000) == text
+
+
+def test_durations_leave_out_a_second_unit_of_zero() -> None:
+    assert (span_text(604_800), span_text(100_800), span_text(5)) == ("7 d", "1 d 4 h", "5 s")
+
+
+def test_the_scale_of_a_chart_ends_at_a_round_number_of_its_unit() -> None:
+    assert [nice_top(value) for value in (0, 1, 1.5, 7, 95, 2500)] == [1, 1, 2, 8, 100, 3000]
+    assert [nice_top(value, 1024) for value in (500, 1500, 30 * 1024)] == [600, 2048, 30 * 1024]
+
+
+def test_a_chart_has_a_gap_where_points_are_missing() -> None:
+    points = tuple(
+        TopicRatePoint(
+            at_ms=at_ms, records_in_per_second=1, bytes_in_per_second=1024, records_out_per_second=0,
+            bytes_out_per_second=0,
+        )
+        for at_ms in (0, 10_000, 50_000, 60_000)
+    )  # fmt: skip
+    charts = rate_charts(TopicRates(interval_ms=10_000, points=points))
+    assert charts is not None
+    assert re.findall("[ML]", charts[0].incoming) == ["M", "L", "M", "L"]
+    assert rate_charts(TopicRates(interval_ms=10_000, points=points[:1])) is None
+
+
+async def test_retention_is_said_in_words(live: LiveAdmin) -> None:
+    for name, configs in (
+        ("a", {}),
+        ("b", {"retention.bytes": 1 << 30}),
+        ("c", {"retention.ms": -1}),
+        ("d", {"cleanup.policy": "compact"}),
+        ("e", {"cleanup.policy": "compact,delete"}),
+    ):
+        await live.http.post("/api/v1/topics", json={"name": name, "configs": configs})
+    assert [retention_text(each) for each in await live.view.topic_summaries()] == [
+        "7 d",
+        "7 d or 1.0 GiB a partition",
+        "for ever",
+        "compacted",
+        "compacted, 7 d",
+    ]
+
+
+# --- in a browser ---
+
+
+@pytest.fixture
+async def page(live: LiveAdmin, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+    """The list of topics, without any, in a browser."""
+    async with served(create_app(live.view)) as url, open_browser(tmp_path_factory.mktemp("profile")) as browser:
+        opened = await browser.open_page(f"{url}/topics")
+        await opened.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        yield opened
+
+
+TYPE = """((selector, text) => {
+    const field = document.querySelector(selector);
+    field.value = text;
+    field.dispatchEvent(new Event("input", {bubbles: true}));
+})"""
+
+
+async def type_into(page: Page, selector: str, text: str) -> None:
+    await page.evaluate(f"{TYPE}({selector!r}, {text!r})")
+
+
+async def click(page: Page, selector: str) -> None:
+    await page.evaluate(f"document.querySelector({selector!r}).click()")
+
+
+async def text_of(page: Page, selector: str) -> str:
+    """The text of an element, also where it is folded away."""
+    return str(await page.evaluate(f"document.querySelector({selector!r}).textContent"))
+
+
+async def go_to(page: Page, path: str) -> None:
+    await page.go_to(await page.evaluate("location.origin") + path)
+    await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+
+
+@needs_browser
+async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live: LiveAdmin, page: Page) -> None:
+    await click(page, "[data-opens=create-topic]")
+    await type_into(page, "#create-topic [name=name]", "a b")
+    await page.until("document.querySelector('#create-topic .reason')?.textContent.includes('characters other than')")
+    await type_into(page, "#create-topic [name=name]", "orders")
+    await type_into(page, "#create-topic [name=partitions]", "3")
+    await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
+    assert "orders" not in live.view.topic_names()
+    assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
+    await click(page, "#create-topic [data-does]")
+    await page.until("location.pathname === '/topics/orders'")
+    assert "orders" in live.view.topic_names()
+    await live.kafka.produce("orders", b"1", b"2", b"3")
+
+    await go_to(page, "/topics/orders")
+    await click(page, "[data-opens=add-partitions]")
+    await type_into(page, "#add-partitions [name=partitions]", "6")
+    await page.until("document.querySelector('#add-partitions [data-outcome]').textContent.includes('50 % of keys')")
+    await click(page, "#add-partitions [data-does]")
+    await page.until("!document.querySelector('#add-partitions').open")
+    topic = await live.view.topic("orders")
+    assert topic is not None
+    assert topic.summary.partition_count == 6
+
+    await click(page, "[data-opens=purge-topic]")
+    await type_into(page, "#purge-topic [data-milliseconds]", "2023-01-01T00:00:00")
+    assert "--to 2023-01-01T00:00:00Z" in await text_of(page, "#purge-topic [data-twin*='--to']")
+    assert "1672531200000" in await text_of(page, "#purge-topic [data-call]")
+    await type_into(page, "#purge-topic [data-milliseconds]", "")
+    await type_into(page, "#purge-topic [name=to_offset]", "2")
+    await type_into(page, "#purge-topic [name=partitions]", "[0]")
+    await page.until("document.querySelector('#purge-topic [data-outcome]').textContent.includes('2 records')")
+    assert await page.evaluate("document.querySelector('#purge-topic [data-does]').disabled")
+    await type_into(page, "#purge-topic [data-typed]", "orders")
+    await click(page, "#purge-topic [data-does]")
+    await page.until("!document.querySelector('#purge-topic').open")
+    [partition, *_] = await live.view.topic_partitions("orders") or ()
+    assert partition.log_start_offset == 2
+
+    await go_to(page, "/topics/orders/config")
+    index = await page.evaluate(
+        "[...document.querySelectorAll('dialog.action [name=\"retention.ms\"]')][0].closest('dialog').id"
+    )
+    await click(page, f"[data-opens={index}]")
+    await type_into(page, f"#{index} [name='retention.ms']", "1 d")
+    await page.until(f"document.querySelector('#{index} [data-outcome]').textContent.includes('86400000')")
+    await click(page, f"#{index} [data-does]")
+    await page.until("[...document.querySelectorAll('.settings .own')].length === 1")
+
+    await go_to(page, "/topics/orders")
+    await click(page, "[data-opens=delete-topic]")
+    await type_into(page, "#delete-topic [data-typed]", "orders")
+    await click(page, "#delete-topic [data-does]")
+    await page.until("location.pathname === '/topics'")
+    assert "orders" not in live.view.topic_names()
+
+
+@needs_browser
+async def test_no_page_of_a_topic_is_wider_than_a_telephone(live: LiveAdmin, page: Page) -> None:
+    await live.http.post("/api/v1/topics", json={"name": "a" * 249, "partitions": 2, "configs": {"retention.ms": 5}})
+    await live.http.post("/api/v1/topics", json={"name": "orders"})
+    for address in ("/topics", *(f"/topics/{'a' * 249}{each}" for each in PAGES)):
+        await page.set_view(width=420)
+        await go_to(page, address)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 420, address
+
+
+async def test_an_answer_says_nothing_that_could_be_kept(live: LiveAdmin) -> None:
+    answer: httpx.Response = await live.http.get("/topics", headers=HTML)
+    assert answer.headers["cache-control"] == "no-store"
