@@ -119,8 +119,8 @@ def node_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     }
     yield InfoMetricFamily(f"{PREFIX}_node", "Who the broker is", value=labels)
     yield gauge("uptime_seconds", "Seconds since the broker started", snapshot.uptime_seconds)
-    yield gauge("topic_count", "Topics of this broker", snapshot.replicas.topics)
-    yield gauge("partition_count", "Partitions of this broker", snapshot.replicas.partitions)
+    yield gauge("topics", "Topics of this broker", snapshot.replicas.topics)
+    yield gauge("partitions", "Partitions of this broker", snapshot.replicas.partitions)
     yield gauge("log_size_bytes", "Bytes of all partitions' logs", snapshot.log_size_bytes)
 
 
@@ -150,7 +150,7 @@ def worker_metrics(
     name: str, what: str, workers: Mapping[str, ProcessorStatistics | HandlerSlotStatistics], mean_idle_ratio: float
 ) -> Iterator[Metric]:
     """One pool: its size, its idle ratio, and both readings of each worker."""
-    yield gauge(f"{name}_count", f"Size of the pool, one per {what}", len(workers))
+    yield gauge(f"{name}s", f"Size of the pool, one per {what}", len(workers))
     yield gauge(f"{name}_avg_idle_ratio", f"Idle share of the last second, mean over every {what}", mean_idle_ratio)
     idle = GaugeMetricFamily(f"{PREFIX}_{name}_idle_ratio", f"Idle share of the last second, per {what}", labels=[name])
     busy = CounterMetricFamily(f"{PREFIX}_{name}_busy_seconds", f"Seconds busy, per {what}", labels=[name])
