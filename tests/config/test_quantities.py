@@ -66,6 +66,9 @@ def test_what_is_no_number_of_the_unit_is_refused(text, unit, reason):
         ("8", None, None),
         ("delete", None, None),
         ("NaN", BYTES, None),
+        ("Infinity", BYTES, None),
+        ("1e999999", ConfigUnit.BYTES_PER_SECOND, None),
+        ("1e30", ConfigUnit.BYTES_PER_SECOND, None),
         (None, BYTES, None),
     ],
 )

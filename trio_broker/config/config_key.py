@@ -152,6 +152,9 @@ class ConfigKey:
         Raises:
             ConfigError: the text is not of the key's type, or the value is outside the key's limits.
         """
+        if not _is_encodable(text):
+            # JSON can carry half of a surrogate pair, which neither the metadata log nor a response can.
+            raise ConfigError(f"{self.name}: the value must be text that UTF-8 can encode", key=self.name)
         # Trimmed for every type, as ConfigDef.parseType does.
         try:
             value = (self.parser or _PARSERS[self.type])(text.strip())
@@ -323,6 +326,14 @@ def _type_of(default: Any) -> ConfigType:
         return ConfigType.BOOLEAN
     types = {int: ConfigType.INT, float: ConfigType.DOUBLE, tuple: ConfigType.LIST}
     return next((config_type for known, config_type in types.items() if isinstance(default, known)), ConfigType.STRING)
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parse_boolean(text: str) -> bool:

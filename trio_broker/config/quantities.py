@@ -74,7 +74,8 @@ def quantity_text(text: str | None, unit: ConfigUnit | None) -> str | None:
         return None
     if float(number) in (float(INT_MAX), float(LONG_MAX), DOUBLE_MAX):
         return "no limit"
-    if unit is None or not number.is_finite():
+    # A larger number, as a double may be, has no suffix that is read better, and more digits than Decimal rounds.
+    if unit is None or not number.is_finite() or abs(number) > LONG_MAX:
         return None
     suffixes, one = _suffixes(unit)
     rate = "/s" if unit is ConfigUnit.BYTES_PER_SECOND else ""
