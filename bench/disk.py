@@ -19,6 +19,7 @@ from bench.floors import cold_mib_per_second, fdatasync_seconds, syncs_per_secon
 from bench.load import Consumer, LoopFigures, in_turn, side_by_side
 from bench.machine import drop_from_page_cache, spent_by
 from bench.outcome import Options, Outcome
+from bench.phases import PhaseRow, add_phase_table, phase_row
 from bench.slow_disk import delayed_by
 from bench.small import TOPIC, frames_for
 from bench.subject import broker, change_config
@@ -101,9 +102,11 @@ def fsync(options: Options) -> Outcome:
         *("disk", "partitions", "one fdatasync ms", "acks/s best", "median", "spread", "acks/s × fdatasync"),
         *("CPU µs/ack", "p50 ms", "p99 ms"),
     )
+    rows: list[PhaseRow] = []
     for delay_ms in SYNC_DISKS_MS:
         for partitions in (1, SYNC_PARTITIONS):
-            acks, sync_seconds = group_commit(options, delay_ms, partitions)
+            acks, sync_seconds, phases = group_commit(options, delay_ms, partitions)
+            rows.append(phases)
             shared = acks.rate.best * sync_seconds.best
             latencies = acks.latencies
             table.add(
@@ -112,11 +115,12 @@ def fsync(options: Options) -> Outcome:
             )
             if partitions == 1:
                 outcome.measures[f"fsync-{disk_key(delay_ms)}"] = shared
+    add_phase_table(outcome, rows)
     return outcome
 
 
-def group_commit(options: Options, delay_ms: float, partitions: int) -> tuple[Acks, Repeats]:
-    """The load on one disk, and the time of one fdatasync there, taken between the repeats."""
+def group_commit(options: Options, delay_ms: float, partitions: int) -> tuple[Acks, Repeats, PhaseRow]:
+    """The load on one disk, the time of one fdatasync there, taken between the repeats, and the time by phase."""
     acks, sync_seconds = Acks(), []
     with broker(options.directory, FSYNC, delay_ms=delay_ms) as process, delayed_by(delay_ms):
         create_topic(process.port, TOPIC, partitions)
@@ -125,7 +129,8 @@ def group_commit(options: Options, delay_ms: float, partitions: int) -> tuple[Ac
         for _ in range(options.repeats):
             sync_seconds.append(fdatasync_seconds(process.data_directory, small_batch(), 100))
             acks.take(process.pid, process.port, frames, max(PRODUCERS, options.volume(SYNC_REQUESTS)))
-    return acks, Repeats(sync_seconds)
+        phases = phase_row(f"{disk_name(delay_ms)}, {partitions} partitions", process, "produce")
+    return acks, Repeats(sync_seconds), phases
 
 
 # ---- io threads

@@ -11,6 +11,7 @@ from bench.floors import floor
 from bench.load import LoopFigures, in_turn
 from bench.machine import spent_by
 from bench.outcome import Options, Outcome
+from bench.phases import PhaseRow, add_phase_table, phase_row
 from bench.subject import broker
 from bench.wire import (
     BenchError,
@@ -83,6 +84,7 @@ def produce(options: Options) -> Outcome:
                 requests = max(connections, options.volume(REQUESTS[connections]))
                 bare[connections].take(server.pid, server.port, frames, requests, response_bytes)
                 ours[connections].take(process.pid, process.port, frames, requests, response_bytes)
+        phases = phase_row("all connections", process, "produce")
     table = outcome.table(
         f"One-record Produce, 100 byte value, acks=1, page cache: request {len(frames_for(1)[0])} bytes, "
         f"response {response_bytes} bytes",
@@ -96,6 +98,7 @@ def produce(options: Options) -> Outcome:
                 *(name, connections, cpu.best, cpu.median, f"{cpu.spread:.0%}", ratio(cpu, bare[connections].cpu)),
                 *(runs.rate.best, latencies.p50_ms, latencies.p95_ms, latencies.p99_ms, latencies.p999_ms),
             )
+    add_phase_table(outcome, [phases])
     outcome.measures["produce"] = ratio(ours[16].cpu, bare[16].cpu)
     return outcome
 
@@ -112,14 +115,17 @@ def latency(options: Options) -> Outcome:
         "Produce to Fetch, end to end: one consumer in a long poll, one producer, one record of 100 bytes",
         *("durability", "acks", "round trips", "p50 ms", "p95 ms", "p99 ms", "p99.9 ms", "max ms"),
     )
+    phases: list[PhaseRow] = []
     for durability, acks in (("page-cache", 1), ("fsync", -1)):
         with broker(options.directory, {"log.durability": durability}) as process:
             create_topic(process.port, TOPIC, 1)
             found = Latencies.of_ns(round_trips(process.port, options.volume(ROUND_TRIPS), acks))
+            phases += [phase_row(durability, process, api) for api in ("produce", "fetch")]
         table.add(
             *(durability, "all" if acks < 0 else acks, found.count),
             *(found.p50_ms, found.p95_ms, found.p99_ms, found.p999_ms, found.max_ms),
         )
+    add_phase_table(outcome, phases)
     return outcome
 
 

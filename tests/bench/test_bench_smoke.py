@@ -12,10 +12,14 @@ from bench.outcome import Options
 
 def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
     outcome = small.produce(Options(tmp_path, repeats=1, scale=0.001))
-    (table,) = outcome.tables
+    table, phases = outcome.tables
     assert [row[:2] for row in table.rows] == [
         (server, connections) for connections in small.CONNECTIONS for server in ("bare echo", "broker")
     ]
+    [row] = phases.rows
+    assert row[1] == "produce"
+    *means, total = [cell for cell in row[3:10] if isinstance(cell, float)]
+    assert sum(means) == pytest.approx(total)
     assert outcome.measures["produce"] > 0
 
 
