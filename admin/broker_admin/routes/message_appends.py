@@ -1,0 +1,233 @@
+"""``POST /api/v1/topics/{topic}/records``: append one record, or a batch of lines, as a producer with acks=all does.
+
+A body of ``application/json`` is one record; of ``application/x-ndjson`` each line is one, as ``trio-broker consume
+--json`` and the export of a search write them. The body is checked as a whole before anything is appended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker_admin.encoding import json_response_from_thread
+from broker_admin.operations import operation, query_of
+from broker_admin.parts import parts_of
+from broker_admin.problems import FieldError, Problem, body_pointer
+from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
+from broker_admin.routes.messages import NDJSON, NO_SUCH_TOPIC, require_contents
+from broker_admin.schemas import PartitionNumber, bounded
+from broker_admin.structuring import structure_body
+from broker_admin.views.messages import AppendedMessage, NewMessage
+
+MAX_APPEND_BYTES = 4 * 1024 * 1024
+"""Of one body: the largest record there may be by default, in base64, and then some. A file goes in several."""
+
+MAX_LINES = 1000
+"""Records of one body; the page sends five hundred at a time."""
+
+MAX_ERRORS = 20
+"""Refused lines that an answer names."""
+
+MAX_TIMESTAMP_MS = 2**63 - 1
+
+FORMS = ("text", "json", "base64")
+
+
+@attrs.frozen(kw_only=True)
+class HeaderBody:
+    """A header; its value is text, or bytes in ``value_base64``, or null."""
+
+    key: str
+    value: str | None = None
+    value_base64: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RecordBody:
+    """A record to append. Key and value are text, or bytes in ``key_base64`` and ``value_base64``.
+
+    ``key_format`` and ``value_format`` say what the text is: ``json`` is checked to be some, ``base64`` is decoded. A
+    value has to be given: null, or ``tombstone``, deletes the key in a compacted topic. Without a ``partition`` the key
+    chooses one; without a ``timestamp``, in milliseconds since 1970, it is now. ``topic``, ``offset`` and
+    ``timestamp_type`` are what exported lines have too, and mean nothing here.
+    """
+
+    key: str | None = None
+    key_base64: str | None = None
+    key_format: str = bounded("text", enum=list(FORMS))
+    value: str | None = attrs.field(default="")
+    value_base64: str | None = None
+    value_format: str = bounded("text", enum=list(FORMS))
+    tombstone: bool = False
+    headers: tuple[HeaderBody, ...] = bounded((), maxItems=1000)
+    partition: PartitionNumber | None = None
+    timestamp: int | None = bounded(None, minimum=0, maximum=MAX_TIMESTAMP_MS)
+    topic: str | None = None
+    offset: int | None = None
+    timestamp_type: str | None = None
+
+
+@attrs.frozen
+class AppendResult:
+    """Where each record was appended, in the order of the body; with ``dry_run`` without offsets."""
+
+    records: tuple[AppendedMessage, ...]
+
+
+class BadField(ValueError):
+    """A field of a record says nothing that can be appended."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def message_of(value: Any) -> NewMessage:
+    """The record that a JSON value describes.
+
+    Raises:
+        Problem: 422, with pointers into it.
+    """
+    body = structure_body(value, RecordBody)
+    if not value.keys() & {"value", "value_base64", "tombstone"}:
+        reason = "a record has a value; null stands for a tombstone"
+        raise Problem(422, reason, [FieldError(body_pointer("value"), reason)])
+    try:
+        if body.tombstone and (body.value or body.value_base64 is not None):
+            raise BadField("value", "a tombstone has no value")
+        return NewMessage(
+            key=bytes_of("key", body.key, body.key_base64, body.key_format),
+            value=None
+            if body.tombstone
+            else bytes_of("value", value_text(value, body), body.value_base64, body.value_format),
+            headers=tuple(
+                (each.key, bytes_of(f"headers/{index}/value", each.value, each.value_base64, "text"))
+                for index, each in enumerate(body.headers)
+            ),
+            partition=body.partition,
+            timestamp_ms=body.timestamp,
+        )
+    except BadField as error:
+        raise Problem(422, str(error), [FieldError(f"/{error.name}", str(error))]) from None
+
+
+def value_text(value: Any, body: RecordBody) -> str | None:
+    """The value's text; None where it is not given, since its default stands for a field that is left empty."""
+    return body.value if "value" in value else None
+
+
+def bytes_of(name: str, text: str | None, encoded: str | None, form: str) -> bytes | None:
+    """The bytes that a field stands for.
+
+    Raises:
+        BadField: it is given twice, or is not what it is said to be.
+    """
+    if text is not None and encoded is not None:
+        raise BadField(name, f"{name} is given both as text and in base64")
+    if encoded is not None:
+        return decoded_base64(f"{name}_base64", encoded)
+    if text is None:
+        return None
+    if form == "base64":
+        return decoded_base64(name, text)
+    if form == "json":
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            raise BadField(name, f"{name} is not JSON") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadField(name, f"{name} has half a character, which UTF-8 has not; base64 takes any bytes") from None
+
+
+def decoded_base64(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        raise BadField(name, f"{name} is not base64") from None
+
+
+def messages_of_lines(body: bytes) -> list[NewMessage]:
+    """The records of a body of lines.
+
+    Raises:
+        Problem: 413, too many; 422, with pointers to the lines that are wrong, of which the first has the number 0.
+    """
+    lines = body.splitlines()
+    if len(lines) > MAX_LINES:
+        raise Problem(413, f"the body has {len(lines)} lines; at most {MAX_LINES} are taken at once")
+    messages, errors = [], []
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            messages.append(message_of(parse_json(line)))
+        except Problem as problem:
+            found = problem.errors or (FieldError("", problem.detail),)
+            errors += [FieldError(f"/{number}{each.pointer}", each.detail) for each in found]
+    if errors:
+        raise Problem.of_errors(422, errors[:MAX_ERRORS], "nothing was appended")
+    return messages
+
+
+def refusal(results: Sequence[AppendedMessage], is_single: bool) -> Problem:
+    """The problem that says which records were not appended, and that others were."""
+    errors = [
+        FieldError("" if is_single else f"/{number}", f"partition {each.partition}: {each.error}")
+        for number, each in enumerate(results)
+        if each.error is not None
+    ]
+    appended = len(results) - len(errors)
+    return Problem(422, f"{appended} of {len(results)} records were appended; {errors[0].detail}", errors[:MAX_ERRORS])
+
+
+@operation(
+    AppendResult,
+    query=ChangeQuery,
+    body=RecordBody,
+    is_change=True,
+    problems={
+        403: "contents are switched off, X-Requested-With is missing, or the Host or Origin is not one of this server",
+        404: "there is no such topic",
+        422: "a record is refused, or could not be appended; the answer says which",
+    },
+)
+async def post_records(request: Request) -> Response:
+    """Append a record, or with ``application/x-ndjson`` one for each line; answers when they are safe (acks=all)."""
+    parts, topic = parts_of(request), request.path_params["topic"]
+    require_contents(parts)
+    check_caller(request)
+    query = query_of(request, ChangeQuery)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in ("application/json", NDJSON):
+        raise Problem(415, f"records come as application/json or as {NDJSON}")
+    if parts.view.readable_partitions(topic) is None:
+        raise Problem(404, NO_SUCH_TOPIC)
+    body = await read_body(request, MAX_APPEND_BYTES)
+    is_single = media_type == "application/json"
+    read: Callable[[bytes], list[NewMessage]] = single_message if is_single else messages_of_lines
+    # A megabyte of base64 in JSON takes some milliseconds.
+    messages = await trio.to_thread.run_sync(read, body)
+    results = await parts.view.append_messages(topic, messages, dry_run=query.dry_run)
+    if results is None:
+        raise Problem(404, NO_SUCH_TOPIC)
+    if any(each.error is not None for each in results):
+        raise refusal(results, is_single)
+    return await json_response_from_thread(AppendResult(tuple(results)))
+
+
+def single_message(body: bytes) -> list[NewMessage]:
+    return [message_of(parse_json(body))]
+
+
+ROUTES = [Route("/api/v1/topics/{topic}/records", post_records, methods=["POST"])]
