@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, Response
 from broker_admin import texts
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import difference_text, effect_text, evidence_text
+from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
 from broker_admin.rail import RAIL, RailEntry
 from broker_admin.tokens import Role
@@ -71,6 +72,7 @@ def page_environment() -> jinja2.Environment:
         line_text=texts.line_text,
         partitions_text=texts.partitions_text,
         code_marked=texts.code_marked,
+        group_address=group_address,
         quoted=lambda text: quote(text, safe=""),
         partition_records=partition_records,
         topic_bytes=topic_bytes,

@@ -326,7 +326,7 @@ async def test_lag_is_read_from_disk_for_one_group_at_a_time(autojump_clock: tri
     ):
         for _ in range(3):
             nursery.start_soon(client.get, "/api/v1/groups/checkout/offsets")
-            nursery.start_soon(client.get, "/groups/detail?group_id=checkout")
+            nursery.start_soon(client.get, "/groups/-?id=checkout")
     assert view.most_readers == 1
 
 

@@ -193,7 +193,7 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
             assert (await client.get("/api/v1/groups/a%2Fb")).json()["member_count"] == 1
             assert (await client.get("/api/v1/groups/a%2Fb/offsets")).json()["partitions"] == []
             assert len((await client.get("/api/v1/groups/a%2Fb/timeline")).json()["rebalances"]) == 1
-            page = (await client.get("/groups/detail?group_id=a%2Fb")).text
+            page = (await client.get("/groups/-?id=a%2Fb")).text
             assert "member joined" in page
             assert 'trio_broker_groups{state="Stable",type="classic"} 1.0' in (await client.get("/metrics")).text
 

@@ -129,8 +129,9 @@ class OffsetResetBody:
 
 @attrs.frozen
 class GroupChangeQuery(ChangeQuery):
-    """The query of a change of a group."""
+    """The query of a change of a group, with its id where no path can carry it."""
 
+    id: str | None = None
     group_id: str | None = None
 
 

@@ -2,7 +2,7 @@
 
 A group id is free text. In a path it is one segment, percent-encoded, slashes as ``%2F``; the addresses are matched
 before they are decoded. What no path can carry (``.``, ``..``, the empty id, or any slash through a proxy that decodes
-paths) goes into the query: ``/api/v1/groups/-/timeline?group_id=..``, where what stands in the path does not count.
+paths) goes into the query: ``/api/v1/groups/-/timeline?id=..``, where what stands in the path does not count.
 
 Lists come in parts: ``offset`` and ``limit``. They are put together in a worker thread; lag is read for one group at a
 time, since that may mean a look at the disk.
@@ -60,8 +60,9 @@ class GroupsQuery:
 
 @attrs.frozen
 class GroupIdQuery:
-    """The group's id, where no path can carry it."""
+    """The group's id, where no path can carry it; ``group_id`` is its former name."""
 
+    id: str | None = None
     group_id: str | None = None
 
 
@@ -98,7 +99,8 @@ class GroupRoute(Route):
 
 def group_id_of(request: Request) -> str:
     """The group that a request is about."""
-    return str(request.query_params.get("group_id", request.path_params["group_id"]))
+    parameters = request.query_params
+    return str(parameters.get("id", parameters.get("group_id", request.path_params["group_id"])))
 
 
 def group_query(parameters: QueryParams, default_order: GroupOrder = GroupOrder.GROUP_ID) -> GroupQuery:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response
+from broker_admin.group_actions import group_address
 from broker_admin.operations import operation, query_of
 from broker_admin.pages import LINKED_CHARACTERS
 from broker_admin.parts import parts_of
@@ -108,10 +109,6 @@ class Searched:
 
 def rank(name: str, wanted: str) -> tuple[bool, int, str]:
     return not name.casefold().startswith(wanted), len(name), name
-
-
-def group_address(group_id: str) -> str:
-    return f"/groups/detail?group_id={quote(group_id, safe='')}"
 
 
 ROUTES = [Route("/api/v1/search", search)]

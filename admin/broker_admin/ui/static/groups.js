@@ -11,7 +11,7 @@ import { isLive, keepUpToDate, quietly, read, showConnections, showLocalTimes } 
 const REFRESH_MS = 3_000; // between two readings of the page while it is looked at
 const REBALANCE_MS = 250; // after news of a rebalance, of which there may be several in a row
 
-const groupId = new URLSearchParams(location.search).get("group_id");
+const groupId = /** @type {HTMLElement | null} */ (document.querySelector("[data-group-id]"))?.dataset.groupId;
 /** @type {Map<string, string>} what the server rendered last, by part */
 const rendered = new Map();
 let isLoading = false; // a page of a large group may take longer than the pause between two refreshes
@@ -65,7 +65,7 @@ function show(page) {
 keepUpToDate(refresh, {
   sample: (sample) => showConnections(sample.connections),
   groups: (/** @type {{group_ids: string[]}} */ news) => {
-    if (groupId !== null && !news.group_ids.includes(groupId)) return;
+    if (groupId !== undefined && !news.group_ids.includes(decodeURIComponent(groupId))) return;
     clearTimeout(soon);
     soon = setTimeout(() => quietly(refresh), REBALANCE_MS);
   },
