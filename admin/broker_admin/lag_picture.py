@@ -144,4 +144,6 @@ def lag_line(
 
 
 def line_path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x},{y}" for x, y in points)
+    # A single reading is a line of no length, which the round ends of the stroke make a dot.
+    joined = points if len(points) > 1 else [*points, *points]
+    return "M" + "L".join(f"{x},{y}" for x, y in joined)

@@ -68,7 +68,7 @@ class GroupCoordinator:
         )
         self._lag_collector = LagCollector(replicas, clock, controller.image)
         self._rebalance_listeners: list[Callable[[str], None]] = []
-        self._next_lag_sample = 0.0
+        self._lag_sample_seconds = 0.0
         controller.subscribe(self._apply_metadata)
 
     # ---- running --------------------------------------------------------------------------------------------------
@@ -77,10 +77,11 @@ class GroupCoordinator:
         """Load all shards, run timers and let offsets expire, until cancelled."""
         interval_ms = self.settings.offsets_retention_check_interval_ms
         expiry = ScheduledTask("offset expiry", lambda: interval_ms, self.expire_offsets)
+        lag_history = ScheduledTask("lag history", self._lag_sample_interval_ms, self.sample_lag)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.runtime.timer.run)
             nursery.start_soon(run_scheduled, expiry)
-            nursery.start_soon(run_scheduled, ScheduledTask("lag history", lambda: SAMPLE_INTERVAL_MS, self.sample_lag))
+            nursery.start_soon(run_scheduled, lag_history)
             task_status.started()
             await self.runtime.load_new_partitions()
 
@@ -221,13 +222,13 @@ class GroupCoordinator:
         return await self._lag_collector.collect(self.runtime.shards.values(), with_partitions=with_partitions)
 
     async def sample_lag(self) -> None:
-        """Add a reading of each group's lag to the history, unless the last one took long."""
+        """Add a reading of each group's lag to the history."""
         began = trio.current_time()
-        if began < self._next_lag_sample:
-            return
         await self._lag_collector.sample(self.runtime.shards.values())
-        took = trio.current_time() - began
-        self._next_lag_sample = began + LAG_SAMPLE_PAUSE_FACTOR * took
+        self._lag_sample_seconds = trio.current_time() - began
+
+    def _lag_sample_interval_ms(self) -> int:
+        return max(SAMPLE_INTERVAL_MS, round(LAG_SAMPLE_PAUSE_FACTOR * self._lag_sample_seconds * 1000))
 
     def lag_history(self, group_id: str) -> GroupLagHistory:
         """The lag of a group in the last hour; errors as ``GroupShard.snapshot``."""

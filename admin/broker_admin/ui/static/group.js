@@ -65,6 +65,7 @@ function showPlan(plan) {
   for (const title of ["Partition", "Old", "New", "Skipped", "Read again", "Remark"]) {
     const cell = document.createElement("th");
     cell.scope = "col";
+    if (!["Partition", "Remark"].includes(title)) cell.className = "number";
     cell.textContent = title;
     head.append(cell);
   }

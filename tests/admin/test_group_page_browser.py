@@ -1,0 +1,104 @@
+"""What the page of a group does in a browser: it names the slow member, and resets, deletes and removes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from broker_admin.app import create_app
+from tests.admin.chromium import EXECUTABLE, Page, open_browser
+from tests.admin.lagging_group import GROUP_ID, RECORDS, TOPIC, Consumer, make_group, make_lag
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from trio_broker.clock import ManualClock
+
+pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+
+
+@attrs.frozen
+class LaggingGroup:
+    """A broker with a group that lags, and a page of its admin app."""
+
+    live: LiveAdmin
+    members: list[Consumer]
+    url: str
+    page: Page
+
+
+@pytest.fixture
+async def lagging(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LaggingGroup]:
+    clock = ManualClock()
+    settings = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
+    async with open_live_admin(tmp_path, clock=clock, **settings) as live:
+        members = await make_group(live)
+        await make_lag(live, clock, members)
+        app = create_app(live.view)
+        async with served(app) as url, open_browser(tmp_path_factory.mktemp("profile")) as browser:
+            yield LaggingGroup(live, members, url, await browser.open_page(f"{url}/groups"))
+
+
+def committed(lagging: LaggingGroup) -> set[int]:
+    offsets = lagging.live.broker.services.groups.shard(GROUP_ID).offsets
+    return {commit.offset for commit in offsets.of_topic(GROUP_ID, TOPIC).values()}
+
+
+async def test_the_slow_member_is_named_and_a_group_without_members_is_reset_and_deleted(lagging: LaggingGroup):
+    page = lagging.page
+    assert "growing" in await page.text("tbody tr")
+    assert "never at this rate" in await page.text("tbody tr")
+    await page.evaluate("document.querySelector('tbody a').click()")
+    await page.until(f"location.pathname === '/groups/{GROUP_ID}' && document.readyState === 'complete'")
+    why = await page.text('[data-cause="slow member"]')
+    assert "Member till-b is slow: it has 100\u00a0% of the lag." in why
+    assert "Look at what it does at 10.0.0.2" in why
+    drawn = "[...document.querySelectorAll('.lag-chart .line')]"
+    lines = await page.evaluate(f"{drawn}.map((line) => line.getTotalLength())")
+    assert len(lines) == 2
+    assert min(lines) > 100
+    assert await page.evaluate("document.querySelector('.actions button').disabled")
+    assert "it has 2 members with positions of their own" in await page.text(".actions p")
+
+    for member in lagging.members:
+        await member.heartbeat(-1)
+    await page.go_to(f"{lagging.url}/groups/{GROUP_ID}/reset")
+    await page.until("document.getElementById('reset').open")
+    assert "No members" in await page.text(".members tbody")
+    assert await page.evaluate("document.querySelector('.finding').dataset.cause") == "no members"
+    await page.evaluate(
+        """(() => {
+            const target = document.querySelector("#reset [name=target]");
+            target.value = "offset";
+            target.dispatchEvent(new Event("input", {bubbles: true}));
+            const offset = document.querySelector("#reset [name=offset]");
+            offset.value = "100";
+            offset.dispatchEvent(new Event("input", {bubbles: true}));
+        })()"""
+    )
+    commands = await page.evaluate(
+        "[...document.querySelectorAll('#reset [data-twin]')].map((each) => each.textContent)"
+    )
+    assert commands[0] == f"trio-broker groups reset-offsets {GROUP_ID} --all-topics --to-offset 100 --execute"
+    assert commands[1].endswith(f"--group {GROUP_ID} --reset-offsets --all-topics --to-offset 100 --execute")
+    await page.evaluate("document.querySelector('#reset [data-tries]').click()")
+    await page.until("document.querySelector('#reset [data-plan] tbody tr') !== null")
+    plan = await page.text("#reset [data-plan]")
+    assert "4 partitions; 118 records are skipped, 1,400 are read again." in plan
+    assert committed(lagging) == {41, 4 * RECORDS}
+    await page.evaluate("document.querySelector('#reset [data-does]').click()")
+    await page.until("!document.getElementById('reset').open")
+    assert committed(lagging) == {100}
+
+    await page.evaluate("document.querySelector('[data-opens=delete-group]').click()")
+    assert await page.evaluate("document.querySelector('#delete-group [data-does]').disabled")
+    await page.evaluate(
+        f"""(() => {{
+            const typed = document.querySelector("#delete-group [data-typed]");
+            typed.value = "{GROUP_ID}";
+            typed.dispatchEvent(new Event("input", {{bubbles: true}}));
+            document.querySelector("#delete-group [data-does]").click();
+        }})()"""
+    )
+    await page.until("location.pathname === '/groups'")
+    assert lagging.live.view.group(GROUP_ID) is None
