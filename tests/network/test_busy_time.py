@@ -38,6 +38,16 @@ def test_a_ratio_is_the_share_of_time_since_the_reader_last_looked(counter):
     assert reader.sample(200) == 0.0
 
 
+def test_a_time_that_the_caller_has_read_counts_like_one_that_is_read_here(counter):
+    meter = BusyTime()
+    meter.enter_at(10)
+    meter.enter_at(20)
+    meter.exit_at(35)
+    assert meter.busy_until(40) == 30
+    meter.exit_at(50)
+    assert meter.busy_until(90) == 40
+
+
 def test_work_still_under_way_counts_up_to_now_and_never_twice(counter):
     meter = BusyTime()
     reader = Utilization(meter)

@@ -38,6 +38,18 @@ class BusyTime:
         if self.depth == 0:
             self.busy_ns += perf_counter_ns() - self.since_ns
 
+    def enter_at(self, now_ns: int) -> None:
+        """As ``enter``, for a caller that has just read the clock."""
+        if self.depth == 0:
+            self.since_ns = now_ns
+        self.depth += 1
+
+    def exit_at(self, now_ns: int) -> None:
+        """As ``exit``, for a caller that has just read the clock."""
+        self.depth -= 1
+        if self.depth == 0:
+            self.busy_ns += now_ns - self.since_ns
+
     async def turn(self) -> None:
         """Yield to the event loop; the time until it comes back is no work."""
         with self.waiting:

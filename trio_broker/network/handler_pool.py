@@ -180,9 +180,9 @@ class HandlerPool:
         """Handle ``request`` and deliver what comes of it, whatever that is."""
         slot = worker.slot
         assert slot is not None, "a request is begun in a slot"
-        slot.busy_time.enter()
+        request.began_ns = began_ns = perf_counter_ns()
+        slot.busy_time.enter_at(began_ns)
         slot.requests += 1
-        request.began_ns = perf_counter_ns()
         self._in_flight += 1
         request.release_slot = worker.release_slot
         reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
@@ -192,13 +192,13 @@ class HandlerPool:
             self._in_flight -= 1
             self._answered += 1
             # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
-            request.answered_ns = perf_counter_ns()
+            request.answered_ns = answered_ns = perf_counter_ns()
             if request.waits is not None:
-                request.waits.end(request.answered_ns)
+                request.waits.end(answered_ns)
             request.reply.put(reply)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:
-                slot.busy_time.exit()
+                slot.busy_time.exit_at(answered_ns)
             else:
                 self._parked -= 1
 
