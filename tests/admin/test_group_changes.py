@@ -285,3 +285,22 @@ async def test_lag_over_time_and_its_reason_are_served(live: LiveAdmin, members:
     assert finding["cause"] in ("no members", "keeps up")
     for what in ("history", "diagnosis"):
         await refusal(live, "GET", f"/api/v1/groups/nobody/{what}", 404)
+
+
+# --- recorded ---
+
+
+async def test_what_is_done_to_a_group_is_recorded_with_its_offsets(live: LiveAdmin, members: CoordinatorHarness):
+    await reset(live, dry_run=True, target="earliest")
+    await reset(live, target="earliest")
+    answer = await live.http.delete("/api/v1/groups/g/offsets", params={"topic": "t"})
+    assert answer.status_code == 200, answer.text
+    assert await members.commit("g", 1) == 0
+    await live.http.delete("/api/v1/groups/g")
+    changes = [each for each in (await live.get("/api/v1/changes"))["items"] if each["resource_type"] == "group"]
+    assert [(each["action"], each["values"]) for each in reversed(changes)] == [
+        ("offsets-reset", [{"name": "t-0", "old": "2", "new": "0"}]),
+        ("offsets-deleted", [{"name": "t-0", "old": "0", "new": None}]),
+        ("offsets-reset", [{"name": "t-0", "old": None, "new": "1"}]),
+        ("deleted", [{"name": "t-0", "old": "1", "new": None}]),
+    ]

@@ -22,6 +22,7 @@ from kafka_wire.messages.list_groups import ListedGroup
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
+from trio_broker.changes.change import MadeChange
 from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
@@ -31,6 +32,7 @@ from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.coordinator.group_loading import Group
 from trio_broker.coordinator.group_shard import GroupShard
+from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_deletion, moved_offsets
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
@@ -56,6 +58,7 @@ class GroupCoordinator:
     def __init__(self, replicas: ReplicaManager, controller: Controller, config: BrokerConfig, clock: Clock) -> None:
         self.replicas = replicas
         self.clock = clock
+        self.changes = controller.changes
         self.settings = config.group_coordinator
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             topic=CONSUMER_OFFSETS_TOPIC,
@@ -153,7 +156,11 @@ class GroupCoordinator:
             KafkaError: those of ``shard`` and of ``CoordinatorRuntime.call``.
         """
         shard = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest))
-        return await self.runtime.call(shard, request, context, release_handler)
+        moved = moved_offsets(shard.offsets, shard.groups.get(group_id), request)
+        response: R = await self.runtime.call(shard, request, context, release_handler)
+        if moved is not None and (made := moved.made_change(group_id, response)) is not None:
+            self.changes.record(made)
+        return response
 
     async def fetch_offsets(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
@@ -173,11 +180,14 @@ class GroupCoordinator:
         """
         codes: dict[str, ErrorCode] = {}
         asked: dict[GroupShard, list[str]] = {}
+        deletions: dict[str, MadeChange] = {}
         budget = YieldBudget()
         for group_id in group_ids:
             try:
                 shard = self.shard(group_id, allow_empty=True)
                 asked.setdefault(shard, []).append(group_id)
+                count = shard.offsets.count_of(group_id)
+                deletions[group_id] = group_deletion(group_id, all_offsets(shard.offsets, group_id), count)
                 codes[group_id] = shard.delete_group(group_id, validate_only=validate_only)
             except KafkaError as error:
                 codes[group_id] = error.code
@@ -187,6 +197,9 @@ class GroupCoordinator:
                 await self.runtime.until_durable(shard, shard.log.required_offset, release_handler)
             except KafkaError as error:
                 codes |= dict.fromkeys(its_groups, error.code)
+        for group_id, made in deletions.items():
+            if codes[group_id] == ErrorCode.NONE and not validate_only:
+                self.changes.record(made)
         return [DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids]
 
     # ---- reporting ------------------------------------------------------------------------------------------------
