@@ -1,0 +1,149 @@
+"""The pages about clients: ``/clients``, their connections, one client, and the doctor.
+
+A client's id goes into the query (``/clients/client?client_id=…``), where it may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.client_list import ClientsQuery, ConnectionsQuery, client_key, connection_key
+from broker_admin.operations import query_of
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.problems import Problem
+from broker_admin.routes.clients import (
+    ClientQuery,
+    backpressure_of,
+    description_of,
+    page_of_clients,
+    page_of_connections,
+)
+from broker_admin.routes.doctor import diagnosis_for
+from broker_admin.tables import Column, ListTable
+from trio_broker.network.statistics import ConnectionStage
+
+
+@attrs.frozen
+class StageTitle:
+    """How a stage is shown; ``is_held_back`` where the broker lacks something that the connection needs."""
+
+    title: str
+    explanation: str
+    is_held_back: bool = False
+
+
+STAGE_TITLES: Mapping[ConnectionStage, StageTitle] = {
+    ConnectionStage.IDLE: StageTitle("idle", "between two requests"),
+    ConnectionStage.RECEIVING: StageTitle("receiving", "in the middle of a request's bytes"),
+    ConnectionStage.WAITING_FOR_MEMORY: StageTitle(
+        "wait for memory", "large requests that wait for queued.max.request.bytes", is_held_back=True
+    ),
+    ConnectionStage.WAITING_FOR_QUEUE: StageTitle(
+        "wait for the queue", "the request queue is full: queued.max.requests", is_held_back=True
+    ),
+    ConnectionStage.QUEUED: StageTitle("queued", "in the request queue, for a handler slot"),
+    ConnectionStage.HANDLED: StageTitle("handled", "in a handler slot: num.io.threads"),
+    ConnectionStage.SYNCING: StageTitle("syncing", "until their records are on the disk"),
+    ConnectionStage.DELAYED: StageTitle("delayed", "long polls, rebalances: until something happens"),
+    ConnectionStage.SENDING: StageTitle("sending", "the response leaves"),
+    ConnectionStage.WAITING_FOR_READER: StageTitle(
+        "not reading", "the client does not read its response", is_held_back=True
+    ),
+}
+
+CLIENT_TABLE_COLUMNS = [
+    Column("Client id", "client_id"),
+    Column("Software", "software", hidden_below="narrow"),
+    Column("Connections", "connections", is_number=True),
+    Column("Requests/s", "requests_per_second", is_number=True, explanation="of the last second"),
+    Column("In", "bytes_in", is_number=True, hidden_below="narrow"),
+    Column("Out", "bytes_out", is_number=True, hidden_below="narrow"),
+    Column("Oldest request", "oldest_request_seconds", hidden_below="medium", explanation="under way now"),
+    Column("Errors", "errors", is_number=True, hidden_below="medium"),
+    Column("Held back by", "muted_connections"),
+]
+
+CONNECTION_TABLE_COLUMNS = [
+    Column("Number", "connection_id", is_number=True),
+    Column("Client id", "client_id"),
+    Column("From", "peer_host", hidden_below="narrow"),
+    Column("Since", "connected_at_ms", hidden_below="medium"),
+    Column("Requests", "requests", is_number=True, hidden_below="narrow"),
+    Column("In", "bytes_in", is_number=True, hidden_below="narrow"),
+    Column("Out", "bytes_out", is_number=True, hidden_below="narrow"),
+    Column("Stage", "request_seconds", explanation="ordered by the age of the request under way"),
+    Column("Errors", "errors", is_number=True, hidden_below="medium"),
+]
+
+
+async def rendered(request: Request, template: str, status: int = 200, **context: Any) -> Response:
+    """A page of clients, rendered in a worker thread."""
+    parts = parts_of(request)
+    around = frame(parts.view, request) | {"here": "clients", "stage_titles": STAGE_TITLES}
+    render = partial(TEMPLATES.get_template(template).render, **around, **context)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering), status)
+
+
+async def get_clients_page(request: Request) -> Response:
+    """The clients, and where connections stand."""
+    view, query = parts_of(request).view, query_of(request, ClientsQuery)
+    backpressure = await backpressure_of(view)
+    table = ListTable(
+        path="/clients",
+        columns=CLIENT_TABLE_COLUMNS,
+        query=query,
+        page=await page_of_clients(view, query),
+        parameters=request.query_params,
+        key_of=client_key,
+    )
+    held_back = sum(each.connections for each in backpressure.stages if STAGE_TITLES[each.stage].is_held_back)
+    return await rendered(
+        request, "clients/list.html", script="fresh.js", backpressure=backpressure, held_back=held_back, table=table
+    )
+
+
+async def get_connections_page(request: Request) -> Response:
+    """The connections, one by one."""
+    view, query = parts_of(request).view, query_of(request, ConnectionsQuery)
+    table = ListTable(
+        path="/clients/connections",
+        columns=CONNECTION_TABLE_COLUMNS,
+        query=query,
+        page=await page_of_connections(view, query),
+        parameters=request.query_params,
+        key_of=connection_key,
+    )
+    return await rendered(request, "clients/connections.html", script="fresh.js", table=table)
+
+
+async def get_client_page(request: Request) -> Response:
+    """One client id."""
+    client_id = query_of(request, ClientQuery).client_id
+    try:
+        client = await description_of(parts_of(request).view, client_id)
+    except Problem:
+        return await rendered(request, "clients/client.html", 404, script="fresh.js", client=None, client_id=client_id)
+    return await rendered(request, "clients/client.html", script="fresh.js", client=client, client_id=client_id)
+
+
+async def get_doctor_page(request: Request) -> Response:
+    """Whether a client at an address can come back, and who failed to connect."""
+    # Without a script that reads the page again: each reading connects to the advertised addresses.
+    return await rendered(request, "clients/doctor.html", script=None, diagnosis=await diagnosis_for(request))
+
+
+ROUTES = [
+    Route("/clients", get_clients_page),
+    Route("/clients/connections", get_connections_page),
+    Route("/clients/client", get_client_page),
+    Route("/clients/doctor", get_doctor_page),
+]

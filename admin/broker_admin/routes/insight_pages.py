@@ -1,0 +1,48 @@
+"""The pages ``/storage`` and ``/tasks``: what the disks and the event loop are busy with."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from broker_admin.pages import TEMPLATES, frame
+from broker_admin.parts import parts_of
+from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
+
+
+async def get_storage_page(request: Request) -> Response:
+    """The disks."""
+    parts = parts_of(request)
+    context = frame(parts.view, request) | {
+        "here": "storage",
+        "script": "fresh.js",
+        "report": await parts.view.storage(),
+        "forecast_text": forecast_text,
+        "retention_text": retention_text,
+        "recovery_text": recovery_text,
+    }
+    render = partial(TEMPLATES.get_template("storage/storage.html").render, **context)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+async def get_tasks_page(request: Request) -> Response:
+    """The tasks of the event loop."""
+    parts = parts_of(request)
+    tree = await parts.view.tasks()
+    longest = max(tree.slowest_pass_ms, default=0.0)
+    heights = [round(each / longest * 100, 1) if longest else 0.0 for each in tree.slowest_pass_ms]
+    context = frame(parts.view, request) | {
+        "here": "tasks",
+        "script": "fresh.js",
+        "tree": tree,
+        "pass_heights": heights,
+    }
+    render = partial(TEMPLATES.get_template("tasks/tasks.html").render, **context)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+ROUTES = [Route("/storage", get_storage_page), Route("/tasks", get_tasks_page)]
