@@ -201,8 +201,11 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
         await click(page, "#set-level [data-tries]")
         await page.until("document.querySelector('#set-level [data-differences]').innerText.includes('→ DEBUG')")
         assert logging.getLogger(LOGGER).level == logging.NOTSET
-        twin = await page.evaluate("document.querySelector('#set-level [data-twin]').textContent")
+        twin, ours = await page.evaluate(
+            "[...document.querySelectorAll('#set-level [data-twin]')].map(each => each.textContent)"
+        )
         assert f"--entity-type broker-loggers --entity-name 1 --alter \\\n  --add-config {LOGGER}=DEBUG" in twin
+        assert f"--broker-logger 1 \\\n  --set {LOGGER}=DEBUG" in ours
         await click(page, "#set-level [data-does]")
         await page.until("document.querySelector('#loggers .level').innerText === 'DEBUG'")
         assert logging.getLogger(LOGGER).level == logging.DEBUG

@@ -131,8 +131,8 @@ def test_what_fails_does_not_keep_the_rest():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["describe"], "--topic, --broker or --all-brokers"),
-        (["alter", "--set", "a=1"], "--topic, --broker or --all-brokers"),
+        (["describe"], "--topic, --broker, --broker-logger or --all-brokers"),
+        (["alter", "--set", "a=1"], "--topic, --broker, --broker-logger or --all-brokers"),
         (["alter", "--topic", "a"], "nothing to change"),
         (["alter", "--topic", "a", "--set", "a"], "KEY=VALUE"),
         (["alter", "--topic", "a", "--set", "a=1", "--delete", "a"], "'a' is changed twice"),

@@ -52,6 +52,14 @@ def names_resources(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that name topics and brokers."""
     for decorate in (
         click.option("--all-brokers", is_flag=True, help="The dynamic values that hold for every broker."),
+        click.option(
+            "--broker-logger",
+            "broker_loggers",
+            type=int,
+            multiple=True,
+            metavar="ID",
+            help="The loggers of a broker: their names are the keys, their levels the values; may be repeated.",
+        ),
         click.option("--broker", "brokers", type=int, multiple=True, help="A broker's id; may be repeated."),
         click.option("--topic", "topics", multiple=True, help="A topic's name; may be repeated."),
     ):
@@ -59,18 +67,21 @@ def names_resources(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def chosen_resources(topics: Iterable[str], brokers: Iterable[int], all_brokers: bool) -> list[Resource]:
-    """Return the topics and brokers that the options name.
+def chosen_resources(
+    topics: Iterable[str], brokers: Iterable[int], broker_loggers: Iterable[int], all_brokers: bool
+) -> list[Resource]:
+    """Return the topics, brokers and brokers' loggers that the options name.
 
     Raises:
         click.UsageError: the options name none.
     """
     resources = [Resource(ResourceType.TOPIC, name) for name in topics]
     resources += [Resource(ResourceType.BROKER, str(broker)) for broker in brokers]
+    resources += [Resource(ResourceType.BROKER_LOGGER, str(broker)) for broker in broker_loggers]
     if all_brokers:
         resources.append(Resource(ResourceType.BROKER, CLUSTER_DEFAULT))
     if not resources:
-        raise click.UsageError("name topics or brokers: --topic, --broker or --all-brokers")
+        raise click.UsageError("name topics or brokers: --topic, --broker, --broker-logger or --all-brokers")
     return list(dict.fromkeys(resources))
 
 
@@ -97,12 +108,13 @@ def describe_command(
     client: KafkaClient,
     topics: tuple[str, ...],
     brokers: tuple[int, ...],
+    broker_loggers: tuple[int, ...],
     all_brokers: bool,
     all_entries: bool,
     as_json: bool,
 ) -> None:
     """Show the changed settings of topics and brokers, or all of them."""
-    resources = chosen_resources(topics, brokers, all_brokers)
+    resources = chosen_resources(topics, brokers, broker_loggers, all_brokers)
     show(client, resources, only_changed=not all_entries, as_json=as_json)
 
 
@@ -159,6 +171,7 @@ def alter_command(
     client: KafkaClient,
     topics: tuple[str, ...],
     brokers: tuple[int, ...],
+    broker_loggers: tuple[int, ...],
     all_brokers: bool,
     assigned: tuple[tuple[str, str], ...],
     deleted: tuple[str, ...],
@@ -179,7 +192,7 @@ def alter_command(
         raise click.UsageError(f"{twice!r} is changed twice")
     failures = Failures()
     changed: list[Resource] = []
-    for resource in chosen_resources(topics, brokers, all_brokers):
+    for resource in chosen_resources(topics, brokers, broker_loggers, all_brokers):
         try:
             alter_configs(client, resource, changes, validate_only=dry_run)
         except ClientError as error:

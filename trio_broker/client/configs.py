@@ -32,6 +32,8 @@ class ResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    """The levels of a broker's loggers, which hold until it is started again (KIP-412)."""
 
 
 class Operation(enum.IntEnum):
@@ -55,8 +57,13 @@ SOURCES: Final[Mapping[int, str]] = {
 }
 """The sources of a value in words, numbered as in Kafka's DescribeConfigsResponse.ConfigSource."""
 
-CHANGED_SOURCES: Final = {ResourceType.TOPIC: frozenset({1}), ResourceType.BROKER: frozenset({2, 3})}
-"""The sources of values that were set through the protocol, by AlterConfigs or IncrementalAlterConfigs."""
+CHANGED_SOURCES: Final = {
+    ResourceType.TOPIC: frozenset({1}),
+    ResourceType.BROKER: frozenset({2, 3}),
+    ResourceType.BROKER_LOGGER: frozenset({6}),
+}
+"""The sources of values that were set through the protocol, by AlterConfigs or IncrementalAlterConfigs. A level may
+also have been set by the broker itself: there is one source for all of them."""
 
 CLUSTER_DEFAULT: Final = ""
 """The resource name that stands for all brokers: their dynamic default values (KIP-226)."""
@@ -64,7 +71,7 @@ CLUSTER_DEFAULT: Final = ""
 
 @attrs.frozen(order=True)
 class Resource:
-    """A topic by its name, a broker by its id in decimal, or all brokers by ``CLUSTER_DEFAULT``."""
+    """A topic by its name, a broker or its loggers by the id in decimal, or all brokers by ``CLUSTER_DEFAULT``."""
 
     type: ResourceType
     name: str
@@ -72,6 +79,8 @@ class Resource:
     def __str__(self) -> str:
         if self.type is ResourceType.BROKER and self.name == CLUSTER_DEFAULT:
             return "all brokers"
+        if self.type is ResourceType.BROKER_LOGGER:
+            return f"loggers of broker {self.name!r}"
         return f"{self.type.name.lower()} {self.name!r}"
 
 
@@ -144,7 +153,7 @@ def alter_configs(
 
 def _must_answer_itself(resource: Resource) -> bool:
     """Whether only the named broker can answer; another knows neither its static nor its dynamic values."""
-    return resource.type is ResourceType.BROKER and resource.name.isdecimal()
+    return resource.type is not ResourceType.TOPIC and resource.name.isdecimal()
 
 
 def _describe_broker(client: KafkaClient, resource: Resource) -> dict[Resource, list[DescribedConfig]]:

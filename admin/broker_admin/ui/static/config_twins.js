@@ -22,17 +22,22 @@ function kafkaConfigs(place, entity, changes) {
 export function settingTwins(place, level, changes) {
   const isCluster = level === "cluster";
   const entity = `--entity-type brokers ${isCluster ? "--entity-default" : `--entity-name ${place.nodeId}`}`;
+  return [kafkaConfigs(place, entity, changes), ours(place, isCluster ? "--all-brokers" : `--broker ${place.nodeId}`, changes)];
+}
+
+/** `trio-broker configs` with the same. @param {Place} place @param {string} whose @param {Changes} changes */
+function ours(place, whose, changes) {
   const options = Object.entries(changes).map(([key, value]) =>
     value === null ? `--delete ${quoted(key)}` : `--set ${quoted(`${key}=${value}`)}`,
   );
-  const whose = isCluster ? "--all-brokers" : `--broker ${place.nodeId}`;
-  const ours = `trio-broker configs alter --bootstrap-server ${quoted(place.bootstrapServer)} ${whose}`;
-  return [kafkaConfigs(place, entity, changes), [ours, ...options].join(" \\\n  ")];
+  const start = `trio-broker configs alter --bootstrap-server ${quoted(place.bootstrapServer)} ${whose}`;
+  return [start, ...options].join(" \\\n  ");
 }
 
 /** @param {Place} place @param {Changes} levels @returns {string[]} */
 export function loggerTwins(place, levels) {
-  return [kafkaConfigs(place, `--entity-type broker-loggers --entity-name ${place.nodeId}`, levels)];
+  const entity = `--entity-type broker-loggers --entity-name ${place.nodeId}`;
+  return [kafkaConfigs(place, entity, levels), ours(place, `--broker-logger ${place.nodeId}`, levels)];
 }
 
 /** Show lines in a dialog in place of its twins. @param {Element} dialog @param {string[]} lines */
