@@ -1,13 +1,14 @@
-"""``groups delete``, ``delete-offsets``, ``describe`` and ``lag`` as they are typed."""
+"""``groups delete``, ``delete-offsets``, ``remove-member``, ``describe`` and ``lag`` as they are typed."""
 
 from __future__ import annotations
 
 import json
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kafka_wire.messages.consumer_group_describe import Assignment, ConsumerGroupDescribeRequest, Member
 from kafka_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kafka_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -171,3 +172,48 @@ def test_a_name_cannot_steer_the_terminal():
         server.answers[ListGroupsRequest] = ListGroupsResponse(groups=listed)
         assert "\x1b" not in run(server, "groups", "list").stdout
         assert json.loads(run(server, "groups", "list", "--json").stdout)[0]["group"] == name
+
+
+# remove-member
+
+
+def with_static_member() -> ScriptedKafka:
+    server = group_server("Stable")
+    answer = described("Stable")
+    answer.groups[0].members = [
+        Member(
+            member_id="m-1",
+            instance_id="till-7",
+            rack_id=None,
+            member_epoch=3,
+            client_id="till",
+            client_host="/10.0.0.7",
+            subscribed_topic_names=["t"],
+            subscribed_topic_regex=None,
+            assignment=Assignment(topic_partitions=[]),
+            target_assignment=Assignment(topic_partitions=[]),
+        )
+    ]
+    server.answers[ConsumerGroupDescribeRequest] = answer
+    member = MemberResponse(member_id="m-1", group_instance_id="till-7", error_code=0)
+    server.answers[LeaveGroupRequest] = LeaveGroupResponse(members=[member])
+    return server
+
+
+def test_a_static_member_is_removed_only_when_it_is_said():
+    with with_static_member() as server:
+        shown = run(server, "groups", "remove-member", "g", "till-7", "--dry-run")
+        assert [line.split() for line in shown.stdout.splitlines()[1:]] == [["g", "till-7", "till", "/10.0.0.7", "no"]]
+        assert server.requests(LeaveGroupRequest) == []
+        done = run(server, "groups", "remove-member", "g", "till-7", "--execute", "--json")
+        assert json.loads(done.stdout)["members"][0]["removed"]
+        [request] = server.requests(LeaveGroupRequest)
+        assert [(each.member_id, each.group_instance_id) for each in request.members] == [("", "till-7")]
+
+
+def test_a_member_that_is_not_there_is_not_removed():
+    with with_static_member() as server:
+        result = run(server, "groups", "remove-member", "g", "till-8", "--execute")
+        assert result.exit_code == 1
+        assert "no member with the group.instance.id 'till-8'" in result.stderr
+        assert server.requests(LeaveGroupRequest) == []

@@ -1,8 +1,9 @@
-"""``trio-broker groups delete | delete-offsets``: deletes groups, or some of their committed offsets.
+"""``trio-broker groups delete | delete-offsets | remove-member``: deletes groups or some of their committed
+offsets, and removes static members.
 
-Both commands show what they would delete, and delete it only with consent (``consent``).
+The commands show what they would do, and do it only with consent (``consent``).
 
-Source: Kafka's ConsumerGroupCommand.
+Source: Kafka's ConsumerGroupCommand; KIP-345 for the removal, which Kafka has in its admin API only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from trio_broker.cli.group_options import check_scope, exit_with, outcome_name, 
 from trio_broker.cli.output import Row, print_json, print_table
 from trio_broker.client.errors import ClientError
 from trio_broker.client.group_offsets import Outcome, delete_offsets, fetch_offsets
-from trio_broker.client.groups import delete_group, describe_group
+from trio_broker.client.groups import delete_group, describe_group, remove_static_member
 from trio_broker.client.kafka_client import KafkaClient
 from trio_broker.topic_partition import TopicPartition
 
@@ -138,3 +139,49 @@ def is_selected(partition: TopicPartition, selections: Iterable[TopicSelection])
         each.topic == partition.topic and (each.partitions is None or partition.partition in each.partitions)
         for each in selections
     )
+
+
+# --- remove-member ---
+
+
+@click.command("remove-member")
+@click.argument("group_id", metavar="GROUP")
+@click.argument("instance_id", metavar="INSTANCE")
+@needs_consent
+@json_option
+@asks_cluster
+def remove_member_command(
+    client: KafkaClient, group_id: str, instance_id: str, consent: Consent, as_json: bool
+) -> None:
+    """Remove the static member with a group.instance.id. Its partitions go to the other members. Asks."""
+    member = next((each for each in describe_group(client, group_id).members if each.instance_id == instance_id), None)
+    if member is None:
+        fail(f"group {group_id!r} has no member with the group.instance.id {instance_id!r}")
+    row: dict[str, Any] = {
+        "group": group_id,
+        "instance": instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "removed": False,
+    }
+    if consent is Consent.ASK:
+        print_members([row], err=True)
+    if executed := is_agreed(consent, "Remove this member?"):
+        remove_static_member(client, group_id, instance_id, "removed with trio-broker groups remove-member")
+        row["removed"] = True
+    if as_json:
+        print_json({"dry_run": not executed, "members": [row]})
+    else:
+        print_members([row])
+
+
+def print_members(rows: Collection[Row], *, err: bool = False) -> None:
+    """Print a row for each member."""
+    columns = {
+        "GROUP": "group",
+        "INSTANCE": "instance",
+        "CLIENT ID": "client_id",
+        "HOST": "host",
+        "REMOVED": "removed",
+    }
+    print_table(columns, list(rows), err=err)

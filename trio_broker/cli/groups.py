@@ -13,7 +13,7 @@ import click
 from trio_broker.cli.command_group import CommandGroup
 from trio_broker.cli.connecting import asks_cluster, json_option
 from trio_broker.cli.failure import Failures
-from trio_broker.cli.group_deletions import delete_command, delete_offsets_command
+from trio_broker.cli.group_deletions import delete_command, delete_offsets_command, remove_member_command
 from trio_broker.cli.output import Row, note, print_facts, print_json, print_table
 from trio_broker.cli.reset_offsets import reset_offsets_command
 from trio_broker.client.errors import Refused
@@ -41,6 +41,7 @@ def groups() -> None:
 groups.add_command(reset_offsets_command)
 groups.add_command(delete_command)
 groups.add_command(delete_offsets_command)
+groups.add_command(remove_member_command)
 
 
 # --- list ---

@@ -1,10 +1,11 @@
-"""Groups: listing, describing and deleting them.
+"""Groups: listing, describing and deleting them, and removing static members.
 
 Consumers form two types of group. ConsumerGroupDescribe describes a group of the consumer protocol (KIP-848). A group
 that this API does not find is looked up with DescribeGroups, as a classic group. The broker has the subscriptions and
 assignments of a classic group's members as opaque bytes, which are decoded here if the members are consumers.
 
-Source: Kafka's ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups APIs; DescribeConsumerGroupsHandler.
+Source: Kafka's ListGroups, DescribeGroups, ConsumerGroupDescribe, DeleteGroups and LeaveGroup APIs;
+DescribeConsumerGroupsHandler.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kafka_wire.messages import consumer_group_describe, describe_groups
 from kafka_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kafka_wire.messages.delete_groups import DeleteGroupsRequest
 from kafka_wire.messages.describe_groups import DescribeGroupsRequest
+from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.list_groups import ListedGroup, ListGroupsRequest
 from trio_broker.client.consumer_protocol import CONSUMER_PROTOCOL, read_assignment, read_subscription
 from trio_broker.client.errors import Refused, check, only
@@ -29,6 +31,9 @@ from trio_broker.topic_partition import TopicPartition
 FILTERS_STATES_FROM: Final = 4
 FILTERS_TYPES_FROM: Final = 5
 """The versions of ListGroups from which on it filters by, and returns, states (KIP-518) and types (KIP-848)."""
+
+NAMES_MEMBERS_FROM: Final = 3
+"""The version of LeaveGroup from which on it names members by their group instance ids (KIP-345)."""
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -122,6 +127,25 @@ def delete_group(client: KafkaClient, group_id: str) -> None:
         check(f"group {group_id!r}", result.error_code)
 
     # After a lost answer a second attempt would report a deletion that worked as GROUP_ID_NOT_FOUND.
+    client.attempt(ask, repeatable=False)
+
+
+def remove_static_member(client: KafkaClient, group_id: str, instance_id: str, reason: str) -> None:
+    """Remove the member with a group instance id from its group (KIP-345).
+
+    Raises:
+        Refused: there is no such group or member.
+    """
+
+    def ask() -> None:
+        member = MemberIdentity(member_id="", group_instance_id=instance_id, reason=reason)
+        request = LeaveGroupRequest(group_id=group_id, members=[member])
+        response = client.ask(client.coordinator(group_id), request, at_least=NAMES_MEMBERS_FROM)
+        check(f"group {group_id!r}", response.error_code)
+        name = f"member {instance_id!r} of group {group_id!r}"
+        check(name, only(response.members, name).error_code)
+
+    # After a lost answer a second attempt would report a removal that worked as UNKNOWN_MEMBER_ID.
     client.attempt(ask, repeatable=False)
 
 
