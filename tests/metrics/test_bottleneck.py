@@ -149,6 +149,16 @@ def test_readings_are_means_over_the_last_seconds():
     assert (readings.io_threads, readings.io_busy_ratio) == (8, 0)
 
 
+def test_what_was_read_with_other_threads_does_not_count():
+    sample = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
+    before = attrs.evolve(sample, sync_threads=1, sync_busy_ratio=1.0, syncs_waiting=15.0)
+    fewer = attrs.evolve(sample, network_idle_ratios=(0.0,), cold_send_busy_ratio=1.0)
+    after = attrs.evolve(sample, sync_threads=8, sync_busy_ratio=0.25)
+    readings = readings_of([before, fewer, after, after])
+    assert (readings.io_threads, readings.sync_busy_ratio, readings.syncs_waiting) == (8, 0.25, 0)
+    assert readings.cold_send_busy_ratio == 0
+
+
 def test_a_second_without_syncs_says_nothing_of_how_long_they_take():
     idle = sample_between(broker_readings(0.0), broker_readings(1.0), 0)
     syncing = attrs.evolve(idle, syncs_per_second=10.0, sync_p50_ms=2.0, sync_p99_ms=8.0)

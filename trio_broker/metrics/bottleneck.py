@@ -133,10 +133,13 @@ class BottleneckReadings:
 
 
 def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
-    """The means of the last ``READINGS_SECONDS`` samples; all zero without any."""
-    recent = samples[-READINGS_SECONDS:]
-    if not recent:
+    """The means of those of the last ``READINGS_SECONDS`` samples that had as many threads as the latest; all zero
+    without any."""
+    if not samples:
         return BottleneckReadings()
+    # What was read before a change of the threads says nothing of what limits after it.
+    threads = threads_of(samples[-1])
+    recent = [sample for sample in samples[-READINGS_SECONDS:] if threads_of(sample) == threads]
 
     def mean(values: Sequence[float]) -> float:
         return sum(values) / len(values) if values else 0.0
@@ -163,6 +166,11 @@ def readings_of(samples: Sequence[HistorySample]) -> BottleneckReadings:
         compaction_busy_ratio=mean([sample.compaction_busy_ratio for sample in recent]),
         compaction_bytes_per_second=mean([sample.compaction_bytes_per_second for sample in recent]),
     )
+
+
+def threads_of(sample: HistorySample) -> tuple[int, int]:
+    """How many threads there were, for the disk and for the network."""
+    return sample.sync_threads, len(sample.network_idle_ratios)
 
 
 def bottleneck(readings: BottleneckReadings) -> Bottleneck:
