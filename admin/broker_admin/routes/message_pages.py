@@ -6,8 +6,10 @@ markup, cut, and what cannot be seen in them is written as an escape.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -19,8 +21,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from broker_admin.decoders.choice import DECODER_NAMES
+from broker_admin.messages.export import as_text_or_base64
 from broker_admin.messages.query import STARTS, RecordsQuery, decoders_of
 from broker_admin.messages.rows import (
+    MAX_HEADERS,
     MAX_SHOWN_BYTES,
     Decoders,
     MessagePart,
@@ -29,6 +33,7 @@ from broker_admin.messages.rows import (
     Show,
     ShownRecord,
     message_row,
+    readable_name,
     show_rows,
 )
 from broker_admin.messages.search import SearchEnd, SearchResult
@@ -43,10 +48,13 @@ from broker_admin.routes.messages import (
     while_connected,
 )
 from broker_admin.texts import line_text, shown_block
-from broker_admin.views.messages import BatchInfo
+from broker_admin.views.messages import BatchInfo, StoredRecord
 
 PREVIEW_BYTES = 2048
 """Of each part in the list, before it is cut to a line."""
+
+MAX_FORM_BYTES = 64 * 1024
+"""Of a record that the form is filled with."""
 
 HEX_BYTES = 4096
 """Of a key or a value, as hexadecimal on its record's page."""
@@ -66,11 +74,13 @@ ENDINGS = {
 
 @attrs.frozen
 class RecordDetail:
-    """A record on its own page: its row, and the first bytes of key and value in hexadecimal."""
+    """A record on its own page: its row, the first bytes of key and value in hexadecimal, and what the form has that
+    appends the like of it ``again``; None where the record is too large for a form, or the broker's own."""
 
     row: MessageRow
     key_hex: str
     value_hex: str
+    again: Mapping[str, Any] | None
 
 
 async def get_messages_page(request: Request) -> Response:
@@ -156,9 +166,37 @@ def show_details(decoders: Decoders) -> Show:
 
     def show(variables: RecordVariables, batch: BatchInfo) -> ShownRecord:
         row, record = message_row(variables, batch, decoders, MAX_SHOWN_BYTES), variables.record
-        return ShownRecord(RecordDetail(row, hex_dump(record.key), hex_dump(record.value)), row.size_bytes)
+        return ShownRecord(
+            RecordDetail(row, hex_dump(record.key), hex_dump(record.value), prefilled(record, batch)), row.size_bytes
+        )
 
     return show
+
+
+def prefilled(record: StoredRecord, batch: BatchInfo) -> Mapping[str, Any] | None:
+    """The fields of the form that appends a record like this one."""
+    if batch.control or len(record.key or b"") + len(record.value or b"") > MAX_FORM_BYTES:
+        return None
+    headers = [
+        {"key": readable_name(name), **as_text_or_base64("value", data)} for name, data in record.headers[:MAX_HEADERS]
+    ]
+    return {
+        **form_fields("key", record.key),
+        **form_fields("value", record.value),
+        "tombstone": record.value is None,
+        "headers": json.dumps(headers) if headers else "",
+    }
+
+
+def form_fields(name: str, data: bytes | None) -> dict[str, str]:
+    """Bytes as text, if they can be typed, else in base64."""
+    if data is None:
+        return {}
+    text = data.decode("utf-8", "backslashreplace")
+    # A field of one line, or of lines, gives back nothing else as it was.
+    if text.encode() == data and (text.isprintable() or (name == "value" and text.replace("\n", "").isprintable())):
+        return {name: text}
+    return {name: base64.b64encode(data).decode(), f"{name}_format": "base64"}
 
 
 def render_message(context: dict[str, Any], result: SearchResult) -> str:

@@ -1,6 +1,8 @@
 // @ts-check
 /** The page of a topic's records: fields that go with a choice, and rows that open in place. */
 
+import "./dialog.js";
+import "./produce_file.js";
 import "./toast.js";
 import { keepClock, read } from "./live.js";
 import { growTrees } from "./tree.js";
