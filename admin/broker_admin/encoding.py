@@ -14,7 +14,7 @@ import cattrs
 import trio
 from starlette.responses import Response
 
-from broker_admin.views.config import JournalEntry
+from broker_admin.views.config import SettingChange
 from trio_broker.config.config_key import ConfigType
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigSource
 from trio_broker.coordinator.reporting.snapshot import GroupLag
@@ -64,7 +64,7 @@ def mask_entry(entry: ConfigEntry) -> ConfigEntry:
     return attrs.evolve(entry, value=None, default=None, effective_value=None, synonyms=synonyms, levels=levels)
 
 
-def mask_changes(changes: Sequence[JournalEntry], sensitive_keys: Collection[str]) -> list[JournalEntry]:
+def mask_changes(changes: Sequence[SettingChange], sensitive_keys: Collection[str]) -> list[SettingChange]:
     """``changes`` without the values of secret keys; that such a key was changed stays visible."""
     return [attrs.evolve(change, old=None, new=None) if change.key in sensitive_keys else change for change in changes]
 

@@ -1,7 +1,7 @@
 """What a change has to bring: the headers that no page of another origin can send, and a JSON body within bounds.
 
-``X-Requested-With`` may hold any text, which the journal keeps: it shows whether a change came from a page of ours or
-from ``curl``. See ``security.py`` for why both headers are needed.
+``X-Requested-With`` may hold any text, which is kept with the change: it shows whether a change came from a page of
+ours or from ``curl``. See ``security.py`` for why both headers are needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE_NAME = "admin page"
 """What the scripts of our pages call themselves."""
 
 MAX_CALLER_NAME_LENGTH = 40
-"""As much of ``X-Requested-With`` as the journal keeps."""
+"""As much of ``X-Requested-With`` as is kept with a change."""
 
 
 @attrs.frozen
@@ -132,6 +132,6 @@ def change_origin(request: Request) -> ChangeOrigin:
 
 
 def caller_name(request: Request) -> str:
-    """Who makes the change, for the journal: what it calls itself, and where it is."""
+    """Who makes the change: what it calls itself, and where it is."""
     origin = change_origin(request)
     return f"http ({origin.client}) from {origin.address}"

@@ -23,7 +23,7 @@ import trio
 from broker_admin.fake_groups import FakeGroup, fake_groups
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.views.changes import TrialRefusal
-from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
+from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from broker_admin.views.loggers import LoggerChangeResult
@@ -159,7 +159,7 @@ class FakeBrokerView(NoMessages):
     durability: str = "fsync"
     ready: bool = True
     dynamic: dict[str, str] = attrs.field(factory=dict)
-    changes: list[JournalEntry] = attrs.field(factory=list)
+    changes: list[SettingChange] = attrs.field(factory=list)
     change_list: list[Change] = attrs.field(factory=list)
     samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
@@ -244,7 +244,7 @@ class FakeBrokerView(NoMessages):
             return None
         return f"{text} is outside {minimum} to {maximum}"
 
-    def change(self, key: str, value: str | None, changed_by: str) -> JournalEntry:
+    def change(self, key: str, value: str | None, changed_by: str) -> SettingChange:
         """Make one change that was checked before, and write it into the journal."""
         old = self.config_entry(key).value
         if value is None:
@@ -252,7 +252,7 @@ class FakeBrokerView(NoMessages):
         else:
             self.dynamic[key] = value
         new = self.config_entry(key).value
-        change = JournalEntry(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
+        change = SettingChange(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
         self.changes.append(change)
         return change
 
@@ -276,7 +276,7 @@ class FakeBrokerView(NoMessages):
     async def undo_change(self, number: int) -> Change | TrialRefusal:
         return await self.keep_change(number)
 
-    def journal(self) -> Sequence[JournalEntry]:
+    def setting_changes(self) -> Sequence[SettingChange]:
         return list(self.changes)
 
     def threads(self) -> ThreadStatistics:

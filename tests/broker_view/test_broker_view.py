@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from broker_admin.view import BrokerView
-from broker_admin.views.config import JournalEntry
+from broker_admin.views.config import SettingChange
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.running_broker import BROKER_RESOURCE, connected, crashing, running, view_of
@@ -205,14 +205,14 @@ async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
     result = await view.change_config({"num.io.threads": "8"}, changed_by="a test")
     [change] = result.changes
     assert (change.key, change.old, change.new, change.changed_by) == ("num.io.threads", "4", "8", "a test")
-    assert view.journal() == [change]
+    assert list(view.setting_changes()) == [change]
 
 
 async def test_the_lines_of_the_journal_are_numbered_without_gaps(client, broker, view):
     await view.change_config({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
     await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="6")
     await view.change_config({"num.io.threads": None}, changed_by="a test")
-    assert [change.sequence for change in view.journal()] == [1, 1, 2, 3]
+    assert [change.sequence for change in view.setting_changes()] == [1, 1, 2, 3]
 
 
 async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
@@ -243,13 +243,18 @@ async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_t
         assert [change.new for change in result.changes] == [str(size)]
         assert len(broker.server.statistics().processors) >= size
         assert entry(view, "num.network.threads").value == str(size)
-    assert [(change.old, change.new) for change in view.journal()] == [("3", "1"), ("1", "3"), ("3", "16"), ("16", "3")]
+    assert [(change.old, change.new) for change in view.setting_changes()] == [
+        ("3", "1"),
+        ("1", "3"),
+        ("3", "16"),
+        ("16", "3"),
+    ]
 
 
 async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(view):
     result = await view.change_config({"num.io.threads": "4"}, changed_by="a test")
     assert (result.changes, result.refusals) == ((), ())
-    assert view.journal() == []
+    assert view.setting_changes() == []
 
 
 @pytest.mark.parametrize(
@@ -316,14 +321,14 @@ async def test_what_a_kafka_client_changed_is_journalled_with_its_name(broker, c
     assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="8") == ErrorCode.NONE
     changed = entry(view, "num.io.threads")
     assert (changed.value, changed.source) == ("8", ConfigSource.DYNAMIC_BROKER_CONFIG)
-    [change] = view.journal()
+    [change] = view.setting_changes()
     assert (change.key, change.old, change.new) == ("num.io.threads", "4", "8")
     assert change.changed_by == "kafka client test from 127.0.0.1"
 
 
 async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, client, view):
     assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="9") != ErrorCode.NONE
-    assert view.journal() == []
+    assert view.setting_changes() == []
 
 
 # --- who listens ---
@@ -334,7 +339,7 @@ async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(bro
     enough = view.subscribe(heard.append)
     await view.change_config({"num.io.threads": "8"}, changed_by="a test")
     broker.server.sample(perf_counter_ns())
-    assert [type(event) for event in heard] == [JournalEntry, HistorySample]
+    assert [type(event) for event in heard] == [SettingChange, HistorySample]
     enough()
     broker.server.sample(perf_counter_ns())
     assert len(heard) == 2
@@ -357,4 +362,4 @@ def test_a_change_over_http_takes_effect_and_is_journalled(kafka_broker_factory)
     assert answer.status_code == 200, answer.text
     assert len(broker.broker.server.statistics().handlers.slots) == 8
     assert httpx.get(f"{url}api/v1/config").json()["configs"]["num.io.threads"]["value"] == "8"
-    assert "num.io.threads" in httpx.get(f"{url}api/v1/journal").text
+    assert "num.io.threads" in httpx.get(f"{url}api/v1/changes").text

@@ -1,19 +1,18 @@
-"""The config keys of a running broker, for the admin app, and the journal of their changes.
+"""The config keys of a running broker, for the admin app, and their changes.
 
 Nothing here decides anything but what one change over HTTP may do to a pool.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
-from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, JournalEntry
+from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER, THE_BROKER
-from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ChangeOrigin
+from trio_broker.changes.change import Change, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
 from trio_broker.config import keys
@@ -22,8 +21,8 @@ from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.services import BrokerServices
 
-JOURNAL_CHANGES = 200
-"""Changes kept for the page: some weeks of a busy operator, a few kilobytes."""
+SHOWN_CHANGES = 100
+"""Changes that are asked for at once as single settings; the list of changes has all."""
 
 MAX_POOL_SIZE = 256
 """Threads that one change over HTTP may give a pool: a digit too many must not start thousands. Twice the present size
@@ -33,11 +32,10 @@ is always allowed, as it is to Kafka's clients."""
 class LiveConfigView:
     """The part of the admin app's view that is about config keys. ``publish`` gets each change of one."""
 
-    def __init__(self, services: BrokerServices, publish: Callable[[JournalEntry], None]) -> None:
+    def __init__(self, services: BrokerServices, publish: Callable[[SettingChange], None]) -> None:
         self.services = services
         self._publish_change = publish
-        # With each entry the number of its change, by which the entries of one request are found.
-        self._journal: deque[tuple[int, JournalEntry]] = deque(maxlen=JOURNAL_CHANGES)
+        self._published = max((change.number for change in services.changes.changes), default=0)
         services.changes.subscribe(self._changed)
 
     def config_entries(self) -> Sequence[ConfigEntry]:
@@ -59,8 +57,9 @@ class LiveConfigView:
             return None
         return AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.services.config.value(key)))
 
-    def journal(self) -> Sequence[JournalEntry]:
-        return [entry for _, entry in self._journal]
+    def setting_changes(self) -> Sequence[SettingChange]:
+        changes = [change for change in self.services.changes.changes if is_of_broker(change)]
+        return [setting for change in changes[-SHOWN_CHANGES:] for setting in settings_of(change)]
 
     async def change_config(
         self,
@@ -89,7 +88,7 @@ class LiveConfigView:
         [result] = outcome.results
         if isinstance(result, KafkaError):
             return refused(result)
-        return ConfigChangeResult(changes=self._entries_of(outcome.changes), differences=differences)
+        return ConfigChangeResult(changes=settings_in(outcome.changes), differences=differences)
 
     async def _try_config(
         self, changes: Mapping[str, str | None], level: ConfigScope, seconds: int
@@ -101,11 +100,7 @@ class LiveConfigView:
             change = await self.services.trials.begin(changes, seconds)
         except KafkaError as error:
             return refused(error)
-        return ConfigChangeResult(changes=self._entries_of([change] if change else []), differences=differences)
-
-    def _entries_of(self, changes: Sequence[Change]) -> tuple[JournalEntry, ...]:
-        numbers = {change.number for change in changes}
-        return tuple(entry for number, entry in self._journal if number in numbers)
+        return ConfigChangeResult(changes=settings_in([change] if change else []), differences=differences)
 
     def _refusals(self, changes: Mapping[str, str | None], level: ConfigScope) -> Sequence[ConfigRefusal]:
         """What speaks against each key by itself. What speaks against all of them together is for the controller."""
@@ -129,21 +124,29 @@ class LiveConfigView:
             raise ConfigError(f"{name}={value} is refused: one change may set at most {allowed.maximum}", key=name)
 
     def _changed(self, change: Change) -> None:
-        is_of_broker = change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
-        is_known = any(number == change.number for number, _ in self._journal)
-        if change.action is not ChangeAction.CONFIG or not is_of_broker or is_known:
-            return
-        for each in change.values:
-            entry = JournalEntry(
-                sequence=change.number,
-                changed_at_ms=change.changed_at_ms,
-                changed_by=changed_by(change.origin),
-                key=each.name,
-                old=each.old,
-                new=each.new,
-            )
-            self._journal.append((change.number, entry))
-            self._publish_change(entry)
+        # A change is heard of again when its trial has ended and when its effect was measured.
+        if change.number > self._published and is_of_broker(change):
+            self._published = change.number
+            for setting in settings_of(change):
+                self._publish_change(setting)
+
+
+def is_of_broker(change: Change) -> bool:
+    """Whether settings of brokers were changed."""
+    return change.is_of_settings and change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
+
+
+def settings_in(changes: Iterable[Change]) -> tuple[SettingChange, ...]:
+    return tuple(setting for change in changes for setting in settings_of(change))
+
+
+def settings_of(change: Change) -> list[SettingChange]:
+    """The settings of one change, each by itself."""
+    author = changed_by(change.origin)
+    return [
+        SettingChange(change.number, change.changed_at_ms, author, each.name, each.old, each.new)
+        for each in change.values
+    ]
 
 
 def changed_by(origin: ChangeOrigin) -> str:

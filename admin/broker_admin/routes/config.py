@@ -3,7 +3,7 @@
 GET answers an object ``configs`` of key → entry. PATCH takes a JSON object of key → value, where a value is a string,
 a number or a boolean, and null resets the key to the level below. Sizes and durations may have a suffix: ``"64 MiB"``.
 ``level`` says whether the values are this broker's or the cluster's defaults. A change is made as a whole or not at
-all; the answer shows what it does to each key, the entries as they are now, and what the journal says of it. A refused
+all; the answer shows what it does to each key, the entries as they are now, and which settings changed. A refused
 key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with ``{"value": …}`` for a change.
 """
 
@@ -24,7 +24,7 @@ from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
 from broker_admin.schemas import bounded
 from broker_admin.structuring import shown, structure_body
-from broker_admin.views.config import JournalEntry
+from broker_admin.views.config import SettingChange
 from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
 from trio_broker.config.config_key import ConfigUnit
 from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScope
@@ -65,14 +65,14 @@ class Configs:
 
 @attrs.frozen
 class ChangedConfigs:
-    """What a change does to each key that it named, the keys as they are now, and what the journal says of it.
+    """What a change does to each key that it named, the keys as they are now, and the settings that changed.
 
-    After a dry run the keys are as they were, and the journal has nothing.
+    After a dry run the keys are as they were, and no setting changed.
     """
 
     differences: Sequence[ConfigDifference]
     configs: Mapping[str, ConfigEntry]
-    changes: Sequence[JournalEntry]
+    changes: Sequence[SettingChange]
 
 
 class ConfigEndpoint(HTTPEndpoint):

@@ -3,7 +3,7 @@
 ``event: sample`` comes once a second, ``event: config`` at once when a key was changed by anyone, ``event: groups`` at
 most once a second with the ids of groups that rebalanced, a comment line when nothing else came for a while so that
 proxies and peers see a living connection. The data are JSON, the same objects as in ``/api/v1/history`` and
-``/api/v1/journal``, and ``GroupsRebalanced``.
+the answer to a change of config keys, and ``GroupsRebalanced``.
 
 A stream holds a small queue. Once a reader has fallen so far behind that it is full, the stream ends rather than serve
 stale numbers: the reader connects again and reads the history. The number of streams is bounded; they end when the

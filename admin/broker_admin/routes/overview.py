@@ -17,7 +17,7 @@ from broker_admin.knobs import knob_states
 from broker_admin.pages import ASSETS, TEMPLATES, frame
 from broker_admin.parts import parts_of
 from broker_admin.view import BrokerView
-from broker_admin.views.config import JournalEntry
+from broker_admin.views.config import SettingChange
 from trio_broker.metrics.topics import TopicInfo
 
 SHOWN_TOPICS = 200
@@ -80,9 +80,9 @@ async def furthest_behind(view: BrokerView) -> GroupList:
     return await trio.to_thread.run_sync(select_groups, await view.groups(), query)
 
 
-def shown_changes(view: BrokerView) -> list[JournalEntry]:
+def shown_changes(view: BrokerView) -> list[SettingChange]:
     """The last changes, newest first, as the page's table has them."""
-    masked = mask_changes(view.journal()[-SHOWN_CHANGES:], sensitive_keys(view.config_entries()))
+    masked = mask_changes(view.setting_changes()[-SHOWN_CHANGES:], sensitive_keys(view.config_entries()))
     return masked[::-1]
 
 

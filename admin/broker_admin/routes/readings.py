@@ -10,12 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.encoding import json_response, json_response_from_thread, mask_changes, sensitive_keys
+from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import Words, bounded
-from broker_admin.views.config import JournalEntry
 from broker_admin.views.node import NodeDescription
 from broker_admin.views.readings import SeriesReport, ThreadStatistics
 from trio_broker.metrics.history import SERIES, HistorySample
@@ -55,13 +54,6 @@ class HistoryOfSamples:
 
     interval_ms: int
     samples: Sequence[HistorySample]
-
-
-@attrs.frozen
-class Journal:
-    """Changes, oldest first."""
-
-    changes: Sequence[JournalEntry]
 
 
 @operation(NodeDescription)
@@ -107,17 +99,9 @@ async def get_series(request: Request) -> Response:
     return await json_response_from_thread(await view.series(names, from_ms, to_ms, step_ms))
 
 
-@operation(Journal)
-async def get_journal(request: Request) -> Response:
-    """The recent config changes, oldest first, by all clients."""
-    view = parts_of(request).view
-    return json_response(Journal(mask_changes(view.journal(), sensitive_keys(view.config_entries()))))
-
-
 ROUTES = [
     Route("/api/v1/node", get_node),
     Route("/api/v1/threads", get_threads),
     Route("/api/v1/history", get_history),
     Route("/api/v1/history/series", get_series),
-    Route("/api/v1/journal", get_journal),
 ]

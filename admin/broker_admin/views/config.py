@@ -1,4 +1,4 @@
-"""The broker's config keys, changing them, and the journal of changes."""
+"""The broker's config keys, and changing them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trio_broker.config.entries import ConfigDifference, ConfigEntry, ConfigScop
 
 
 @attrs.frozen
-class JournalEntry:
-    """One line of the journal: a key's effective value before and after.
+class SettingChange:
+    """One setting of a change: its effective value before and after.
 
     ``sequence`` is the number of the change in ``/api/v1/changes``, the same for all keys of one change.
     ``changed_by`` says who and from where, in words:
@@ -42,7 +42,7 @@ class ConfigChangeResult:
     ``differences`` has the keys that were named, as they were changed or, in a dry run, would be.
     """
 
-    changes: tuple[JournalEntry, ...] = ()
+    changes: tuple[SettingChange, ...] = ()
     refusals: tuple[ConfigRefusal, ...] = ()
     differences: tuple[ConfigDifference, ...] = ()
 
@@ -68,10 +68,10 @@ class ConfigView(Protocol):
         With ``try_seconds`` the broker takes the change back after so long unless ``keep_change`` comes.
 
         Returns once the change is durable and in effect; with ``dry_run`` nothing is changed. A key that keeps its
-        effective value needs no journal line.
+        effective value is not among the changes.
         """
         ...
 
-    def journal(self) -> Sequence[JournalEntry]:
+    def setting_changes(self) -> Sequence[SettingChange]:
         """The recent changes, oldest first, bounded."""
         ...

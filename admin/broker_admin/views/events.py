@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker_admin.views.config import JournalEntry
+from broker_admin.views.config import SettingChange
 from broker_admin.views.groups import GroupsRebalanced
 from trio_broker.metrics.history import HistorySample
 
-BrokerEvent = HistorySample | JournalEntry | GroupsRebalanced
+BrokerEvent = HistorySample | SettingChange | GroupsRebalanced
 """What a listener receives: each new sample, each change of a setting by any client, and rebalances."""
 
 

@@ -42,11 +42,19 @@ function render() {
   showConnections(sample.connections);
 }
 
+/** The settings of one change, as the charts mark them. @param {any} change @returns {Change[]} */
+function settingsOf({ number, changed_at_ms, origin, values }) {
+  const changed_by = `${origin.client} ${origin.address}`.trim();
+  return values.map((/** @type {any} */ value) => ({
+    sequence: number, changed_at_ms, changed_by, key: value.name, old: value.old, new: value.new,
+  }));
+}
+
 /** Read history and changes, and draw them. */
 export async function loadReadings() {
-  const [history, journal] = await Promise.all([get("/api/v1/history"), get("/api/v1/journal")]);
+  const [history, page] = await Promise.all([get("/api/v1/history"), get("/api/v1/changes?action=config&resource_type=broker&limit=100")]);
   samples = history.samples;
-  changes = journal.changes;
+  changes = page.items.flatMap(settingsOf).reverse();
   render();
 }
 
