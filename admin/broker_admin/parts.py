@@ -33,6 +33,7 @@ class AdminParts:
     stopping: trio.Event
     rail: tuple[RailEntry, ...] = ()
     open_streams: int = 0
+    openapi: bytes | None = None
     open_tails: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))

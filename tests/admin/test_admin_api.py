@@ -175,7 +175,7 @@ async def test_unknown_addresses_and_methods_are_shown_in_json_under_api(client:
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
-        ("/topics", 404, "there is nothing at this address"),
+        ("/nowhere", 404, "there is nothing at this address"),
         ("/groups?limit=many", 400, "limit is a whole number"),
         ("/static/nothing.js", 404, "there is nothing at this address"),
     ],
@@ -222,6 +222,7 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     offsets = document["paths"]["/api/v1/groups/{group_id}/offsets"]["get"]
     assert [(each["name"], each["in"]) for each in offsets["parameters"]] == [
         ("group_id", "path"),
+        ("id", "query"),
         ("group_id", "query"),
         ("offset", "query"),
         ("limit", "query"),

@@ -12,12 +12,14 @@ from http import HTTPStatus
 from typing import Any
 
 import attrs
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from broker_admin.encoding import json_response
+from broker_admin.encoding import encode
 from broker_admin.operations import OPERATIONS, HttpOperation
+from broker_admin.parts import parts_of
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
 from broker_admin.schemas import SchemaWriter, is_required, markdown
 from broker_admin.views.groups import GroupsRebalanced
@@ -131,7 +133,15 @@ def functions_of(route: Route) -> dict[str, Callable[..., Any]]:
 
 async def get_openapi(request: Request) -> Response:
     """This description."""
-    return json_response(openapi_document(request.app.routes))
+    parts = parts_of(request)
+    if parts.openapi is None:
+        # Some tens of milliseconds of work, always with the same result.
+        parts.openapi = await trio.to_thread.run_sync(encoded_document, request.app.routes, limiter=parts.rendering)
+    return Response(parts.openapi, media_type="application/json")
+
+
+def encoded_document(routes: Iterable[BaseRoute]) -> bytes:
+    return encode(openapi_document(routes))
 
 
 ROUTES = [Route("/api/v1/openapi.json", get_openapi)]

@@ -31,7 +31,7 @@ function compose() {
   let value = "";
   for (const label of /** @type {NodeListOf<HTMLElement>} */ (dialog?.querySelectorAll("[data-value-of]"))) {
     const field = /** @type {HTMLInputElement} */ (label.querySelector("input, textarea"));
-    label.hidden = field.disabled = label.dataset.valueOf !== target;
+    label.hidden = field.disabled = label.getAttribute("data-value-of") !== target;
     if (!field.disabled) value = field.value;
   }
   const isFile = target === "file"; // which names the partitions by itself
