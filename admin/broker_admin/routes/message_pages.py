@@ -49,6 +49,8 @@ from broker_admin.routes.messages import (
 )
 from broker_admin.texts import line_text, shown_block
 from broker_admin.views.messages import BatchInfo, StoredRecord
+from broker_admin.topic_tabs import tabs_of
+from broker_admin.views.messages import BatchInfo
 
 PREVIEW_BYTES = 2048
 """Of each part in the list, before it is cut to a line."""
@@ -102,6 +104,7 @@ async def get_messages_page(request: Request) -> Response:
         problem = refusal
     context = frame(parts.view, request) | {
         "topic": topic,
+        "tabs": tabs_of(request, topic),
         "partition_count": len(readable),
         "asked": defaultdict(str, request.query_params),
         "problem": problem,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote
 
 import attrs
 import trio
@@ -41,6 +40,7 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.topic_tabs import tabs_of, topic_address
 from broker_admin.view import BrokerView
 from broker_admin.views.topics import TopicRefused
 from trio_broker.config.config_key import ConfigUnit
@@ -138,39 +138,15 @@ class ConfigPageQuery:
     changed: bool = False
 
 
-@attrs.frozen
-class Tab:
-    """One page of a topic."""
-
-    title: str
-    address: str
-
-
-TABS: Mapping[str, str] = {
-    "Overview": "",
-    "Messages": "/messages",
-    "Partitions": "/partitions",
-    "Consumers": "/consumers",
-    "Config": "/config",
-}
-"""The pages of one topic, by their addresses behind its own."""
-
-
-def tabs_of(request: Request, address: str) -> tuple[Tab, ...]:
-    """The pages of a topic that the app serves."""
-    served = {route.path for route in request.app.routes if isinstance(route, Route)}
-    return tuple(Tab(title, address + path) for title, path in TABS.items() if f"/topics/{{topic}}{path}" in served)
-
-
 def topic_context(request: Request, tab: str, api_path: str = "") -> dict[str, Any]:
     """What every page of one topic shows; ``api_path`` is where the API has what is on this one."""
     name = name_of(request)
-    api_topic = f"/api/v1/topics/{quote(name, safe='')}"
-    address = f"/topics/{quote(name, safe='')}"
+    address = topic_address(name)
+    api_topic = f"/api/v1{address}"
     return page_context(request) | {
         "topic_name": name,
         "tab": tab,
-        "tabs": tabs_of(request, address),
+        "tabs": tabs_of(request, name),
         "address": address,
         "api_path": api_topic,
         "api_address": api_topic + api_path,
