@@ -48,9 +48,8 @@ from broker_admin.routes.messages import (
     while_connected,
 )
 from broker_admin.texts import line_text, shown_block
-from broker_admin.views.messages import BatchInfo, StoredRecord
 from broker_admin.topic_tabs import tabs_of
-from broker_admin.views.messages import BatchInfo
+from broker_admin.views.messages import BatchInfo, StoredRecord
 
 PREVIEW_BYTES = 2048
 """Of each part in the list, before it is cut to a line."""
