@@ -132,6 +132,11 @@ def frame_at(
     }
 
 
+def render_template(name: str, context: dict[str, Any]) -> str:
+    """A page; runs in a worker thread, where the template is compiled, too, when it is first used."""
+    return TEMPLATES.get_template(name).render(**context)
+
+
 def error_page(request: Request, status: int, title: str, text: str) -> Response:
     """An error as a page of this site, with its header and its links to the other pages."""
     context = frame(parts_of(request).view, request) | {"here": None, "script": None}

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from broker_admin.client_list import ClientsQuery, ConnectionsQuery, client_key, connection_key
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
+from broker_admin.pages import frame, render_template
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
 from broker_admin.routes.clients import (
@@ -89,7 +89,7 @@ async def rendered(request: Request, template: str, status: int = 200, **context
     """A page of clients, rendered in a worker thread."""
     parts = parts_of(request)
     around = frame(parts.view, request) | {"here": "clients", "stage_titles": STAGE_TITLES}
-    render = partial(TEMPLATES.get_template(template).render, **around, **context)
+    render = partial(render_template, template, around | context)
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering), status)
 
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from broker_admin.pages import TEMPLATES, frame
+from broker_admin.pages import frame, render_template
 from broker_admin.parts import parts_of
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 
@@ -25,7 +25,7 @@ async def get_storage_page(request: Request) -> Response:
         "retention_text": retention_text,
         "recovery_text": recovery_text,
     }
-    render = partial(TEMPLATES.get_template("storage/storage.html").render, **context)
+    render = partial(render_template, "storage/storage.html", context)
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
@@ -41,7 +41,7 @@ async def get_tasks_page(request: Request) -> Response:
         "tree": tree,
         "pass_heights": heights,
     }
-    render = partial(TEMPLATES.get_template("tasks/tasks.html").render, **context)
+    render = partial(render_template, "tasks/tasks.html", context)
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
