@@ -8,6 +8,8 @@ where it is set, no comparison is left out unnoticed. CI sets all of them (``.ci
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 from typing import Final, NoReturn
 
 import pytest
@@ -17,6 +19,7 @@ ORACLES: Final = {
     "java": "a JDK, and the jars of tests/compat/java/pom.xml",
     "spark": "the jars of tests/compat/spark/pom.xml",
     "kcat": "kcat",
+    "chromium": "Chromium, or Chrome",
     "node": "Node, and the packages of tests/compat/node/package.json",
 }
 
@@ -41,3 +44,11 @@ def absent(oracle: str, reason: str) -> NoReturn:
     if oracle in required_oracles():
         pytest.fail(f"{reason}, and {VARIABLE} requires {oracle}: {ORACLES[oracle]}", pytrace=False)
     pytest.skip(reason)
+
+
+def node_package(name: str) -> Path:
+    """The folder of a package of ``tests/compat/node``; ends the running test if it is not installed."""
+    folder = Path(__file__).parent / "compat" / "node" / "node_modules" / name
+    if not folder.exists() or shutil.which("node") is None:
+        absent("node", f"{name} is not installed")
+    return folder

@@ -12,8 +12,6 @@ from tests.oracles import ORACLES, VARIABLE, absent, required_oracles
 HERE = Path(__file__).parent
 
 OTHER_SKIPS = {
-    "admin/test_admin_browser.py": "a machine without Chromium",
-    "admin/test_admin_screenshot.py": "a machine without Chromium",
     "admin/test_admin_server.py": "a machine without IPv6",
     "bench/test_bench_helpers.py": "a file system without holes",
     "docs/test_readme.py": "a machine without curl",

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 import trio
 from outcome import Error, Outcome, Value
 
@@ -52,6 +53,10 @@ LAUNCHER = (
 
 FIRST_SAFE_DESCRIPTOR = 10
 """Pipes are moved here, so that neither end is one of 3 and 4, which the launcher overwrites."""
+
+
+needs_chromium = pytest.mark.usefixtures("chromium")
+"""For a test with a browser: skipped without one, unless the oracle is required (``conftest.py``)."""
 
 
 class ScriptFailed(Exception):

@@ -10,7 +10,9 @@ import pytest
 
 from broker_admin.app import create_app
 from broker_admin.testing import FakeBrokerView
+from tests.admin.chromium import EXECUTABLE
 from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.oracles import absent
 
 
 @pytest.fixture
@@ -23,6 +25,12 @@ async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
         yield opened
+
+
+@pytest.fixture
+def chromium() -> None:
+    if EXECUTABLE is None:
+        absent("chromium", "there is no Chromium here")
 
 
 @pytest.fixture

@@ -13,16 +13,12 @@ import pytest
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import COMMIT, NAMES
+from tests.oracles import node_package
 
-AXE = Path(__file__).parents[1] / "compat" / "node" / "node_modules" / "axe-core" / "axe.min.js"
-
-pytestmark = [
-    pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here"),
-    pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed"),
-]
+pytestmark = needs_chromium
 
 WIDTHS = (420, 768, 1280)
 """A telephone, a tablet, a small desktop, in CSS pixels."""
@@ -45,7 +41,14 @@ async def addresses_of_pages(live: LiveAdmin) -> list[str]:
     return sorted(set(found))
 
 
-async def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(live: LiveAdmin, tmp_path: Path) -> None:
+@pytest.fixture
+def axe() -> str:
+    return (node_package("axe-core") / "axe.min.js").read_text(encoding="utf-8")
+
+
+async def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(
+    live: LiveAdmin, tmp_path: Path, axe: str
+) -> None:
     await live.kafka.create_topic("orders", 2)
     await live.kafka.produce("orders", b"one", b"two")
     await live.kafka.ask(COMMIT, 8)
@@ -57,7 +60,7 @@ async def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(l
             if not answer.headers.get("content-type", "").startswith("text/html"):
                 continue
             page = await browser.open_page(f"{url}{address}")
-            await page.evaluate(AXE.read_text(encoding="utf-8") + "; true")
+            await page.evaluate(axe + "; true")
             for dark in (False, True):
                 await page.set_view(dark=dark)
                 if seen := await page.evaluate(LOOK):

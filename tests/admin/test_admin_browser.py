@@ -14,10 +14,10 @@ from broker_admin import parts
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.testing import START_MS, FakeBrokerView
 from broker_admin.tokens import Role, read_or_make_tokens
-from tests.admin.chromium import EXECUTABLE, Browser, open_browser
+from tests.admin.chromium import Browser, needs_chromium, open_browser
 from trio_broker.metrics.topics import TopicInfo
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+pytestmark = needs_chromium
 
 CLOCK_THAT_CAN_BE_PUT_FORWARD = """
     const pageClock = performance.now.bind(performance);

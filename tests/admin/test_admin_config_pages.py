@@ -11,10 +11,8 @@ import pytest
 
 from broker_admin.app import create_app
 from broker_admin.tokens import AdminTokens, Role
-from tests.admin.chromium import EXECUTABLE, Browser, Page, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
-
-needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 
 LOGGER = "trio_broker.test_of_config_pages"
 
@@ -144,7 +142,7 @@ async def click(page: Page, selector: str) -> None:
     await page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
 
-@needs_browser
+@needs_chromium
 async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
         page = await browser.open_page(f"{url}/config")
@@ -191,7 +189,7 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
         assert await page.evaluate("document.querySelector('[data-pending]').hidden")
 
 
-@needs_browser
+@needs_chromium
 async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> None:
     logging.getLogger(LOGGER)
     async with served(create_app(live.view)) as url:
@@ -212,7 +210,7 @@ async def test_a_level_is_tried_and_set(live: LiveAdmin, browser: Browser) -> No
     logging.getLogger(LOGGER).setLevel(logging.NOTSET)
 
 
-@needs_browser
+@needs_chromium
 async def test_the_pages_hold_together_at_every_width(live: LiveAdmin, browser: Browser) -> None:
     async with served(create_app(live.view)) as url:
         for path in ("/config?key=log.segment.bytes&still", "/config/loggers?still"):

@@ -20,10 +20,10 @@ import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from trio_broker.testing import BrokerProcess
 
-pytestmark = [pytest.mark.compat, pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")]
+pytestmark = [pytest.mark.compat, needs_chromium]
 
 PICTURE = Path(__file__).parents[2] / "docs" / "admin-page.png"
 WIDTH, HEIGHT = 1280, 960

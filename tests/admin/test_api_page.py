@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import httpx
-import pytest
 
 from broker_admin.app import create_app
 from broker_admin.routes.openapi import openapi_document
 from broker_admin.testing import FakeBrokerView
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
 
 
@@ -36,7 +35,7 @@ async def test_a_get_is_tried_by_a_form_and_without_a_script_where_its_path_need
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\bsrc=)", page)
 
 
-@pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+@needs_chromium
 async def test_the_answer_of_a_tried_get_is_shown_with_its_status(live: LiveAdmin, tmp_path: Path) -> None:
     await live.kafka.create_topic("orders", 2)
     async with served(create_app(live.view)) as url, open_browser(tmp_path / "profile") as browser:

@@ -6,6 +6,7 @@ import json
 import struct
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,7 +104,6 @@ def test_what_a_decoder_cannot_read_is_shown_by_content_with_the_reason(name: st
 
 
 def test_message_pack() -> None:
-    msgpack = pytest.importorskip("msgpack")
     value = {
         "a": [1, 2.5, None, True, b"\xff"],
         7: "seven",
@@ -119,7 +119,6 @@ def test_message_pack() -> None:
     "data", [b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc1", b"\x81", b"\x01\x02", b"\x81\x80\x01"]
 )
 def test_damaged_message_pack_is_refused(data: bytes) -> None:
-    pytest.importorskip("msgpack")
     assert decoded("msgpack", data).problem.startswith("no MessagePack")
 
 

@@ -26,10 +26,8 @@ from broker_admin.rail import RAIL, rail_of
 from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
 from broker_admin.testing import FakeBrokerView
-from tests.admin.chromium import EXECUTABLE, Page, open_browser
+from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
-
-needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 
 PAGE = """
 {% extends "base.html" %}
@@ -191,7 +189,7 @@ async def test_a_search_for_nothing_is_refused(client: httpx.AsyncClient) -> Non
         assert [error["pointer"] for error in answer.json()["errors"]] == ["?q"]
 
 
-@needs_browser
+@needs_chromium
 async def test_slash_opens_the_search_and_enter_follows_the_first_hit(page: Page) -> None:
     await press(page, "/")
     await page.until("document.querySelector('#palette').open")
@@ -202,7 +200,7 @@ async def test_slash_opens_the_search_and_enter_follows_the_first_hit(page: Page
     await page.until("location.pathname === '/' && document.readyState === 'complete'")
 
 
-@needs_browser
+@needs_chromium
 async def test_keys_go_to_pages_move_in_tables_and_list_themselves(page: Page) -> None:
     await press(page, "?")
     assert "search for anything" in await page.text("#keys")
@@ -221,7 +219,7 @@ async def test_keys_go_to_pages_move_in_tables_and_list_themselves(page: Page) -
 # --- themes ---
 
 
-@needs_browser
+@needs_chromium
 async def test_a_chosen_theme_lasts_and_wins_over_the_systems(page: Page) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = await page.evaluate(ground)
@@ -258,7 +256,7 @@ async def test_a_table_orders_and_continues_by_links_and_shows_names_as_text(app
         assert (await client.get("/names?order=size")).status_code == 400
 
 
-@needs_browser
+@needs_chromium
 async def test_a_table_is_searched_as_typed_and_the_address_follows(page: Page) -> None:
     await type_into(page, "form[data-search] input", "amm")
     await page.until("document.querySelectorAll('tbody[data-rows] tr').length === 1")
@@ -270,7 +268,7 @@ async def test_a_table_is_searched_as_typed_and_the_address_follows(page: Page) 
 # --- refreshing ---
 
 
-@needs_browser
+@needs_chromium
 async def test_a_refresh_keeps_focus_and_opened_details_and_moves_no_row_under_the_pointer(
     page: Page, shown: NamesPage
 ) -> None:
@@ -296,7 +294,7 @@ async def test_a_refresh_keeps_focus_and_opened_details_and_moves_no_row_under_t
 # --- actions ---
 
 
-@needs_browser
+@needs_chromium
 async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_so(page: Page, live: LiveAdmin) -> None:
     await page.evaluate("document.querySelector('[data-opens=threads]').click()")
     await page.evaluate("document.querySelector('#threads .twins').open = true")
@@ -311,7 +309,7 @@ async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_s
     assert (values["num.io.threads"], values["num.network.threads"]) == ("6", "5")
 
 
-@needs_browser
+@needs_chromium
 async def test_a_refusal_is_shown_beside_the_field_that_it_points_at(page: Page) -> None:
     await page.evaluate("document.querySelector('[data-opens=threads]').click()")
     await page.evaluate("document.querySelector('[name=\"num.io.threads\"]').value = 'many'")
@@ -322,7 +320,7 @@ async def test_a_refusal_is_shown_beside_the_field_that_it_points_at(page: Page)
     assert await page.evaluate("document.querySelector('#threads').open")
 
 
-@needs_browser
+@needs_chromium
 async def test_what_cannot_be_undone_needs_its_name_typed(page: Page) -> None:
     await page.evaluate("document.querySelector('[data-opens=delete]').click()")
     disabled = "document.querySelector('#delete [data-does]').disabled"

@@ -9,12 +9,12 @@ import attrs
 import pytest
 
 from broker_admin.app import create_app
-from tests.admin.chromium import EXECUTABLE, Page, open_browser
+from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.lagging_group import GROUP_ID, RECORDS, TOPIC, Consumer, make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from trio_broker.clock import ManualClock
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+pytestmark = needs_chromium
 
 
 @attrs.frozen

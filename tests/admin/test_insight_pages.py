@@ -12,10 +12,8 @@ from broker_admin.storage_texts import forecast_text, recovery_text, retention_t
 from broker_admin.views.storage import DirectoryReport, RecoverySummary, RetentionOutlook
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
-
-needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 
 ADDRESSES = (
     "/clients", "/clients/connections", "/clients/client?client_id=test", "/clients/doctor", "/storage", "/tasks",
@@ -132,7 +130,7 @@ def test_a_recovery_says_what_was_cut():
     assert "2 were checked in 3 segments, and 2.0 KiB of torn batches were cut off" in recovery_text(recovery)
 
 
-@needs_browser
+@needs_chromium
 async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path: Path) -> None:
     async with (
         open_live_admin(tmp_path / "broker") as live,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from broker_admin.views.messages import NewMessage
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.running_broker import connected, running, view_of
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium")
+pytestmark = needs_chromium
 
 HOSTILE = b'<img src=x onerror="document.title=1">'
 

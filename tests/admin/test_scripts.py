@@ -6,17 +6,15 @@ The types are JSDoc's, checked by TypeScript, a package of npm: ``npm install`` 
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from broker_admin.pages import UI_DIRECTORY
+from tests.oracles import node_package
 
 SCRIPTS = sorted((UI_DIRECTORY / "static").glob("*.js"))
-
-TYPESCRIPT = Path(__file__).parents[1] / "compat" / "node" / "node_modules" / "typescript" / "bin" / "tsc"
 
 MAX_LINES = 300
 """Of one module; a longer one is two."""
@@ -30,9 +28,8 @@ OPTIONS = (
 )
 
 
-@pytest.mark.skipif(not TYPESCRIPT.exists() or shutil.which("node") is None, reason="TypeScript is not installed")
 def test_the_types_of_all_scripts_hold() -> None:
-    command = ["node", str(TYPESCRIPT), *OPTIONS, *map(str, SCRIPTS)]
+    command = ["node", str(node_package("typescript") / "bin" / "tsc"), *OPTIONS, *map(str, SCRIPTS)]
     checked = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (checked.returncode, checked.stdout) == (0, "")
 

@@ -12,11 +12,9 @@ from broker_admin.app import create_app
 from broker_admin.rate_chart import nice_top, rate_charts
 from broker_admin.topic_texts import retention_text, segment_end_text, span_text, trend_text
 from broker_admin.views.topics import SegmentDetail, TopicConsumer, TopicRatePoint, TopicRates
-from tests.admin.chromium import EXECUTABLE, Page, open_browser
+from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_topics_api import commit
-
-needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 
 HTML = {"accept": "text/html"}
 
@@ -273,7 +271,7 @@ async def go_to(page: Page, path: str) -> None:
     await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
 
 
-@needs_browser
+@needs_chromium
 async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live: LiveAdmin, page: Page) -> None:
     await click(page, "[data-opens=create-topic]")
     await type_into(page, "#create-topic [name=name]", "a b")
@@ -331,7 +329,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     assert "orders" not in live.view.topic_names()
 
 
-@needs_browser
+@needs_chromium
 async def test_no_page_of_a_topic_is_wider_than_a_telephone(live: LiveAdmin, page: Page) -> None:
     await live.http.post("/api/v1/topics", json={"name": "a" * 249, "partitions": 2, "configs": {"retention.ms": 5}})
     await live.http.post("/api/v1/topics", json={"name": "orders"})

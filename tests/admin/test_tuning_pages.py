@@ -11,7 +11,7 @@ import pytest
 from broker_admin.app import create_app
 from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
 from broker_admin.testing import FakeBrokerView
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
@@ -19,8 +19,6 @@ from trio_broker.config.entries import ValueChange
 from trio_broker.metrics.effect import effect
 from trio_broker.metrics.latency import NO_LATENCY, ApiLatency, LatencySummary, PhaseLatency, RequestLatency
 from trio_broker.request_phase import RequestPhase
-
-needs_browser = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
 
 SUMMARY = "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %"
 WIDTHS = (420, 768, 1280)
@@ -164,7 +162,7 @@ async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
 # --- in a browser ---
 
 
-@needs_browser
+@needs_chromium
 async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> None:
     async with (
         open_live_admin(tmp_path / "broker") as live,
@@ -186,7 +184,7 @@ async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> N
         assert live.broker.config.socket_server.num_io_threads == 8
 
 
-@needs_browser
+@needs_chromium
 async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path: Path) -> None:
     async with (
         open_live_admin(tmp_path / "broker") as live,

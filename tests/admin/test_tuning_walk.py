@@ -19,7 +19,7 @@ from broker_admin.app import create_app
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
-from tests.admin.chromium import EXECUTABLE, open_browser
+from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.running_broker import connected
 from trio_broker.changes.change import EffectVerdict
@@ -27,7 +27,7 @@ from trio_broker.metrics.effect import SATURATED, SYNCS_BUSY
 from trio_broker.metrics.history import HistorySample
 from trio_broker.testing.advancing_clock import AdvancingClock
 
-pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="there is no Chromium here")
+pytestmark = needs_chromium
 
 PARTITIONS = 16
 

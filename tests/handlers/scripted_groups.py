@@ -36,7 +36,7 @@ class ScriptedGroups:
     async def fetch_offsets(self, request, release_handler):
         return self.say(request)
 
-    async def delete_groups(self, group_ids, release_handler):
+    async def delete_groups(self, group_ids, release_handler, *, validate_only=False):
         return self.say(group_ids)
 
     def list_groups(self, states, types):
