@@ -1,13 +1,14 @@
 // @ts-check
 /**
  * The charts of a page, over the broker's own history: drawn once it is loaded, and again with each sample and change.
- * A chart's place is `[data-chart]`, its reading's `[data-reading]`, both by the name that `charts.js` has for it.
+ * A chart's place is `[data-chart]`, its reading's `[data-reading]`, both by the name that `chart_kinds.js` has for it.
  *
  * @typedef {import("./charts.js").Sample} Sample
  * @typedef {import("./charts.js").Change} Change
  */
 
-import { CHARTS, WINDOW_MS, draw, timeAt } from "./charts.js";
+import { CHARTS } from "./chart_kinds.js";
+import { WINDOW_MS, draw, timeAt } from "./charts.js";
 import { get, showConnections } from "./live.js";
 
 /** @type {Sample[]} */
