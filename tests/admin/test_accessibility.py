@@ -15,7 +15,7 @@ from starlette.routing import Route
 from broker_admin.app import create_app
 from tests.admin.chromium import needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
-from tests.admin.test_api_conformance import COMMIT, NAMES
+from tests.admin.test_api_conformance import NAMES, make_group
 from tests.oracles import node_package
 
 pytestmark = needs_chromium
@@ -51,7 +51,7 @@ async def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(
 ) -> None:
     await live.kafka.create_topic("orders", 2)
     await live.kafka.produce("orders", b"one", b"two")
-    await live.kafka.ask(COMMIT, 8)
+    await make_group(live)
     app = create_app(live.view)
     found: dict[str, list[str]] = {}
     async with served(app) as url, open_browser(tmp_path / "profile") as browser:

@@ -28,6 +28,7 @@ from broker_admin.tables import Column, ListTable
 from broker_admin.testing import FakeBrokerView
 from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.test_api_conformance import make_group
 
 PAGE = """
 {% extends "base.html" %}
@@ -156,15 +157,17 @@ async def test_a_broker_that_serves_no_clients_says_why_without_a_script(
 # --- searching for anything ---
 
 
-async def test_topics_groups_keys_and_pages_are_found_by_a_part_of_their_name(
-    client: httpx.AsyncClient, view: FakeBrokerView
-) -> None:
-    async def found(query: str) -> list[tuple[str, str]]:
-        items = (await client.get("/api/v1/search", params={"q": query})).json()["items"]
-        return [(hit["kind"], hit["title"]) for hit in items]
+async def test_topics_groups_keys_and_pages_are_found_by_a_part_of_their_name(live: LiveAdmin) -> None:
+    async def found(query: str) -> list[tuple[str, str, str]]:
+        items = (await live.get("/api/v1/search", q=query))["items"]
+        return [(hit["kind"], hit["title"], hit["address"]) for hit in items]
 
-    assert await found("GROU") == [("page", "Groups")]
-    assert await found("check") == [("group", "checkout")]
+    await live.kafka.create_topic("orders")
+    await make_group(live)
+    assert ("page", "Groups", "/groups") in await found("GROU")
+    assert await found("rders") == [("topic", "orders", "/topics/orders")]
+    assert await found("billi") == [("group", "billing", "/groups/billing")]
+    assert await found("num.io.thr") == [("config", "num.io.threads", "/config?key=num.io.threads")]
     assert await found("nothing like that") == []
 
 
@@ -173,13 +176,16 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
         rail=RAIL,
         topics=["orders", "old-orders", "orders-eu", *(f"x-orders-{number:02}" for number in range(30))],
         groups=(),
+        clients={"orders-reader": 3},
         config_entries=live.view.config_entries(),
     )
     titles = [hit.title for hit in searched.best_hits("orders").items]
     assert len(titles) == 20
-    assert titles[:4] == ["orders", "orders-eu", "old-orders", "x-orders-00"]
+    assert titles[:4] == ["orders", "orders-eu", "orders-reader", "old-orders"]
     [key] = searched.best_hits("num.io.threads").items
     assert (key.kind, key.address) == ("config", "/config?key=num.io.threads")
+    [client] = searched.best_hits("reader").items
+    assert (client.kind, client.address) == ("client", "/clients/client?client_id=orders-reader")
 
 
 async def test_a_search_for_nothing_is_refused(client: httpx.AsyncClient) -> None:

@@ -1,11 +1,12 @@
-"""``/api/v1/search``: topics, groups, config keys and pages by a part of their name, for the search on every page.
+"""``/api/v1/search``: topics, groups, clients, config keys and pages by a part of their name, for every page's search.
 
 A name that begins with what is typed comes before one that has it inside, a short one before a long one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 import attrs
@@ -58,7 +59,7 @@ class SearchHits:
 
 @operation(SearchHits, query=SearchQuery)
 async def search(request: Request) -> Response:
-    """Topics, groups, config keys and pages whose name has ``q`` in it."""
+    """Topics, groups, clients, config keys and pages whose name has ``q`` in it."""
     parts = parts_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
     report = await parts.view.groups()
@@ -66,6 +67,7 @@ async def search(request: Request) -> Response:
         rail=parts.rail,
         topics=parts.view.topic_names(),
         groups=tuple(lag.group for lag in report.groups),
+        clients=Counter(connection.client_id for connection in await parts.view.connections()),
         config_entries=parts.view.config_entries(),
     )
     return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
@@ -78,6 +80,7 @@ class Searched:
     rail: Sequence[RailEntry]
     topics: Sequence[str]
     groups: Sequence[GroupSnapshot]
+    clients: Mapping[str, int]
     config_entries: Sequence[ConfigEntry]
 
     def best_hits(self, wanted: str) -> SearchHits:
@@ -102,6 +105,11 @@ class Searched:
                     yield SearchHit(
                         "config", key.name, f"/config?key={quote(key.name, safe='')}", key.update_mode.value
                     )
+        if "clients" in pages:
+            for client_id, connections in self.clients.items():
+                if wanted in client_id.casefold() and len(client_id) <= LINKED_CHARACTERS:
+                    address = f"/clients/client?client_id={quote(client_id, safe='')}"
+                    yield SearchHit("client", client_id, address, f"connections: {connections}")
         for group in self.groups:
             if wanted in group.group_id.casefold() and len(group.group_id) <= LINKED_CHARACTERS:
                 yield SearchHit("group", group.group_id, group_address(group.group_id), group.state)
