@@ -6,7 +6,6 @@ Source: Kafka's ProducerConfig. A constant that differs from its default says wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -69,7 +68,7 @@ class ProducerSettings:
     acks: int = ACKS_ALL
     allow_auto_topic_creation: bool = True
     option_prefix: str = ""
-    own_options: Mapping[str, str] = MappingProxyType({})
+    own_options: Mapping[str, str] = attrs.field(factory=dict)
 
     def option_name(self, key: str) -> str:
         """Return for an error how the user sets Kafka's ``key``: behind the prefix, or by the program's own option."""
