@@ -35,6 +35,7 @@ LANES: Mapping[str, tuple[str, ...]] = {
     "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
     "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "state": ("coordinator/", "replication/", "storage/", "network/"),
+    "admin": ("admin/", "broker_view/"),
     "core": ("",),
     "handlers": ("handlers/",),
     "protocol": ("protocol/",),
