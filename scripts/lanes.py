@@ -29,14 +29,14 @@ TESTS = ROOT / "tests"
 REPORTS = ROOT / ".check"
 
 LANES: Mapping[str, tuple[str, ...]] = {
-    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
-    "compat": ("compat/",),
     "compat groups": ("compat/test_group", "compat/test_fuzz_groups"),
+    "spark session": ("spark/test_", "spark/pipelines/", "compat/test_spark_"),
+    "admin": ("admin/", "broker_view/"),
     "compat commands": ("compat/test_command", "compat/test_docs", "compat/test_java", "compat/test_mirror"),
+    "compat": ("compat/",),
+    "core": ("",),
     "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
     "state": ("coordinator/", "replication/", "storage/", "network/"),
-    "admin": ("admin/", "broker_view/"),
-    "core": ("",),
     "handlers": ("handlers/",),
     "protocol": ("protocol/",),
 }
@@ -47,8 +47,8 @@ All tests that need a Spark session are in one lane, because each lane would sta
 TYPES = "types"
 """The lane of mypy."""
 
-DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 1
-"""One more than there are processors: many tests wait for sockets, timers and the disk."""
+DEFAULT_JOBS = len(os.sched_getaffinity(0)) + 2
+"""Two more than there are processors: half of the time tests wait for sockets, timers and the disk."""
 
 NO_TESTS = 5
 """The exit status of a pytest that collected nothing."""

@@ -169,8 +169,8 @@ async def test_metrics_count_what_clients_did(client, view):
         "trio_broker_requests_total 2.0",
         'trio_broker_api_requests_total{api="produce"} 1.0',
         "trio_broker_records_in_total 2.0",
-        "trio_broker_topic_count 1.0",
-        "trio_broker_partition_count 1.0",
+        "trio_broker_topics 1.0",
+        "trio_broker_partitions 1.0",
     ):
         assert series in text
 
