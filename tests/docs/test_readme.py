@@ -126,7 +126,7 @@ def test_the_test_with_a_broker_passes(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
 def test_the_change_with_curl_is_made(broker: BrokerProcess) -> None:
-    (line,) = commands(*blocks("Tuned while it runs", "sh"))
+    (line,) = commands(*blocks("Seen and tuned while it runs", "sh"))
     completed = subprocess.run(
         ["curl", "-sS", "--fail", *shlex.split(at(broker, line))[1:]],
         capture_output=True,
