@@ -13,6 +13,7 @@ import hmac
 import os
 import secrets
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import attrs
@@ -47,7 +48,7 @@ class AdminTokens:
 
     tokens: Mapping[Role, str]
 
-    @property
+    @cached_property
     def cookie_name(self) -> str:
         """The name of the session's cookie. Browsers share cookies between the ports of a host, and so between brokers:
         their names differ with the tokens."""

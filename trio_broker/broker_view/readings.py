@@ -48,7 +48,7 @@ class LiveReadingsView:
         return self.samples.samples
 
     async def series(self, names: Sequence[str], from_ms: int, to_ms: int, step_ms: int) -> SeriesReport:
-        return series_report(names, step_ms, await self.series_history.rows(from_ms, to_ms, step_ms))
+        return series_report(names, step_ms, await self.series_history.rows(from_ms, to_ms, step_ms, names))
 
     def threads(self) -> ThreadStatistics:
         server, config = self.server.statistics(), self.services.config
@@ -70,9 +70,8 @@ class LiveReadingsView:
 
 
 def series_report(names: Sequence[str], step_ms: int, rows: Sequence[Row]) -> SeriesReport:
-    """The series of ``names`` in ``rows``."""
-    places = {name: SERIES.index(name) for name in names}
-    columns = {name: tuple(measured(row.values[place]) for row in rows) for name, place in places.items()}
+    """The series ``names``, which are the columns of ``rows``."""
+    columns = {name: tuple(measured(row.values[place]) for row in rows) for place, name in enumerate(names)}
     return SeriesReport(step_ms, tuple(row.at_ms for row in rows), columns)
 
 

@@ -74,12 +74,7 @@ class MinuteFile:
         Raises:
             OSError: the file cannot be read.
         """
-        try:
-            self._make_ready()
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return []
-        rows = decoded_slots(content, self._slot)
+        rows = self._rows(self._content())
         return sorted((row for row in rows if from_ms <= row[0] < to_ms), key=lambda row: row[0])
 
     def _position(self, at_ms: int) -> int:
@@ -89,23 +84,28 @@ class MinuteFile:
         """Make the file, or make it one with our columns."""
         if self._is_ready and self.path.exists():
             return
-        kept = self._kept_rows()
-        if kept is not None:
-            write_atomically(self.path, self._whole_file(kept))
+        content = self._content()
+        columns = None if content is None else columns_of(content)
+        if columns != self.columns:
+            if content is not None and columns is None:
+                log.warning("%s is no history of readings; a new one is begun", self.path)
+            write_atomically(self.path, self._whole_file(self._rows(content)))
         self._is_ready = True
 
-    def _kept_rows(self) -> list[MinuteRow] | None:
-        """The rows of a file with other columns, brought into ours; None if the file is as it should be."""
+    def _content(self) -> bytes | None:
+        """What the file holds; None if there is none."""
         try:
-            content = self.path.read_bytes()
+            return self.path.read_bytes()
         except FileNotFoundError:
-            return []
-        columns = columns_of(content)
-        if columns == self.columns:
             return None
-        if columns is None:
-            log.warning("%s is no history of readings; a new one is begun", self.path)
+
+    def _rows(self, content: bytes | None) -> list[MinuteRow]:
+        """The rows of a file, brought into our columns, in no order; none of what is no history."""
+        columns = None if content is None else columns_of(content)
+        if content is None or columns is None:
             return []
+        if columns == self.columns:
+            return decoded_slots(content, self._slot)
         # What was not measured then is not a number, which readers leave out.
         index_of = {name: index for index, name in enumerate(columns)}
         places = [index_of.get(name) for name in self.columns]

@@ -29,12 +29,10 @@ SECONDS_KEPT: Final = 3_600
 
 MAXIMA: Final = frozenset(name for name in SERIES if name.endswith("_p99_ms")) | {"queue_depth"}
 
-_IS_MAXIMUM: Final = tuple(name in MAXIMA for name in SERIES)
-
 
 @attrs.frozen
 class Row:
-    """The values of all series, as ``SERIES`` has them, of the step that begins at ``at_ms``."""
+    """The values of some series, or of all in the order of ``SERIES``, of the step that begins at ``at_ms``."""
 
     at_ms: int
     values: array[float]
@@ -44,11 +42,10 @@ def row_of(sample: HistorySample) -> Row:
     return Row(sample.sampled_at_ms, array("f", [getattr(sample, name) for name in SERIES]))
 
 
-def merged(at_ms: int, rows: Sequence[Row]) -> Row:
-    """One row for ``rows``, of which there is at least one."""
-    columns = zip(*(row.values for row in rows), strict=True)
-    pairs = zip(columns, _IS_MAXIMUM, strict=True)
-    return Row(at_ms, array("f", [summary(column, is_maximum=is_maximum) for column, is_maximum in pairs]))
+def merged(at_ms: int, rows: Sequence[Row], names: Sequence[str] = SERIES) -> Row:
+    """One row of the series ``names`` for ``rows``, of which there is at least one and which have just these."""
+    columns = zip(names, zip(*(row.values for row in rows), strict=True), strict=True)
+    return Row(at_ms, array("f", [summary(column, is_maximum=name in MAXIMA) for name, column in columns]))
 
 
 def summary(column: Sequence[float], *, is_maximum: bool) -> float:
@@ -59,10 +56,12 @@ def summary(column: Sequence[float], *, is_maximum: bool) -> float:
     return max(measured) if is_maximum else sum(measured) / len(measured)
 
 
-def in_steps(rows: Iterable[Row], step_ms: int) -> list[Row]:
-    """``rows``, which are in the order of their times, with one for each step that has any."""
-    steps = groupby(rows, key=lambda row: row.at_ms // step_ms)
-    return [merged(step * step_ms, list(group)) for step, group in steps]
+def in_steps(rows: Iterable[Row], step_ms: int, names: Sequence[str] = SERIES) -> list[Row]:
+    """The series ``names`` of ``rows``, which are in the order of their times: a row for each step that has any."""
+    places = [SERIES.index(name) for name in names]
+    chosen = (Row(row.at_ms, array("f", [row.values[place] for place in places])) for row in rows)
+    steps = groupby(chosen, key=lambda row: row.at_ms // step_ms)
+    return [merged(step * step_ms, list(group), names) for step, group in steps]
 
 
 class SeriesHistory:
@@ -109,22 +108,27 @@ class SeriesHistory:
         else:
             self._is_failing = False
 
-    async def rows(self, from_ms: int, to_ms: int, step_ms: int) -> list[Row]:
-        """The rows of the steps from ``from_ms`` up to ``to_ms``, exclusive; steps without any reading are left out.
+    async def rows(self, from_ms: int, to_ms: int, step_ms: int, names: Sequence[str] = SERIES) -> list[Row]:
+        """The series ``names`` of the steps from ``from_ms`` up to ``to_ms``, exclusive; steps without any reading are
+        left out.
 
         Minutes are read where a step is that long, or the last hour does not reach so far back.
         """
-        seconds = [row for row in self._seconds if from_ms <= row.at_ms < to_ms]
-        begins_in_memory = bool(self._seconds) and self._seconds[0].at_ms <= from_ms
-        if self._file is None or begins_in_memory:
-            return in_steps(seconds, step_ms)
+        # A copy of the hour. What follows reads the disk and goes over a week of rows, so it leaves the event loop.
+        work = partial(self._rows, tuple(self._seconds), from_ms, to_ms, step_ms, names)
+        return await trio.to_thread.run_sync(work)
+
+    def _rows(self, kept: Sequence[Row], from_ms: int, to_ms: int, step_ms: int, names: Sequence[str]) -> list[Row]:
+        seconds = [row for row in kept if from_ms <= row.at_ms < to_ms]
+        if self._file is None or (kept and kept[0].at_ms <= from_ms):
+            return in_steps(seconds, step_ms, names)
         in_memory_from_ms = seconds[0].at_ms if seconds else to_ms
         try:
-            read = await trio.to_thread.run_sync(partial(self._file.read, from_ms, min(to_ms, in_memory_from_ms)))
+            read = self._file.read(from_ms, min(to_ms, in_memory_from_ms))
         except OSError as error:
             log.warning("%s cannot be read: %s", self._file.path, error)
             read = []
         minutes = [Row(at_ms, values) for at_ms, values in read]
         # The minute in which memory begins may be in the file as well; its seconds are the better account.
         minutes = [row for row in minutes if row.at_ms + MINUTE_MS <= in_memory_from_ms or not seconds]
-        return in_steps([*minutes, *seconds], max(step_ms, MINUTE_MS) if minutes else step_ms)
+        return in_steps([*minutes, *seconds], max(step_ms, MINUTE_MS) if minutes else step_ms, names)

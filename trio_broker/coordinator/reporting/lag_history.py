@@ -128,10 +128,11 @@ def chosen_groups(lags: Mapping[str, int | None], held: Iterable[str]) -> list[s
     if len(lags) <= MAX_GROUPS:
         return list(lags)
     ranked = sorted(lags, key=lambda group_id: (-(lags[group_id] or 0), group_id))
-    near = set(ranked[: 2 * MAX_GROUPS])
-    staying = [group_id for group_id in ranked if group_id in near & set(held)][:MAX_GROUPS]
-    others = (group_id for group_id in ranked if group_id not in set(staying))
-    return staying + [group_id for group_id, _ in zip(others, range(MAX_GROUPS - len(staying)), strict=False)]
+    near = set(ranked[: 2 * MAX_GROUPS]).intersection(held)
+    staying = [group_id for group_id in ranked if group_id in near][:MAX_GROUPS]
+    stays = set(staying)
+    others = [group_id for group_id in ranked if group_id not in stays]
+    return staying + others[: MAX_GROUPS - len(staying)]
 
 
 def rates_of(readings: Sequence[GroupReading]) -> GroupRates | None:
