@@ -3,7 +3,9 @@
 Two promises, checked apart because each sees what the other cannot:
 
 * In one generation of a classic group every partition has one owner. What counts is the generation that a member was in
-  when it was assigned a partition, or when it committed one; time does not matter.
+  when it was assigned a partition, or when it committed one; time does not matter. A commit counts only from the
+  member's assignment in that generation on, which may add nothing: before it, a cooperative member still has partitions
+  of the generation before, and a generation that no record was written for has its number again after a restart.
 * At no time have two members a partition that is surely theirs. A member owns a partition from the moment it is told so
   until its revoke callback has returned, and whoever waits for its word must not be given the partition earlier.
 
@@ -59,8 +61,13 @@ def check_ownership(history: Sequence[Event], *, generations_of: frozenset[str])
 
 def _two_owners_in_a_generation(history: Iterable[Event]) -> Iterator[Violation]:
     owners: dict[tuple[str, int, int], Event] = {}
+    assigned: set[tuple[str, int]] = set()
     for event in history:
-        if event.generation is None or not event.is_ok or event.op not in (Op.ASSIGN, Op.COMMIT):
+        if event.generation is None or not event.is_ok:
+            continue
+        if event.op is Op.ASSIGN:
+            assigned.add((event.process, event.generation))
+        elif event.op is not Op.COMMIT or (event.process, event.generation) not in assigned:
             continue
         for partition in event.partitions or event.offsets:
             known = owners.setdefault((event.group, event.generation, partition), event)

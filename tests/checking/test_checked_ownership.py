@@ -26,8 +26,14 @@ def test_a_partition_of_two_members_in_one_generation_is_found_even_when_the_tim
 
 
 def test_a_commit_shows_an_owner_who_kept_a_partition_without_a_word() -> None:
-    history = [assign("a", 1, 0, generation=4), commit("a", 2, {0: 9}, generation=5), assign("b", 3, 0, generation=5)]
-    assert ONE_OWNER_PER_GENERATION in found(*history)
+    kept = [assign("a", 1, 0, generation=4), assign("a", 2, generation=5), commit("a", 2, {0: 9}, generation=5)]
+    assert ONE_OWNER_PER_GENERATION in found(*kept, assign("b", 3, 0, generation=5))
+
+
+def test_a_commit_before_the_assignment_of_its_generation_shows_no_owner() -> None:
+    """The coordinator was restarted before generation 5 was written, and the member did not come back."""
+    history = [assign("a", 1, 0, generation=4), commit("a", 2, {0: 9}, generation=5), assign("b", 9, 0, generation=5)]
+    assert found(*history) == []
 
 
 def test_another_partition_another_generation_or_another_group_is_no_conflict() -> None:
