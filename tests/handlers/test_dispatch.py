@@ -97,6 +97,15 @@ async def test_the_errors_of_answers_are_counted_by_api(wire):
     }
 
 
+async def test_the_errors_of_answers_are_kept_by_client(wire):
+    await wire.create_topic("orders")
+    await wire.ask(produce(acks=1), 9)
+    assert wire.dispatcher.metrics.recent_errors.latest_first() == []
+    await wire.ask(produce(acks=1, topic="nowhere"), 9)
+    (error,) = wire.dispatcher.metrics.recent_errors.latest_first()
+    assert (error.api, error.error, error.client_id) == ("Produce", "UNKNOWN_TOPIC_OR_PARTITION", "test")
+
+
 async def test_silence_is_passed_on(wire):
     await wire.create_topic("orders")
     assert await wire.ask(produce(acks=0), 9) is None

@@ -26,6 +26,7 @@ from trio_broker.histogram import (
     HistogramSnapshot,
     bucket_of,
 )
+from trio_broker.network.recent_errors import RecentErrors
 from trio_broker.request_phase import RequestPhase
 
 RECENT_INTERVALS = 60
@@ -245,10 +246,11 @@ class RequestMetrics:
 
 
 class RequestChannelMetrics:
-    """The requests of all APIs, ``by_api`` key; an API is added with its first request."""
+    """The requests of all APIs, ``by_api`` key; an API is added with its first request. Errors also by client."""
 
     def __init__(self) -> None:
         self.by_api: defaultdict[int, RequestMetrics] = defaultdict(RequestMetrics)
+        self.recent_errors = RecentErrors()
         # When the intervals that are kept began and ended.
         self._rolled_ns: deque[int] = deque([perf_counter_ns()], maxlen=RECENT_INTERVALS + 1)
 

@@ -207,6 +207,23 @@ class FailedHandshake:
     last_at_ms: int
 
 
+@attrs.frozen(kw_only=True)
+class RecentError:
+    """How often one client was answered with one error code by one API, since ``first_at_ms``.
+
+    ``software_name`` and ``software_version`` are empty for a client that does not name them (KIP-511).
+    """
+
+    api: str
+    error: str
+    client_id: str | None
+    software_name: str
+    software_version: str
+    count: int
+    first_at_ms: int
+    last_at_ms: int
+
+
 def mean_idle_ratio(ratios: list[float]) -> float:
     """The mean of ``ratios``; nothing at all is wholly idle."""
     return sum(ratios) / len(ratios) if ratios else 1.0

@@ -97,7 +97,10 @@ class Dispatcher:
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
             errors = Counter(codes)
             self.metrics.update_error_metrics(api.api_key, errors)
-            context.request.client.count_errors(api.api_key, errors)
+            client = context.request.client
+            client.count_errors(api.api_key, errors)
+            now_ms = self.services.clock.now_ms()
+            self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
         return encode(response, context.version)
 
 
