@@ -50,18 +50,22 @@ def group_actions(group: GroupSnapshot, offsets: GroupOffsets, node: NodeDescrip
     if len(group.group_id) > OFFERED_CHARACTERS:
         return None
     is_routable = group.group_id not in UNROUTABLE_IDS
-    listener = node.listeners[0] if node.listeners else None
     return GroupActions(
         api_address=f"/api/v1/groups/{quote(group.group_id, safe='') if is_routable else '-'}",
         has_id_in_query=not is_routable,
         group_id_word=shell_word(group.group_id),
-        bootstrap_server="localhost:9092" if listener is None else f"{listener.host}:{listener.port}",
+        bootstrap_server=bootstrap_server(node),
         topics=tuple(offered(sorted({each.topic for each in offsets.partitions if each.committed_offset is not None}))),
         instance_ids=tuple(
             offered(member.group_instance_id for member in group.members if member.group_instance_id is not None)
         )[:SHOWN_INSTANCES],
         blocked=blocked(group),
     )
+
+
+def bootstrap_server(node: NodeDescription) -> str:
+    """Where a command line finds the broker: its first listener."""
+    return next((f"{each.host or 'localhost'}:{each.port}" for each in node.listeners), "localhost:9092")
 
 
 def offered(names: Iterable[str]) -> Iterator[str]:

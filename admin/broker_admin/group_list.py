@@ -1,93 +1,92 @@
-"""A part of the list of groups: which, in which order, from where on.
+"""Which groups a list shows, and by what it can be ordered.
 
 Pure functions over a report, which may hold thousands of groups; their callers run them in a worker thread.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 
-from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupLagReport, GroupSnapshot
+from broker_admin.listing import ListQuery, SortValue, ordered_by, take_page
+from broker_admin.problems import FieldError, Problem, query_pointer
+from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupLagReport, GroupType
 
-DEFAULT_LIMIT = 100
-"""Groups, members or partitions of one answer without a ``limit``."""
-
-MAX_LIMIT = 1000
-"""The most of them in one answer: some hundreds of kilobytes, unless ids are long."""
-
-
-class GroupOrder(enum.Enum):
-    """What a list of groups may be ordered by; numbers start with the largest, absent ones come last."""
-
-    GROUP_ID = "group_id"
-    LAG_RECORDS = "lag_records"
-    LAG_SECONDS = "lag_seconds"
-    MEMBER_COUNT = "member_count"
-    LAST_REBALANCE = "last_rebalance_at_ms"
+GROUP_COLUMNS: Mapping[str, Callable[[GroupLag], SortValue]] = {
+    "group_id": lambda lag: lag.group.group_id,
+    "lag_seconds": lambda lag: lag.lag_seconds,
+    "lag_records": lambda lag: lag.lag_records,
+    "consumed": lambda lag: None if lag.rates is None else lag.rates.consumed_per_second,
+    "lag_change": lambda lag: None if lag.rates is None else lag.rates.lag_change_per_second,
+    "catches_up": lambda lag: None if lag.rates is None else lag.rates.catches_up_in_seconds,
+    "state": lambda lag: lag.group.state,
+    "members": lambda lag: lag.group.member_count,
+    "partitions": lambda lag: lag.partition_count,
+    "unknown": lambda lag: lag.partitions_without_lag,
+    "last_rebalance": lambda lag: lag.last_rebalance_at_ms,
+}
 
 
 @attrs.frozen(kw_only=True)
-class GroupQuery:
-    """Which groups are wanted. ``search`` is a part of the id, whatever its case; no states or types mean all."""
+class GroupsQuery(ListQuery):
+    """Which groups are wanted; no states or types mean all, and their case does not count."""
 
-    search: str = ""
-    states: frozenset[str] = frozenset()
-    types: frozenset[str] = frozenset()
-    order: GroupOrder = GroupOrder.GROUP_ID
-    offset: int = 0
-    limit: int = DEFAULT_LIMIT
+    order: str = ordered_by("group_id", GROUP_COLUMNS)
+    state: tuple[str, ...] = ()
+    type: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class GroupList:
-    """The groups that a query selects: ``matching`` of all ``total``, of which ``groups`` are shown from ``offset`` on.
+    """A part of the list of groups: ``items`` of the ``matching`` ones of all ``total``.
 
-    ``is_complete`` is false while the broker still loads some groups. Lag is as of ``surveyed_at_ms``.
+    ``next_cursor`` leads to the next part. ``is_complete`` is false while the broker still loads some groups. Lag is as
+    of ``surveyed_at_ms``.
     """
 
-    surveyed_at_ms: int
-    is_complete: bool
+    items: tuple[GroupLag, ...]
     total: int
     matching: int
-    offset: int
-    groups: tuple[GroupLag, ...]
+    next_cursor: str | None
+    surveyed_at_ms: int
+    is_complete: bool
 
 
-def select_groups(report: GroupLagReport, query: GroupQuery) -> GroupList:
-    """The part of ``report`` that ``query`` asks for."""
-    matching = [lag for lag in report.groups if is_wanted(lag.group, query)]
-    if query.order is not GroupOrder.GROUP_ID:
-        matching.sort(key=SORT_KEYS[query.order])  # stable: equal ones stay ordered by id
+def group_id_of_lag(lag: GroupLag) -> str:
+    return lag.group.group_id
+
+
+def select_groups(report: GroupLagReport, query: GroupsQuery) -> GroupList:
+    """The part of ``report`` that ``query`` asks for.
+
+    Raises:
+        Problem: a parameter has no such value.
+    """
+    states, types = folded(query.state), folded(query.type)
+    if unknown := types - {each.value for each in GroupType}:
+        reason = f"type is classic or consumer, not {min(unknown)[:40]!r}"
+        raise Problem(400, reason, [FieldError(query_pointer("type"), reason)])
+    wanted = [
+        lag
+        for lag in report.groups
+        if (not states or lag.group.state.casefold() in states) and (not types or lag.group.type.value in types)
+    ]
+    page = take_page(wanted, query, id_of=group_id_of_lag, columns=GROUP_COLUMNS)
     return GroupList(
+        items=page.items,
+        total=len(report.groups),
+        matching=page.matching,
+        next_cursor=page.next_cursor,
         surveyed_at_ms=report.collected_at_ms,
         is_complete=report.is_complete,
-        total=len(report.groups),
-        matching=len(matching),
-        offset=query.offset,
-        groups=tuple(matching[query.offset : query.offset + query.limit]),
     )
 
 
-def is_wanted(group: GroupSnapshot, query: GroupQuery) -> bool:
-    return (
-        (not query.states or group.state.lower() in query.states)
-        and (not query.types or group.type.value in query.types)
-        and (not query.search or query.search.casefold() in group.group_id.casefold())
-    )
+def folded(words: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(word.casefold() for word in words if word)
 
 
 def descending(value: float | None) -> float:
     """The sort key that puts large numbers first and absent ones last."""
     return 1.0 if value is None else -float(value)
-
-
-SORT_KEYS: Mapping[GroupOrder, Callable[[GroupLag], Any]] = {
-    GroupOrder.LAG_RECORDS: lambda lag: descending(lag.lag_records),
-    GroupOrder.LAG_SECONDS: lambda lag: (descending(lag.lag_seconds), descending(lag.lag_records)),
-    GroupOrder.MEMBER_COUNT: lambda lag: descending(lag.group.member_count),
-    GroupOrder.LAST_REBALANCE: lambda lag: descending(lag.last_rebalance_at_ms),
-}

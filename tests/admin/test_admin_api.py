@@ -218,7 +218,7 @@ async def test_the_description_names_every_address_and_class(client: httpx.Async
     schemas = document["components"]["schemas"]
     assert schemas["ConfigEntry"]["properties"]["value"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
     assert schemas["TopicDetail"]["properties"]["summary"] == {"$ref": "#/components/schemas/TopicSummary"}
-    assert schemas["GroupList"]["properties"]["groups"]["items"] == {"$ref": "#/components/schemas/GroupLag"}
+    assert schemas["GroupList"]["properties"]["items"]["items"] == {"$ref": "#/components/schemas/GroupLag"}
     offsets = document["paths"]["/api/v1/groups/{group_id}/offsets"]["get"]
     assert [(each["name"], each["in"]) for each in offsets["parameters"]] == [
         ("group_id", "path"),

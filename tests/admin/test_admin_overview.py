@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from broker_admin.group_list import GroupQuery, select_groups
+from broker_admin.group_list import GroupsQuery, select_groups
 from broker_admin.pages import ASSETS, frame_at
 from broker_admin.routes.overview import render_overview, topic_table
 from broker_admin.testing import FakeBrokerView
@@ -28,7 +28,7 @@ def render_page(view: FakeBrokerView, base_url: str, *, with_internal: bool = Fa
     """The overview over ``view``, whatever groups it has."""
     groups = tuple(group.lag() for group in view.group_list.values())
     group_list = select_groups(
-        GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=groups), GroupQuery()
+        GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=groups), GroupsQuery()
     )
     return render_overview(view, frame_at(view, base_url), group_list, topic_table(view, with_internal=with_internal))
 

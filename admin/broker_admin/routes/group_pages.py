@@ -6,29 +6,30 @@ are put together and rendered in a worker thread; a page of a large group takes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import attrs
 import trio
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from broker_admin.group_actions import group_actions, group_address
+from broker_admin.group_actions import bootstrap_server, group_actions, group_address
 from broker_admin.group_detail import group_detail
 from broker_admin.group_diagnosis import diagnosis
-from broker_admin.group_list import GroupOrder, GroupQuery, select_groups
+from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.lag_picture import lag_picture
+from broker_admin.listing import Page, ordered_by
+from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
-from broker_admin.routes.groups import GroupRoute, group_id_of, group_query, now_ms
+from broker_admin.routes.groups import GroupRoute, group_id_of, now_ms
+from broker_admin.tables import Column, ListTable
+from broker_admin.texts import shown_text
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
-    GroupLagReport,
     GroupOffsets,
     GroupSnapshot,
     GroupType,
@@ -38,49 +39,46 @@ from trio_broker.coordinator.reporting.snapshot import (
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Empty", "Dead")
 """The states of both kinds of groups, for the choice on the page."""
 
-ORDERS: Mapping[GroupOrder, str] = {
-    GroupOrder.LAG_SECONDS: "furthest behind in time",
-    GroupOrder.LAG_RECORDS: "furthest behind in records",
-    GroupOrder.LAST_REBALANCE: "latest rebalance",
-    GroupOrder.MEMBER_COUNT: "most members",
-    GroupOrder.GROUP_ID: "id",
-}
+GROUP_TABLE = [
+    Column("Group", "group_id"),
+    Column("Lag, time", "lag_seconds", is_number=True),
+    Column("Lag, records", "lag_records", is_number=True),
+    Column("Consumes", "consumed", is_number=True, hidden_below="narrow", explanation="by what it commits"),
+    Column("Catches up", "catches_up", hidden_below="narrow", explanation="if both rates stay as they are"),
+    Column("State", "state"),
+    Column("Members", "members", is_number=True, hidden_below="narrow"),
+    Column("Partitions", "partitions", is_number=True, hidden_below="medium"),
+    Column("Protocol", hidden_below="medium"),
+    Column("Last rebalance", "last_rebalance", is_number=True, hidden_below="medium"),
+]
+
+
+@attrs.frozen(kw_only=True)
+class GroupsPageQuery(GroupsQuery):
+    """As the list of the API, those furthest behind first."""
+
+    order: str = ordered_by("-lag_seconds", GROUP_COLUMNS)
 
 
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
-    query = group_query(request.query_params, GroupOrder.LAG_SECONDS)
-    parts = parts_of(request)
-    report = await parts.view.groups()
-    context = frame(parts.view, request) | {"query": query, "parameters": request.query_params}
-    return HTMLResponse(
-        await trio.to_thread.run_sync(partial(render_groups, context, report, query), limiter=parts.rendering)
-    )
-
-
-def render_groups(context: dict[str, Any], report: GroupLagReport, query: GroupQuery) -> str:
-    """The page of the list; runs in a worker thread."""
-    group_list = select_groups(report, query)
-    parameters = context["parameters"]
-    behind = query.offset + query.limit
-    return TEMPLATES.get_template("groups.html").render(
-        **context,
-        here="groups",
-        script="groups.js",
-        group_list=group_list,
-        states=STATES,
-        types=[each.value for each in GroupType],
-        orders=ORDERS,
-        api_address=address("/api/v1/groups", parameters, order=query.order.value),
-        earlier=address("/groups", parameters, offset=max(0, query.offset - query.limit)) if query.offset else None,
-        further=address("/groups", parameters, offset=behind) if behind < group_list.matching else None,
-    )
-
-
-def address(path: str, parameters: QueryParams, **changed: str | int) -> str:
-    """``path`` with the query that is in force, but for what is ``changed``; empty parameters fall away."""
-    kept = [(name, value) for name, value in parameters.multi_items() if value and name not in changed]
-    return f"{path}?{urlencode([*kept, *changed.items()])}"
+    parts, query = parts_of(request), query_of(request, GroupsPageQuery)
+    group_list = await trio.to_thread.run_sync(select_groups, await parts.view.groups(), query)
+    page = Page(group_list.items, group_list.total, group_list.matching, group_list.next_cursor)
+    context = frame(parts.view, request) | {
+        "here": "groups",
+        "script": "groups.js",
+        "table": ListTable(
+            "/groups", GROUP_TABLE, query, page, request.query_params, key_of=lambda lag: shown_text(lag.group.group_id)
+        ),
+        "query": query,
+        "is_complete": group_list.is_complete,
+        "states": STATES,
+        "types": [each.value for each in GroupType],
+        "bootstrap": bootstrap_server(parts.view.node()),
+    }
+    render = partial(TEMPLATES.get_template("groups.html").render, **context)
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
 async def get_group_page(request: Request) -> Response:

@@ -4,8 +4,8 @@ A group id is free text. In a path it is one segment, percent-encoded, slashes a
 before they are decoded. What no path can carry (``.``, ``..``, the empty id, or any slash through a proxy that decodes
 paths) goes into the query: ``/api/v1/groups/-/timeline?id=..``, where what stands in the path does not count.
 
-Lists come in parts: ``offset`` and ``limit``. They are put together in a worker thread; lag is read for one group at a
-time, since that may mean a look at the disk.
+Members and partitions come in parts: ``offset`` and ``limit``. Lists are put together in a worker thread; lag is read
+for one group at a time, since that may mean a look at the disk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from urllib.parse import unquote
 
 import attrs
 import trio
-from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -24,38 +23,22 @@ from starlette.types import Scope
 
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
-from broker_admin.group_list import DEFAULT_LIMIT, MAX_LIMIT, GroupList, GroupOrder, GroupQuery, select_groups
+from broker_admin.group_list import GroupList, GroupsQuery, select_groups
+from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
-from broker_admin.problems import FieldError, Problem, query_pointer
+from broker_admin.problems import Problem
 from broker_admin.schemas import bounded
-from broker_admin.structuring import structure_query
 from broker_admin.view import BrokerView
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupLagReport,
     GroupOffsets,
     GroupSnapshot,
-    GroupType,
     Rebalance,
 )
 
-MAX_SEARCH_LENGTH = 1000
-"""Longer than any name a person types; the search looks through every group's id."""
-
 MAX_OFFSET = 2**31 - 1
-
-
-@attrs.frozen
-class GroupsQuery:
-    """Which groups are wanted."""
-
-    search: str = bounded("", maxLength=MAX_SEARCH_LENGTH)
-    state: tuple[str, ...] = ()
-    type: tuple[str, ...] = ()
-    order: GroupOrder | None = None
-    offset: int = bounded(0, minimum=0, maximum=MAX_OFFSET)
-    limit: int = bounded(DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT)
 
 
 @attrs.frozen
@@ -103,27 +86,6 @@ def group_id_of(request: Request) -> str:
     return str(parameters.get("id", parameters.get("group_id", request.path_params["group_id"])))
 
 
-def group_query(parameters: QueryParams, default_order: GroupOrder = GroupOrder.GROUP_ID) -> GroupQuery:
-    """What a request's query asks of the list of groups.
-
-    Raises:
-        Problem: a parameter has no such value.
-    """
-    asked = structure_query(parameters, GroupsQuery)
-    types = frozenset(each.lower() for each in asked.type)
-    if unknown := types - {each.value for each in GroupType}:
-        reason = f"type is classic or consumer, not {min(unknown)[:40]!r}"
-        raise Problem(400, reason, [FieldError(query_pointer("type"), reason)])
-    return GroupQuery(
-        search=asked.search,
-        states=frozenset(each.lower() for each in asked.state),
-        types=types,
-        order=asked.order or default_order,
-        offset=asked.offset,
-        limit=asked.limit,
-    )
-
-
 NO_SUCH_GROUP = {404: "there is no such group"}
 
 
@@ -134,12 +96,12 @@ def no_such_group() -> Problem:
 @operation(GroupList, query=GroupsQuery)
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
-    query = group_query(request.query_params)
+    query = query_of(request, GroupsQuery)
     report = await parts_of(request).view.groups()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
-def encode_list(report: GroupLagReport, query: GroupQuery) -> bytes:
+def encode_list(report: GroupLagReport, query: GroupsQuery) -> bytes:
     return encode(select_groups(report, query))
 
 

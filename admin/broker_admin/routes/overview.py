@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from broker_admin.encoding import mask_changes, sensitive_keys
-from broker_admin.group_list import GroupList, GroupOrder, GroupQuery, select_groups
+from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.knobs import knob_states
 from broker_admin.pages import ASSETS, TEMPLATES, frame
 from broker_admin.parts import parts_of
@@ -76,7 +76,7 @@ def render_overview(view: BrokerView, frame: dict[str, Any], group_list: GroupLi
 
 async def furthest_behind(view: BrokerView) -> GroupList:
     """The groups that are furthest behind."""
-    query = GroupQuery(order=GroupOrder.LAG_SECONDS, limit=SHOWN_GROUPS)
+    query = GroupsQuery(order="-lag_seconds", limit=SHOWN_GROUPS)
     return await trio.to_thread.run_sync(select_groups, await view.groups(), query)
 
 

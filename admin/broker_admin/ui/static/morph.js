@@ -14,10 +14,10 @@ import { read, showLocalTimes } from "./live.js";
 const waiting = new WeakMap();
 
 /** Read this page, or another address with the same regions, and put its regions in place.
- * @param {string} [address] @returns {Promise<boolean>} whether the server answered with the page */
+ * @param {string} [address] @returns {Promise<number>} the status of the answer */
 export async function refreshRegions(address = location.href) {
   const answer = await read(address, "text/html");
-  if (!answer.ok) return false;
+  if (!answer.ok) return answer.status;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const region of document.querySelectorAll("[data-region]")) {
     const fresh = page.getElementById(region.id);
@@ -25,7 +25,7 @@ export async function refreshRegions(address = location.href) {
   }
   showLocalTimes();
   document.dispatchEvent(new CustomEvent("refreshed"));
-  return true;
+  return answer.status;
 }
 
 /** Make `element` what `fresh` is. @param {Element} element @param {Element} fresh of another document */
