@@ -26,7 +26,7 @@ from outcome import Error, Outcome, Value
 
 EXECUTABLE = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """How long a test waits for what takes a second or two on a quiet machine."""
 
 POLL_SECONDS = 0.05
@@ -57,6 +57,17 @@ FIRST_SAFE_DESCRIPTOR = 10
 
 needs_chromium = pytest.mark.usefixtures("chromium")
 """For a test with a browser: skipped without one, unless the oracle is required (``conftest.py``)."""
+
+
+FIND = """(name, within) =>
+    [...document.querySelectorAll(`:is(${within}) :is(a, button, summary)`)]
+        .find((each) => each.checkVisibility() && !each.disabled && each.innerText.trim() === name)"""
+
+TYPE = """(selector, text) => {
+    const field = document.querySelector(selector);
+    field.value = text;
+    field.dispatchEvent(new Event("input", {bubbles: true}));
+}"""
 
 
 class ScriptFailed(Exception):
@@ -161,6 +172,17 @@ class Page:
     async def text(self, selector: str) -> str:
         """The text of the first element that ``selector`` finds, as it is shown."""
         return str(await self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    async def click(self, name: str, path: str = "", *, within: str = "body") -> None:
+        """Click the first visible link or button that is called ``name``, and wait for the page at ``path``, if any."""
+        await self.until(f"({FIND})({json.dumps(name)}, {json.dumps(within)}) !== undefined")
+        await self.evaluate(f"({FIND})({json.dumps(name)}, {json.dumps(within)}).click()")
+        if path:
+            await self.until(f"location.pathname === {json.dumps(path)} && document.readyState === 'complete'")
+
+    async def type(self, selector: str, text: str) -> None:
+        """Give the first field that ``selector`` finds the value ``text``."""
+        await self.evaluate(f"({TYPE})({json.dumps(selector)}, {json.dumps(text)})")
 
     async def until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true."""

@@ -112,17 +112,6 @@ async def page(app: Starlette, tmp_path_factory: pytest.TempPathFactory) -> Asyn
         yield opened
 
 
-TYPE = """(selector, text) => {
-    const field = document.querySelector(selector);
-    field.value = text;
-    field.dispatchEvent(new Event("input", {bubbles: true}));
-}"""
-
-
-async def type_into(page: Page, selector: str, text: str) -> None:
-    await page.evaluate(f"({TYPE})({json.dumps(selector)}, {json.dumps(text)})")
-
-
 async def press(page: Page, key: str, **modifiers: bool) -> None:
     event = json.dumps({"key": key, "bubbles": True, "cancelable": True, **modifiers})
     await page.evaluate(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {event}))")
@@ -199,7 +188,7 @@ async def test_a_search_for_nothing_is_refused(client: httpx.AsyncClient) -> Non
 async def test_slash_opens_the_search_and_enter_follows_the_first_hit(page: Page) -> None:
     await press(page, "/")
     await page.until("document.querySelector('#palette').open")
-    await type_into(page, "#palette input", "overv")
+    await page.type("#palette input", "overv")
     await page.until("document.querySelectorAll('#palette li').length === 1")
     assert await page.text("#palette li .title") == "Overview"
     await press(page, "Enter")
@@ -264,7 +253,7 @@ async def test_a_table_orders_and_continues_by_links_and_shows_names_as_text(app
 
 @needs_chromium
 async def test_a_table_is_searched_as_typed_and_the_address_follows(page: Page) -> None:
-    await type_into(page, "form[data-search] input", "amm")
+    await page.type("form[data-search] input", "amm")
     await page.until("document.querySelectorAll('tbody[data-rows] tr').length === 1")
     assert await page.evaluate("location.search") == "?search=amm"
     await page.set_view(width=420)
@@ -306,7 +295,7 @@ async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_s
     await page.evaluate("document.querySelector('#threads .twins').open = true")
     assert "-d '{\"num.io.threads\":6}'" in await page.text("#threads [data-call]")
     assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6"
-    await type_into(page, "[name='num.network.threads']", "5")
+    await page.type("[name='num.network.threads']", "5")
     assert await page.text("#threads [data-twin]") == "trio-broker configs set num.io.threads=6 --network 5"
     await page.evaluate("document.querySelector('#threads [data-does]').click()")
     await page.until("document.querySelector('[data-toasts]').textContent.includes('Set threads: done.')")
@@ -331,9 +320,9 @@ async def test_what_cannot_be_undone_needs_its_name_typed(page: Page) -> None:
     await page.evaluate("document.querySelector('[data-opens=delete]').click()")
     disabled = "document.querySelector('#delete [data-does]').disabled"
     assert await page.evaluate(disabled)
-    await type_into(page, "[data-typed]", "it's <B>")
+    await page.type("[data-typed]", "it's <B>")
     assert await page.evaluate(disabled)
-    await type_into(page, "[data-typed]", "it's <b>")
+    await page.type("[data-typed]", "it's <b>")
     assert not await page.evaluate(disabled)
     await page.evaluate("document.querySelector('#delete [data-does]').click()")
     await page.until("document.querySelector('#delete [data-outcome]').textContent.includes('404')")

@@ -81,7 +81,13 @@ def span(readings, seconds=60):
             OFFERED,
             {"produce_p50_ms": 30.0, "produce_p99_ms": 260.0},
             EffectVerdict.MIXED,
-            "+0 % records/s, p99 +100 %",
+            "+0 % records/s, p99 +100 %, produce p50 −38 %",
+        ),
+        (
+            {**LOADED, "fetch_p99_ms": 1.0},
+            {**EIGHT_THREADS, "fetch_p99_ms": 9.0},
+            EffectVerdict.MIXED,
+            "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %, fetch p99 +800 %",
         ),
         # Twice the rate at half the latency: as many requests under way, which is a closed loop.
         (

@@ -96,6 +96,7 @@ def typical_seconds(pick_ms: Callable[[HistorySample], float]) -> Callable[[Sequ
 RECORDS, BYTES = "records written", "bytes in and out"
 PRODUCE_P50, PRODUCE_P99 = "produce p50", "produce p99"
 FETCH_P50, FETCH_P99 = "fetch p50", "fetch p99"
+LATENCIES = (PRODUCE_P50, PRODUCE_P99, FETCH_P50, FETCH_P99)
 LOOP_BUSY, SYNCS_BUSY = "event loop busy", "syncs busy"
 
 READINGS = (
@@ -200,9 +201,7 @@ def judge(
         return EffectVerdict.LOAD_DIFFERED, "load differed, not comparable"
     rate = readings[RECORDS] if readings[RECORDS].before or readings[RECORDS].after else readings[BYTES]
     is_rate_ours = not is_close(requests(before), requests(after), SAME_RATE) or is_paced_by_broker(before, after)
-    gains = [
-        gain(readings[name], LATENCY_NOISE, falls=True) for name in (PRODUCE_P50, PRODUCE_P99, FETCH_P50, FETCH_P99)
-    ]
+    gains = [gain(readings[name], LATENCY_NOISE, falls=True) for name in LATENCIES]
     gains += [gain(rate, RATE_NOISE, falls=False)] if is_rate_ours else []
     if not any(gains):
         return EffectVerdict.NO_CHANGE, "no change"
@@ -221,7 +220,10 @@ def gain(reading: EffectReading, noise: float, *, falls: bool) -> int:
 
 
 def summary_of(rate: EffectReading, readings: dict[str, EffectReading]) -> str:
-    """What changed, in one sentence: ``+182 % records/s, p99 −61 %, syncs busy 99 → 58 %``."""
+    """What changed, in one sentence: ``+182 % records/s, p99 −61 %, syncs busy 99 → 58 %``.
+
+    A latency that went the other way than these is named, too: a verdict of both shows what got worse.
+    """
     p99 = readings[PRODUCE_P99] if readings[PRODUCE_P99].difference is not None else readings[FETCH_P99]
     parts = [] if rate.difference is None else [f"{percent(rate.difference)} {rate.unit.value}"]
     parts += [] if p99.difference is None else [f"p99 {percent(p99.difference)}"]
@@ -229,6 +231,11 @@ def summary_of(rate: EffectReading, readings: dict[str, EffectReading]) -> str:
         share = readings[name]
         if share.before is not None and share.after is not None and abs(share.after - share.before) > SHOWN_POINTS:
             parts.append(f"{name} {100 * share.before:.0f} → {100 * share.after:.0f} %")
+    said = {0, gain(rate, RATE_NOISE, falls=False), gain(p99, LATENCY_NOISE, falls=True)}
+    for name in LATENCIES:
+        latency = readings[name]
+        if latency.difference is not None and gain(latency, LATENCY_NOISE, falls=True) not in said:
+            parts.append(f"{name} {percent(latency.difference)}")
     return ", ".join(parts)
 
 
