@@ -8,7 +8,16 @@ import attrs
 
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
 from broker_admin.schemas import bounded
-from trio_broker.changes.change import Change, ChangeAction, ChangeChannel, ChangedResource, ReadingUnit, TrialOutcome
+from trio_broker.changes.change import (
+    Change,
+    ChangeAction,
+    ChangeChannel,
+    ChangedResource,
+    ChangeOrigin,
+    ReadingUnit,
+    Trial,
+    TrialOutcome,
+)
 from trio_broker.metrics.bottleneck import Unit
 
 ANY = ""
@@ -60,7 +69,9 @@ def is_wanted(change: Change, query: ChangesQuery) -> bool:
 def search_text(change: Change) -> str:
     values = (f"{value.name} {value.old or ''} {value.new or ''}" for value in change.values)
     origin = change.origin
-    return " ".join((change.action.value, change.resource, origin.client, origin.address, origin.request, *values))
+    return " ".join(
+        (change.action.value, change.resource, origin.client, origin.role, origin.address, origin.request, *values)
+    )
 
 
 # --- in words ---
@@ -96,16 +107,29 @@ def change_title(change: Change) -> str:
     """What was done, in a few words."""
     if change.resource_type is ChangedResource.CLUSTER:
         return f"{ACTION_TITLES[change.action]} all brokers"
+    if change.resource_type is ChangedResource.BROKER_LOGGER:
+        return f"levels of the loggers of broker {change.resource}"
     return f"{ACTION_TITLES[change.action]} {change.resource_type.value} {change.resource}"
 
 
 def change_author(change: Change) -> str:
     """Which client did it, from where and how."""
     origin = change.origin
+    request = f" ({origin.request})" if origin.request else ""
+    return f"{origin_text(origin)}{request}"
+
+
+def origin_text(origin: ChangeOrigin) -> str:
+    """A client, where it is, and how it came."""
+    role = f"{origin.role}: " if origin.role else ""
     client = f"{origin.client} " if origin.client else ""
     address = f"from {origin.address} " if origin.address else ""
-    request = f" ({origin.request})" if origin.request else ""
-    return f"{client}{address}by {CHANNEL_TITLES[origin.channel]}{request}"
+    return f"{role}{client}{address}by {CHANNEL_TITLES[origin.channel]}"
+
+
+def trial_text(trial: Trial) -> str:
+    """How a trial stands, and who ended it."""
+    return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")
 
 
 def effect_text(value: float | None, unit: ReadingUnit) -> str:

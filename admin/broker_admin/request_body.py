@@ -13,6 +13,7 @@ import attrs
 import trio
 from starlette.requests import Request
 
+from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.problems import Problem
 from broker_admin.structuring import structure_body
 from trio_broker.changes.caller import CALLER
@@ -128,7 +129,8 @@ def change_origin(request: Request) -> ChangeOrigin:
     name = "".join(character for character in claimed if character.isascii() and character.isprintable()).strip()
     host = request.client.host if request.client is not None else "an unknown address"
     channel = ChangeChannel.PAGE if name == PAGE_NAME else ChangeChannel.HTTP
-    return ChangeOrigin(channel, name, host, f"{request.method} {request.url.path}")
+    role = request.scope.get(ROLE_IN_SCOPE)
+    return ChangeOrigin(channel, name, host, f"{request.method} {request.url.path}", "" if role is None else role.value)
 
 
 def caller_name(request: Request) -> str:

@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+from broker_admin.app import create_app
+from broker_admin.tokens import AdminTokens, Role
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from trio_broker.changes.change import ChangeChannel
@@ -42,6 +45,7 @@ async def test_changes_of_all_kinds_and_channels_are_listed_newest_first(live: L
         "client": "pytest",
         "address": "127.0.0.1",
         "request": "PATCH /api/v1/config",
+        "role": "",
     }
     assert await live.get("/api/v1/changes/1") == config
 
@@ -104,6 +108,9 @@ async def test_a_tried_change_is_in_effect_and_undone_on_request(live: LiveAdmin
     number = answer["changes"][0]["sequence"]
     assert (await live.get(f"/api/v1/changes/{number}"))["trial"]["outcome"] == "running"
     undone = (await live.http.post(f"/api/v1/changes/{number}:undo")).json()
+    tried = (await live.get(f"/api/v1/changes/{number}"))["trial"]
+    assert (tried["outcome"], tried["ended_by"]) == ("undone", undone["origin"])
+    assert tried["ended_at_ms"] <= undone["changed_at_ms"]
     assert undone["values"] == [{"name": "num.io.threads", "old": "64", "new": "8"}]
     assert (undone["undoes"], undone["origin"]["request"]) == (number, f"POST /api/v1/changes/{number}:undo")
     assert (await live.get("/api/v1/config/num.io.threads"))["effective_value"] == "8"
@@ -114,6 +121,8 @@ async def test_a_kept_change_survives_a_restart_and_one_that_is_not_does_not(tmp
         number = (await patch(live, "num.io.threads", 64, try_seconds=60))["changes"][0]["sequence"]
         kept = await live.http.post(f"/api/v1/changes/{number}:keep")
         assert kept.json()["trial"]["outcome"] == "kept"
+        by = kept.json()["trial"]["ended_by"]
+        assert (by["client"], by["request"]) == ("pytest", f"POST /api/v1/changes/{number}:keep")
         again = await live.http.post(f"/api/v1/changes/{number}:keep")
         assert (again.status_code, again.json()["detail"]) == (409, f"change {number} is not being tried")
         await patch(live, "queued.max.requests", 7, try_seconds=60)
@@ -122,6 +131,7 @@ async def test_a_kept_change_survives_a_restart_and_one_that_is_not_does_not(tmp
         assert (await live.get("/api/v1/config/queued.max.requests"))["effective_value"] == "500"
         undone, tried, _ = (await live.get("/api/v1/changes"))["items"]
     assert tried["trial"]["outcome"] == "undone"
+    assert tried["trial"]["ended_by"]["channel"] == ChangeChannel.START.value
     assert (undone["undoes"], undone["origin"]["channel"]) == (tried["number"], ChangeChannel.START.value)
 
 
@@ -142,18 +152,65 @@ async def test_a_trial_that_is_refused_changes_nothing(
     answer = await live.http.patch("/api/v1/config", json={key: value}, params=query)
     assert answer.status_code == status
     assert answer.json()["errors"]
+    tried = await live.http.patch("/api/v1/config", json={key: value}, params={**query, "dry_run": "true"})
+    assert (tried.status_code, tried.json()) == (status, answer.json())
     assert (await live.get("/api/v1/changes"))["items"] == []
+
+
+async def test_a_trial_of_the_clusters_defaults_is_pointed_at(live: LiveAdmin) -> None:
+    query = {"try_seconds": "60", "level": "cluster"}
+    answer = await live.http.patch("/api/v1/config", json={"num.io.threads": 9}, params=query)
+    assert [each["pointer"] for each in answer.json()["errors"]] == ["?level"]
 
 
 async def test_one_trial_at_a_time(live: LiveAdmin) -> None:
     await patch(live, "num.io.threads", 64, try_seconds=60)
     answer = await live.http.patch("/api/v1/config", json={"queued.max.requests": 7}, params={"try_seconds": 60})
     assert answer.status_code == 422
-    assert "change 1 is being tried: keep it or undo it first" in answer.text
+    [error] = answer.json()["errors"]
+    assert error == {"pointer": "?try_seconds", "detail": "change 1 is being tried: keep it or undo it first"}
 
 
-async def test_a_change_by_the_page_says_so(live: LiveAdmin) -> None:
-    headers = {"x-requested-with": "admin page"}
-    await live.http.patch("/api/v1/config", json={"num.io.threads": 12}, headers=headers)
-    [change] = (await live.get("/api/v1/changes"))["items"]
-    assert change["origin"]["channel"] == "page"
+ADMIN_TOKEN = "admin-token-0123456789"
+
+
+@pytest.mark.parametrize(("caller", "channel"), [("admin page", "page"), ("curl", "http")])
+@pytest.mark.parametrize("has_login", [False, True])
+async def test_a_change_of_anything_says_who_made_it_and_how(
+    live: LiveAdmin, caller: str, channel: str, has_login: bool
+) -> None:
+    tokens = AdminTokens({Role.ADMIN: ADMIN_TOKEN}) if has_login else None
+    transport = httpx.ASGITransport(create_app(live.view, tokens=tokens), client=("127.0.0.1", 5555))
+    headers = {"x-requested-with": caller, "authorization": f"Bearer {ADMIN_TOKEN}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as http:
+        answers = [
+            await http.patch("/api/v1/config", json={"num.io.threads": 12}),
+            await http.patch("/api/v1/loggers", json={"trio_broker.broker": "WARN"}),
+            await http.post("/api/v1/topics", json={"name": "orders"}),
+            await http.patch("/api/v1/topics/orders/config", json={"retention.ms": "7"}),
+            await http.post("/api/v1/topics/orders:add-partitions", json={"partitions": 2}),
+        ]
+        await live.kafka.produce("orders", b"one")
+        answers.append(await http.post("/api/v1/topics/orders:purge", json={"to_end": True}))
+        answers.append(await http.delete("/api/v1/topics/orders"))
+        answers.append(await http.patch("/api/v1/loggers", json={"trio_broker.broker": None}))
+    assert [answer.is_success for answer in answers] == [True] * len(answers), [answer.text for answer in answers]
+    changes = (await live.get("/api/v1/changes", order="number"))["items"]
+    assert [(each["action"], each["resource_type"]) for each in changes] == [
+        ("config", "broker"),
+        ("config", "broker-logger"),
+        ("created", "topic"),
+        ("config", "topic"),
+        ("partitions-added", "topic"),
+        ("records-deleted", "topic"),
+        ("deleted", "topic"),
+        ("config", "broker-logger"),
+    ]
+    for change, answer in zip(changes, answers, strict=True):
+        assert change["origin"] == {
+            "channel": channel,
+            "client": caller,
+            "address": "127.0.0.1",
+            "request": f"{answer.request.method} {answer.request.url.path}",
+            "role": "admin" if has_login else "",
+        }

@@ -79,3 +79,16 @@ async def test_a_level_that_a_kafka_client_sets_is_shown(live: LiveAdmin) -> Non
     assert response.responses[0].error_code == 0
     page = await live.get("/api/v1/loggers", search=CHILD)
     assert page["items"][0]["level"] == "WARN"
+    [change] = (await live.get("/api/v1/changes"))["items"]
+    assert change["values"] == [{"name": PARENT, "old": None, "new": "WARN"}]
+    assert (change["resource_type"], change["resource"]) == ("broker-logger", "1")
+    assert (change["origin"]["channel"], change["origin"]["request"]) == ("kafka", "INCREMENTAL_ALTER_CONFIGS")
+
+
+async def test_a_level_that_is_set_again_or_only_tried_is_no_change(live: LiveAdmin) -> None:
+    first = await live.http.patch("/api/v1/loggers", json={PARENT: "ERROR"})
+    assert [(each["key"], each["old"], each["new"]) for each in first.json()["changes"]] == [(PARENT, None, "ERROR")]
+    again = await live.http.patch("/api/v1/loggers", json={PARENT: "error"})
+    tried = await live.http.patch("/api/v1/loggers", json={PARENT: "INFO"}, params={"dry_run": "true"})
+    assert (again.json()["changes"], tried.json()["changes"]) == ([], [])
+    assert len((await live.get("/api/v1/changes"))["items"]) == 1

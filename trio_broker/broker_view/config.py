@@ -73,8 +73,8 @@ class LiveConfigView:
         """Set or reset settings: written to the metadata log, and in effect when this returns."""
         if refusals := self._refusals(changes, level):
             return ConfigChangeResult(refusals=tuple(refusals))
-        if try_seconds is not None and not dry_run:
-            return await self._try_config(changes, level, try_seconds)
+        if try_seconds is not None:
+            return await self._try_config(changes, level, try_seconds, dry_run)
         controller = self.services.controller
         differences = self.services.config.preview(level, changes)
         wanted = ResourceAlterations(
@@ -91,15 +91,20 @@ class LiveConfigView:
         return ConfigChangeResult(changes=settings_in(outcome.changes), differences=differences)
 
     async def _try_config(
-        self, changes: Mapping[str, str | None], level: ConfigScope, seconds: int
+        self, changes: Mapping[str, str | None], level: ConfigScope, seconds: int, dry_run: bool
     ) -> ConfigChangeResult:
         if level is not ConfigScope.BROKER:
-            return ConfigChangeResult(refusals=(ConfigRefusal("", "only this broker's own settings can be tried"),))
+            refusal = ConfigRefusal("?level", "only this broker's own settings can be tried")
+            return ConfigChangeResult(refusals=(refusal,))
         differences = self.services.config.preview(level, changes)
+        trials = self.services.trials
         try:
-            change = await self.services.trials.begin(changes, seconds)
+            if dry_run:
+                trials.check(changes, seconds)
+                return ConfigChangeResult(differences=differences)
+            change = await trials.begin(changes, seconds)
         except KafkaError as error:
-            return refused(error)
+            return refused(error, "?try_seconds")
         return ConfigChangeResult(changes=settings_in([change] if change else []), differences=differences)
 
     def _refusals(self, changes: Mapping[str, str | None], level: ConfigScope) -> Sequence[ConfigRefusal]:
@@ -158,9 +163,9 @@ def changed_by(origin: ChangeOrigin) -> str:
     return origin.client or "the broker"
 
 
-def refused(error: KafkaError) -> ConfigChangeResult:
-    """What the controller refuses: the key at fault, or all of them together."""
-    at_fault = error.key if isinstance(error, ConfigError) else None
+def refused(error: KafkaError, otherwise: str = "") -> ConfigChangeResult:
+    """What the controller refuses: the key at fault, or ``otherwise``, which is all of them together."""
+    at_fault = error.key if isinstance(error, ConfigError) else otherwise
     return ConfigChangeResult(refusals=(ConfigRefusal(at_fault or "", str(error)),))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from broker_admin.views.config import ConfigRefusal
 from broker_admin.views.loggers import LoggerChangeResult, LoggerDifference
 from kafka_wire.errors import KafkaError
-from trio_broker.broker_view.config import alteration
+from trio_broker.broker_view.config import alteration, settings_in
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import LoggerLevel
@@ -43,4 +43,5 @@ class LiveLoggersView:
         if isinstance(result, KafkaError):
             return LoggerChangeResult(refusals=(ConfigRefusal("", str(result)),))
         pairs = zip(before, after, strict=True)
-        return LoggerChangeResult(tuple(LoggerDifference(old, new) for old, new in pairs if old != new))
+        differences = tuple(LoggerDifference(old, new) for old, new in pairs if old != new)
+        return LoggerChangeResult(differences, changes=settings_in(outcome.changes))

@@ -24,7 +24,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.config import alteration
-from trio_broker.changes.caller import CALLER
+from trio_broker.changes.caller import CALLER, THE_BROKER
 from trio_broker.changes.change import ChangeChannel, ChangeOrigin
 from trio_broker.cluster.configuration_control import ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
@@ -200,6 +200,9 @@ class LiveTopicChangesView:
 @contextmanager
 def called_by(changed_by: str) -> Iterator[None]:
     """Have what is changed inside the block recorded with the client that asked for it over HTTP."""
+    if CALLER.get() is not THE_BROKER:
+        yield  # the request has said more of its client
+        return
     token = CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
     try:
         yield

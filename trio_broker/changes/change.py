@@ -44,6 +44,8 @@ class ChangedResource(enum.Enum):
     BROKER = "broker"
     CLUSTER = "cluster"
     """The defaults of all brokers."""
+    BROKER_LOGGER = "broker-logger"
+    """The levels of a broker's loggers, until its next start."""
     TOPIC = "topic"
     GROUP = "group"
 
@@ -64,13 +66,15 @@ class ChangeChannel(enum.Enum):
 class ChangeOrigin:
     """Which client asked for a change, in its own words, from which address and by which request.
 
-    ``client`` is a Kafka client's id or the ``X-Requested-With`` of an HTTP request; nothing proves either.
+    ``client`` is a Kafka client's id or the ``X-Requested-With`` of an HTTP request; nothing proves either. ``role`` is
+    what an HTTP client has logged in as, empty without a login.
     """
 
     channel: ChangeChannel
     client: str = ""
     address: str = ""
     request: str = ""
+    role: str = ""
 
     @property
     def change_origin(self) -> ChangeOrigin:
@@ -102,11 +106,16 @@ class TrialOutcome(enum.Enum):
 
 @attrs.frozen
 class Trial:
-    """A change for ``seconds`` only, undone by the broker at ``ends_at_ms`` unless it is kept."""
+    """A change for ``seconds`` only, undone by the broker at ``ends_at_ms`` unless it is kept.
+
+    ``ended_by`` kept or undid it at ``ended_at_ms``; both are None before, and where its settings were replaced.
+    """
 
     seconds: int
     ends_at_ms: int
     outcome: TrialOutcome = TrialOutcome.RUNNING
+    ended_at_ms: int | None = None
+    ended_by: ChangeOrigin | None = None
 
 
 class EffectVerdict(enum.Enum):
@@ -180,7 +189,10 @@ class Change(MadeChange):
         return self.action is ChangeAction.CONFIG
 
 
-def with_outcome(change: Change, outcome: TrialOutcome) -> Change:
+def with_outcome(
+    change: Change, outcome: TrialOutcome, ended_at_ms: int | None = None, ended_by: ChangeOrigin | None = None
+) -> Change:
     """``change``, which is on trial, after its trial."""
     assert change.trial is not None, change
-    return attrs.evolve(change, trial=attrs.evolve(change.trial, outcome=outcome))
+    trial = attrs.evolve(change.trial, outcome=outcome, ended_at_ms=ended_at_ms, ended_by=ended_by)
+    return attrs.evolve(change, trial=trial)

@@ -18,6 +18,7 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from trio_broker.changes.caller import CALLER
 from trio_broker.changes.change import (
     MAX_TRIAL_SECONDS,
     MIN_TRIAL_SECONDS,
@@ -68,13 +69,8 @@ class ConfigTrials:
             ConfigError: a value is not valid, or its key cannot be tried.
             KafkaError: another trial is running, or ``seconds`` is out of bounds.
         """
-        if not MIN_TRIAL_SECONDS <= seconds <= MAX_TRIAL_SECONDS:
-            text = f"a trial takes {MIN_TRIAL_SECONDS} to {MAX_TRIAL_SECONDS} seconds, not {seconds}"
-            raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
         async with self._lock:
-            if self._running is not None:
-                text = f"change {self._running.number} is being tried: keep it or undo it first"
-                raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+            self.check(values, seconds)
             effective = await self.controller.try_broker_configs(values)
             if not effective:
                 await self.controller.end_trial()
@@ -85,6 +81,20 @@ class ConfigTrials:
             self._ended = trio.Event()
             self._begun.set()
             return self._running
+
+    def check(self, values: Mapping[str, str | None], seconds: int) -> None:
+        """Check that a trial can begin now.
+
+        Raises:
+            ConfigError, KafkaError: as ``begin``.
+        """
+        if not MIN_TRIAL_SECONDS <= seconds <= MAX_TRIAL_SECONDS:
+            text = f"a trial takes {MIN_TRIAL_SECONDS} to {MAX_TRIAL_SECONDS} seconds, not {seconds}"
+            raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+        if self._running is not None:
+            text = f"change {self._running.number} is being tried: keep it or undo it first"
+            raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
+        self.controller.config.check_trial(values)
 
     async def keep(self, number: int) -> Change:
         """Write the values on trial, so that they stay.
@@ -110,7 +120,7 @@ class ConfigTrials:
             if isinstance(result, KafkaError):
                 raise result
             await self.controller.end_trial()
-            return self._note(change, TrialOutcome.KEPT)
+            return self._note(change, TrialOutcome.KEPT, self.clock.now_ms(), CALLER.get().change_origin)
 
     async def undo(self, number: int, origin: ChangeOrigin | None = None) -> Change:
         """Go back before the time is over; return the change that undoes.
@@ -131,8 +141,9 @@ class ConfigTrials:
         effective = await self.controller.end_trial()
         if not effective:
             raise self._replaced(change)
-        self._note(change, TrialOutcome.UNDONE)
-        return self.changes.record(self._made(effective), origin=origin, undoes=change.number)
+        by = origin or CALLER.get().change_origin
+        self._note(change, TrialOutcome.UNDONE, self.clock.now_ms(), by)
+        return self.changes.record(self._made(effective), origin=by, undoes=change.number)
 
     def _made(self, values: tuple[ValueChange, ...]) -> MadeChange:
         return MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, self.controller.broker_resource.name, values)
@@ -141,8 +152,10 @@ class ConfigTrials:
         self._note(change, TrialOutcome.REPLACED)
         return NoSuchTrial(f"the settings of change {change.number} were changed for good meanwhile")
 
-    def _note(self, change: Change, outcome: TrialOutcome) -> Change:
-        ended = with_outcome(change, outcome)
+    def _note(
+        self, change: Change, outcome: TrialOutcome, at_ms: int | None = None, by: ChangeOrigin | None = None
+    ) -> Change:
+        ended = with_outcome(change, outcome, at_ms, by)
         self.changes.update(ended)
         self._running = None
         self._begun = trio.Event()

@@ -178,24 +178,29 @@ class Controller:
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
 
-        Resources must differ from each other. Levels of loggers are set at once and not recorded.
+        Resources must differ from each other. Levels of loggers are set at once, and no record of them is written.
 
         Raises:
             OSError: the metadata log could not be written; nothing has changed.
         """
         async with self._lock:
-            decisions = [
-                attempt(partial(self._decide_config, change, validate_only)) async for change in InTurns(changes)
-            ]
-            recorded = [] if validate_only else await self._commit(decisions)
+            of_loggers: list[Change] = []
+            decide = partial(self._decide_config, validate_only=validate_only, of_loggers=of_loggers)
+            decisions = [attempt(partial(decide, change)) async for change in InTurns(changes)]
+            recorded = of_loggers if validate_only else [*of_loggers, *await self._commit(decisions)]
             results = outcomes_of(decisions)
             return ConfigOutcome(results, recorded)
 
-    def _decide_config(self, change: ConfigChange, validate_only: bool) -> ControllerResult[ConfigResource]:
+    def _decide_config(
+        self, change: ConfigChange, *, validate_only: bool, of_loggers: list[Change]
+    ) -> ControllerResult[ConfigResource]:
         if change.resource.type is not ConfigResourceType.BROKER_LOGGER:
             return decide_config_change(self.image, self.config, change)
         require_configurable(self.image, self.config, change.resource)
-        change_levels(change, validate_only=validate_only)
+        values = change_levels(change, validate_only=validate_only)
+        if values and not validate_only:
+            made = MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER_LOGGER, change.resource.name, values)
+            of_loggers.append(self.changes.record(made))
         return ControllerResult(change.resource, ())
 
     async def elect_leaders(

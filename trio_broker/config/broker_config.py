@@ -205,10 +205,8 @@ class BrokerConfig:
         """The texts on trial, which are in effect and in no layer; None stands for a value that is taken away."""
         return dict(self._tried)
 
-    def try_values(self, values: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
-        """Lay ``values`` over this broker's own until ``end_trial``; return the effective values that changed.
-
-        They are in memory only, so that neither a crash nor a full disk can make a tried value stay.
+    def check_trial(self, values: Mapping[str, str | None]) -> _Checked:
+        """Check that ``values`` can be tried.
 
         Raises:
             ConfigError: as ``check_change``, or a key is a default of topics: by a retention that was tried for a
@@ -221,7 +219,17 @@ class BrokerConfig:
                 raise ConfigError(f"{name} cannot be tried: what it does to the logs of topics stays", key=name)
             if text is not None:
                 key.parse(text)
-        checked = self._check_layers(self._dynamic, {**self._tried, **values})
+        return self._check_layers(self._dynamic, {**self._tried, **values})
+
+    def try_values(self, values: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
+        """Lay ``values`` over this broker's own until ``end_trial``; return the effective values that changed.
+
+        They are in memory only, so that neither a crash nor a full disk can make a tried value stay.
+
+        Raises:
+            ConfigError: as ``check_trial``.
+        """
+        checked = self.check_trial(values)
         self._tried = {**self._tried, **values}
         return self._switch(checked)
 

@@ -163,7 +163,10 @@ async def apply_changes(
     if result.refusals:
         # What is wrong with several keys together, or with one that was not named, is pointed at as the whole body.
         errors = [
-            FieldError(pointer(each.key) if each.key in changes else "", reasons.get(each.key, each.reason))
+            FieldError(
+                pointer(each.key) if each.key in changes else each.key if each.key.startswith("?") else "",
+                reasons.get(each.key, each.reason),
+            )
             for each in result.refusals
         ]
         raise Problem.of_errors(422, errors)

@@ -21,6 +21,7 @@ from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
 from broker_admin.structuring import structure_body
+from broker_admin.views.config import SettingChange
 from broker_admin.views.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
 
@@ -39,9 +40,10 @@ class LoggersQuery(ListQuery):
 
 @attrs.frozen
 class ChangedLoggers:
-    """The loggers that a change gave another level, or would give in a dry run."""
+    """The loggers that a change gave another level, or would give in a dry run, and the changes of own levels."""
 
     differences: tuple[LoggerDifference, ...]
+    changes: tuple[SettingChange, ...]
 
 
 class LoggersEndpoint(HTTPEndpoint):
@@ -77,7 +79,7 @@ class LoggersEndpoint(HTTPEndpoint):
         if result.refusals:
             errors = [FieldError(body_pointer(each.key) if each.key else "", each.reason) for each in result.refusals]
             raise Problem.of_errors(422, errors)
-        return json_response(ChangedLoggers(result.differences))
+        return json_response(ChangedLoggers(result.differences, result.changes))
 
 
 ROUTES = [Route("/api/v1/loggers", LoggersEndpoint)]

@@ -29,7 +29,8 @@ class SettingChange:
 
 @attrs.frozen
 class ConfigRefusal:
-    """Why one key of a change was not accepted; ``key`` is empty for what is wrong with several of them together."""
+    """Why one key of a change was not accepted; ``key`` is empty for what is wrong with several of them together, and
+    a name with a question mark, ``?level``, for what else the change says."""
 
     key: str
     reason: str

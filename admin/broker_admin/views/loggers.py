@@ -7,7 +7,7 @@ from typing import Protocol
 
 import attrs
 
-from broker_admin.views.config import ConfigRefusal
+from broker_admin.views.config import ConfigRefusal, SettingChange
 from trio_broker.config.entries import LoggerLevel
 
 
@@ -22,10 +22,11 @@ class LoggerDifference:
 @attrs.frozen
 class LoggerChangeResult:
     """What came of a change of levels: the loggers that now have, or in a dry run would have, another level; or
-    nothing, with the reason for each logger that is refused."""
+    nothing, with the reason for each logger that is refused. ``changes`` are the own levels that were set or reset."""
 
     differences: tuple[LoggerDifference, ...] = ()
     refusals: tuple[ConfigRefusal, ...] = ()
+    changes: tuple[SettingChange, ...] = ()
 
 
 class LoggersView(Protocol):
