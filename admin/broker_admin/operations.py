@@ -25,14 +25,28 @@ Q = TypeVar("Q")
 
 
 @attrs.frozen
+class TextContent:
+    """Text of a media type: what it says, and an example of it.
+
+    ``line`` annotates the JSON of each line, if it is such; with ``lacks_defaults`` fields that have one may be absent.
+    """
+
+    media_type: str
+    description: str
+    example: str
+    line: Any = None
+    lacks_defaults: bool = False
+
+
+@attrs.frozen
 class HttpOperation:
     """One method of one address.
 
     ``answer`` is the annotation of the JSON it answers with, or None where the ``media_type`` is another. ``query`` is
     an attrs class; ``body`` any annotation; None where there is none. ``problems`` say by status why it refuses; what
-    it answers with ``other_statuses`` is no problem, and of the same kind. ``other_media_types`` are text, for
-    callers that ask for them. ``is_change`` marks what needs
-    ``X-Requested-With``, with a body or without.
+    it answers with ``other_statuses`` is no problem, and of the same kind. ``other_answers`` are for callers that ask
+    for another media type, ``other_bodies`` what it takes besides JSON, and ``answer_headers`` say what its headers
+    mean. ``is_change`` marks what needs ``X-Requested-With``, with a body or without.
     """
 
     answer: Any
@@ -40,7 +54,9 @@ class HttpOperation:
     body: Any = None
     status: int = 200
     media_type: str = "application/json"
-    other_media_types: tuple[str, ...] = ()
+    other_answers: tuple[TextContent, ...] = ()
+    other_bodies: tuple[TextContent, ...] = ()
+    answer_headers: Mapping[str, str] = attrs.field(factory=dict)
     problems: Mapping[int, str] = attrs.field(factory=dict)
     other_statuses: Mapping[int, str] = attrs.field(factory=dict)
     is_change: bool = False

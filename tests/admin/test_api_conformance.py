@@ -6,6 +6,7 @@ real broker with a topic, a group and some records.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from broker_admin.app import create_app
 from broker_admin.problems import PROBLEM_MEDIA_TYPE
 from broker_admin.routes.openapi import openapi_document
 from broker_admin.testing import FakeBrokerView
+from broker_admin.views.messages import NewMessage
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -99,6 +101,29 @@ async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_
                 assert api.complaint(answer.json(), content[media_type]["schema"]) is None, told
         if 400 <= answer.status_code < 500:
             assert media_type == PROBLEM_MEDIA_TYPE, told
+
+
+async def test_lines_of_json_are_as_described(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.view.append_messages("orders", [NewMessage(b"\xff", b"text", (("h", b"\xff"),)), NewMessage(None, None)])
+    api = ApiDescription(DOCUMENT)
+    for path in ("/api/v1/topics/{topic}/records", "/api/v1/changes"):
+        answer = await live.http.get(path.format_map(NAMES), headers={"accept": "application/x-ndjson"})
+        described = DOCUMENT["paths"][path]["get"]["responses"]["200"]["content"]["application/x-ndjson"]
+        assert answer.headers["content-type"] == "application/x-ndjson"
+        lines = [json.loads(line) for line in answer.text.splitlines()]
+        assert lines
+        assert [api.complaint(lines, described["schema"]["contentSchema"])] == [None]
+
+
+async def test_text_for_spreadsheets_has_the_columns_that_are_described(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one", b"two")
+    answer = await live.http.get("/api/v1/topics/orders/records?limit=1", headers={"accept": "text/csv"})
+    responses = DOCUMENT["paths"]["/api/v1/topics/{topic}/records"]["get"]["responses"]
+    described = responses["200"]["content"]["text/csv"]
+    assert described["example"].splitlines()[0] == answer.text.splitlines()[0]
+    assert set(responses["200"]["headers"]) <= set(answer.headers)
 
 
 def test_every_reference_of_the_description_leads_to_a_schema() -> None:

@@ -50,6 +50,32 @@ async def test_the_newest_come_first_over_all_partitions(live: LiveAdmin) -> Non
     assert numbers(again) == [24, 23, 22, 21, 20]
 
 
+def places(answer: Any) -> list[tuple[int, int]]:
+    return [(record["partition"], record["offset"]) for record in answer["records"]]
+
+
+async def test_records_of_one_time_are_in_one_order_and_its_reverse(live: LiveAdmin) -> None:
+    """By time, then partition, then offset; also over several pages."""
+    await live.kafka.create_topic("orders", partitions=2)
+    messages = [NewMessage(b"", b"", partition=number % 2, timestamp_ms=1000) for number in range(4)]
+    await live.view.append_messages("orders", messages)
+    oldest = places(await live.get(RECORDS, **{"from": "oldest"}))
+    assert oldest == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    first = await live.get(RECORDS, limit=3)
+    rest = await live.get(RECORDS, cursor=first["next_cursor"])
+    assert places(first) + places(rest) == list(reversed(oldest))
+
+
+async def test_several_partitions_are_shown_by_time_where_clocks_disagree(live: LiveAdmin) -> None:
+    """One partition is shown in the order of its log."""
+    await live.kafka.create_topic("orders", partitions=2)
+    times = [(0, 5000), (0, 1000), (1, 3000)]
+    messages = [NewMessage(b"", b"", partition=partition, timestamp_ms=time) for partition, time in times]
+    await live.view.append_messages("orders", messages)
+    assert places(await live.get(RECORDS)) == [(0, 0), (1, 0), (0, 1)]
+    assert places(await live.get(RECORDS, partitions="0")) == [(0, 1), (0, 0)]
+
+
 async def test_the_oldest_come_first_from_the_other_end(live: LiveAdmin) -> None:
     await filled(live)
     answer = await live.get(RECORDS, from_="ignored", limit=7, **{"from": "oldest"})

@@ -19,7 +19,7 @@ from broker_admin.views.messages import BatchInfo
 
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
-COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers", "size_bytes", "codec", "producer_id")
+CSV_COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers", "size_bytes", "codec", "producer_id")
 
 
 def show_lines(topic: str) -> Show:
@@ -65,7 +65,7 @@ def csv_text(rows: Sequence[MessageRow]) -> str:
     """The rows as CSV with a line of names."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(COLUMNS)
+    writer.writerow(CSV_COLUMNS)
     for row in rows:
         headers = {header.name: cell(header.value) for header in row.headers}
         writer.writerow(

@@ -57,9 +57,10 @@ class PartitionScan:
         return self.error is not None or self.position == self._bound
 
     @property
-    def order(self) -> int:
-        """Records come in the order of their timestamps, as far as each partition's own order has it."""
-        return self.record.timestamp if self.forward else -self.record.timestamp
+    def order(self) -> tuple[int, int]:
+        """Where the record stands in the merge: by timestamp, then partition; both descend towards older records."""
+        sign = 1 if self.forward else -1
+        return sign * self.record.timestamp, sign * self.partition
 
     # ---- on the event loop ----
 

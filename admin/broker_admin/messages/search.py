@@ -1,6 +1,7 @@
 """A search over the partitions of a topic, in the order of time, within a budget.
 
-The partitions are merged by the timestamps of their next records. A search ends when it has found as many records as
+The partitions are merged by the timestamps of their next records, at equal times by partition; towards older records
+the order is the reverse in all of time, partition and offset. A search ends when it has found as many records as
 were asked for, or has none left; and before that when its time, the bytes it may read, or the size of its answer are
 spent: it then says how far it came, and a cursor goes on from there.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import trio
@@ -38,6 +40,10 @@ MEMORY_BYTES = 16 * 1024 * 1024
 MIN_PIECE_BYTES = 32 * 1024
 MAX_PIECE_BYTES = 1024 * 1024
 """Of one partition at a time: a fetch of a megabyte takes a millisecond or two from the page cache."""
+
+
+RecordOrder: TypeAlias = tuple[int, int, int]
+"""By timestamp, then partition, then offset."""
 
 
 class SearchEnd(enum.Enum):
@@ -109,13 +115,13 @@ class MessageSearch:
         self.decoders = decoders
         self.show = show
         self.errors = errors
-        self.rows: list[Any] = []
+        self.rows: list[tuple[RecordOrder, Any]] = []
         self.searched_records = 0
         self._answer_bytes = 0
         self._reached: Any = None
         self._ended_by: SearchEnd | None = None
         # Those that stand at a record, by its timestamp; and those that have to load before they do.
-        self._heap: list[tuple[int, int, PartitionScan]] = []
+        self._heap: list[tuple[tuple[int, int], PartitionScan]] = []
         self._to_load = [scan for scan in self.scans if not scan.is_done]
 
     async def run(self, view: MessagesView, topic: str, limiter: trio.CapacityLimiter) -> SearchResult:
@@ -140,19 +146,19 @@ class MessageSearch:
         """Take records in order until a partition has to load or the search has ended. Runs in a worker thread."""
         for scan in loaded:
             if scan.advance():
-                self._heap.append((scan.order, scan.partition, scan))
+                self._heap.append((scan.order, scan))
             elif not scan.is_done:
                 self._to_load.append(scan)
             yield
         heap = self._heap
         heapify(heap)
         while heap and not self._to_load:
-            scan = heap[0][2]
+            scan = heap[0][1]
             self._take(scan)
             if self._is_full():
                 return
             if scan.advance():
-                heapreplace(heap, (scan.order, scan.partition, scan))
+                heapreplace(heap, (scan.order, scan))
             else:
                 heappop(heap)
                 if not scan.is_done:
@@ -175,7 +181,7 @@ class MessageSearch:
         self._reached = record
         if self.filter is None or self.filter.verdict(variables) is Verdict.MATCHES:
             shown = self.show(variables, scan.batch)
-            self.rows.append(shown.row)
+            self.rows.append(((record.timestamp, scan.partition, record.offset), shown.row))
             self._answer_bytes += shown.size_bytes
 
     def _is_full(self) -> bool:
@@ -191,8 +197,12 @@ class MessageSearch:
         open_scans = [scan for scan in self.scans if self.forward or not scan.is_done]
         positions = {scan.partition: scan.position for scan in open_scans if scan.error is None}
         errors = {**self.errors, **{scan.partition: scan.error for scan in self.scans if scan.error is not None}}
+        # A partition's own order need not be that of its producers' clocks, so that the merge alone may leave a newer
+        # record behind an older one. One partition is shown in the order of its log.
+        if len(self.scans) > 1:
+            self.rows.sort(key=itemgetter(0), reverse=not self.forward)
         return SearchResult(
-            records=tuple(self.rows),
+            records=tuple(row for _, row in self.rows),
             ended_by=self._ended_by,
             searched_records=self.searched_records,
             searched_bytes=self.searched_bytes,

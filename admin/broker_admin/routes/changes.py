@@ -18,7 +18,7 @@ from starlette.routing import Route
 from broker_admin.change_list import ChangesQuery, is_wanted, select_changes
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.listing import Page
-from broker_admin.operations import operation, query_of
+from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import check_caller
@@ -28,7 +28,18 @@ from trio_broker.changes.change import Change
 JSON_LINES = "application/x-ndjson"
 
 
-@operation(Page[Change], query=ChangesQuery)
+@operation(
+    Page[Change],
+    query=ChangesQuery,
+    other_answers=(
+        TextContent(
+            JSON_LINES,
+            "all changes that the filters let through, oldest first, without limit or cursor",
+            '{"number":1,"action":"created","resource_type":"topic","resource":"orders", …}\n',
+            line=Change,
+        ),
+    ),
+)
 async def get_changes(request: Request) -> Response:
     """The changes, newest first unless another order is asked for."""
     query, changes = query_of(request, ChangesQuery), parts_of(request).view.recorded_changes()

@@ -19,12 +19,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response_from_thread
-from broker_admin.operations import operation, query_of
+from broker_admin.messages.record_body import RecordBody
+from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, check_caller, parse_json, read_body
 from broker_admin.routes.messages import NDJSON, NO_SUCH_TOPIC, require_contents
-from broker_admin.schemas import PartitionNumber, bounded
 from broker_admin.structuring import structure_body
 from broker_admin.views.messages import AppendedMessage, NewMessage
 
@@ -36,44 +36,6 @@ MAX_LINES = 1000
 
 MAX_ERRORS = 20
 """Refused lines that an answer names."""
-
-MAX_TIMESTAMP_MS = 2**63 - 1
-
-FORMS = ("text", "json", "base64")
-
-
-@attrs.frozen(kw_only=True)
-class HeaderBody:
-    """A header; its value is text, or bytes in ``value_base64``, or null."""
-
-    key: str
-    value: str | None = None
-    value_base64: str | None = None
-
-
-@attrs.frozen(kw_only=True)
-class RecordBody:
-    """A record to append. Key and value are text, or bytes in ``key_base64`` and ``value_base64``.
-
-    ``key_format`` and ``value_format`` say what the text is: ``json`` is checked to be some, ``base64`` is decoded. A
-    value has to be given: null, or ``tombstone``, deletes the key in a compacted topic. Without a ``partition`` the key
-    chooses one; without a ``timestamp``, in milliseconds since 1970, it is now. ``topic``, ``offset`` and
-    ``timestamp_type`` are what exported lines have too, and mean nothing here.
-    """
-
-    key: str | None = None
-    key_base64: str | None = None
-    key_format: str = bounded("text", enum=list(FORMS))
-    value: str | None = attrs.field(default="")
-    value_base64: str | None = None
-    value_format: str = bounded("text", enum=list(FORMS))
-    tombstone: bool = False
-    headers: tuple[HeaderBody, ...] = bounded((), maxItems=1000)
-    partition: PartitionNumber | None = None
-    timestamp: int | None = bounded(None, minimum=0, maximum=MAX_TIMESTAMP_MS)
-    topic: str | None = None
-    offset: int | None = None
-    timestamp_type: str | None = None
 
 
 @attrs.frozen
@@ -195,6 +157,15 @@ def refusal(results: Sequence[AppendedMessage], is_single: bool) -> Problem:
     AppendResult,
     query=ChangeQuery,
     body=RecordBody,
+    other_bodies=(
+        TextContent(
+            NDJSON,
+            f"at most {MAX_LINES} lines, checked as a whole before any is appended",
+            '{"key":"c1","value":"paid"}\n{"key":"c2","value":null}\n',
+            line=RecordBody,
+            lacks_defaults=True,
+        ),
+    ),
     is_change=True,
     problems={
         403: "contents are switched off, X-Requested-With is missing, or the Host or Origin is not one of this server",

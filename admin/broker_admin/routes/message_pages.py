@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from broker_admin.decoders.choice import DECODER_NAMES
 from broker_admin.messages.export import as_text_or_base64
+from broker_admin.messages.large_scan import TOO_LARGE, export_command, spark_lines
 from broker_admin.messages.query import STARTS, RecordsQuery, decoders_of
 from broker_admin.messages.rows import (
     MAX_HEADERS,
@@ -107,7 +108,11 @@ async def get_messages_page(request: Request) -> Response:
         "partition_count": len(readable),
         "asked": defaultdict(str, request.query_params),
         "problem": problem,
+        "jobs": [],
     }
+    if result is not None and result.ended_by in TOO_LARGE:
+        bootstrap = bootstrap_address(parts.view.node().listeners)
+        context["jobs"] = [export_command(topic, query, bootstrap), spark_lines(topic, query, bootstrap)]
     render = partial(render_messages, context, result)
     page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
     return HTMLResponse(page, 200 if problem is None else problem.status)

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response_from_thread
-from broker_admin.messages.export import csv_text, show_lines
+from broker_admin.messages.export import CSV_COLUMNS, csv_text, show_lines
 from broker_admin.messages.query import (
     RecordsQuery,
     chosen_partitions,
@@ -24,9 +24,10 @@ from broker_admin.messages.query import (
     is_forward,
     scan_ranges,
 )
+from broker_admin.messages.record_body import RecordBody
 from broker_admin.messages.rows import Show, show_rows
 from broker_admin.messages.search import MessageSearch, SearchResult
-from broker_admin.operations import operation, query_of
+from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import AdminParts, parts_of
 from broker_admin.problems import Problem
 
@@ -118,7 +119,31 @@ def wanted_format(request: Request, query: RecordsQuery) -> str:
     return "ndjson" if NDJSON in accept else "csv" if CSV in accept else "json"
 
 
-@operation(SearchResult, query=RecordsQuery, problems=PROBLEMS, other_media_types=(NDJSON, CSV))
+@operation(
+    SearchResult,
+    query=RecordsQuery,
+    problems=PROBLEMS,
+    other_answers=(
+        TextContent(
+            NDJSON,
+            "each record with its own bytes, in base64 where they are not UTF-8; POST to this address takes them back",
+            '{"topic":"orders","partition":0,"offset":7,"timestamp":1795387935000,"timestamp_type":"create",'
+            '"key":"c1","value_base64":"AAEC","headers":[]}\n',
+            line=RecordBody,
+            lacks_defaults=True,
+        ),
+        TextContent(
+            CSV,
+            f"a line of names, and each record with its decoded text: {', '.join(CSV_COLUMNS)}; a cell that a"
+            " spreadsheet would run as a formula begins with an apostrophe",
+            ",".join(CSV_COLUMNS) + "\r\n0,7,2026-11-22T20:12:15.000Z,c1,paid,,6,none,\r\n",
+        ),
+    ),
+    answer_headers={
+        "x-ended-by": "of the other media types: `ended_by`, why the search ended",
+        "x-next-cursor": "of the other media types: `next_cursor`, where another search goes on; absent at the end",
+    },
+)
 async def get_records(request: Request) -> Response:
     """The records of a topic: newest first, or from a place or a time on, oldest first; those that a filter lets pass.
 

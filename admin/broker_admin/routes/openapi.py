@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from broker_admin.encoding import encode
-from broker_admin.operations import OPERATIONS, HttpOperation
+from broker_admin.operations import OPERATIONS, HttpOperation, TextContent
 from broker_admin.parts import parts_of
 from broker_admin.problems import PROBLEM_MEDIA_TYPE, ProblemDetails
 from broker_admin.schemas import SchemaWriter, is_required, markdown
@@ -71,7 +71,8 @@ class Describer:
             described["description"] = rest.strip()
         if operation.body is not None:
             schema = self.bodies.schema_of(operation.body)
-            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+            others = self.texts(operation.other_bodies)
+            described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}, **others}}
         return described
 
     def answer(self, operation: HttpOperation) -> dict[str, Any]:
@@ -79,8 +80,32 @@ class Describer:
         phrase = HTTPStatus(operation.status).phrase
         if operation.status == HTTPStatus.NO_CONTENT:
             return {"description": phrase}
-        others = {media_type: {"schema": {"type": "string"}} for media_type in operation.other_media_types}
-        return {"description": phrase, "content": {operation.media_type: {"schema": schema}, **others}}
+        others = self.texts(operation.other_answers)
+        described: dict[str, Any] = {
+            "description": phrase,
+            "content": {operation.media_type: {"schema": schema}, **others},
+        }
+        if operation.answer_headers:
+            described["headers"] = {
+                name: {"description": text, "schema": {"type": "string"}}
+                for name, text in operation.answer_headers.items()
+            }
+        return described
+
+    def texts(self, contents: Iterable[TextContent]) -> dict[str, Any]:
+        """Contents that are text. JSON Schema says of a text what is in it; lines of JSON are as an array there."""
+        described = {}
+        for content in contents:
+            schema: dict[str, Any] = {
+                "type": "string",
+                "description": content.description,
+                "contentMediaType": content.media_type,
+            }
+            if content.line is not None:
+                lines = (self.bodies if content.lacks_defaults else self.answers).schema_of(content.line)
+                schema["contentSchema"] = {"type": "array", "items": lines}
+            described[content.media_type] = {"schema": schema, "example": content.example}
+        return described
 
     def problem(self, text: str) -> dict[str, Any]:
         return {

@@ -1,10 +1,15 @@
 // @ts-check
-/** New records as they come: rows above those that were found. It pauses while the pointer is over them. */
+/**
+ * New records as they come: rows above those that were found. It pauses while the pointer is over them, and stops when
+ * nobody has seen the page for ten minutes.
+ */
 
 import { visible } from "./tree.js";
 
 const SHOWN_ROWS = 500; // the oldest leave the page; the search finds them
 const PREVIEW_CHARACTERS = 240;
+const HIDDEN_MS = 10 * 60_000; // a tab in the background for longer was forgotten
+const TIME_IS_OVER = "ten minutes are over"; // why the server ends a stream that it could go on with
 
 /** @typedef {{decoder: string, data: any}} Part */
 /** @typedef {{partition: number, offset: number, timestamp_ms: number | null, key: Part | null, value: Part | null,
@@ -15,6 +20,26 @@ function textOf(part) {
   if (!part) return "null";
   const text = typeof part.data === "string" ? part.data : JSON.stringify(part.data);
   return visible(text.length > PREVIEW_CHARACTERS ? `${text.slice(0, PREVIEW_CHARACTERS)}…` : text);
+}
+
+/** A size in binary units, as the server writes it. @param {number} count */
+function bytesText(count) {
+  const units = ["B", "KiB", "MiB"];
+  let at = 0;
+  for (; count >= 1024 && at < units.length - 1; at += 1) count /= 1024;
+  return `${at ? count.toFixed(1) : count} ${units[at]}`;
+}
+
+/** What the page says of a record's batch. @param {any} batch @returns {Node[]} */
+function batchTags(batch) {
+  const { control, transactional, codec, producer_id: producerId, producer_epoch: epoch } = batch;
+  const texts = [control && "control", transactional && "transaction", codec !== "none" && codec, producerId !== null && `${producerId}/${epoch}`];
+  return texts.filter(Boolean).flatMap((text) => {
+    const tag = document.createElement("span");
+    tag.className = "tag";
+    tag.textContent = text;
+    return [tag, document.createTextNode(" ")];
+  });
 }
 
 export class Tail {
@@ -30,10 +55,13 @@ export class Tail {
     /** @type {Row[]} */
     this.waiting = [];
     this.skipped = 0;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.forgotten = undefined;
     button.disabled = !this.body;
     button.addEventListener("click", () => (this.source ? this.stop("stopped") : this.start()));
     this.body?.addEventListener("pointerleave", () => this.show());
     addEventListener("pagehide", () => this.source?.close());
+    document.addEventListener("visibilitychange", () => this.watchHidden());
   }
 
   start() {
@@ -54,9 +82,21 @@ export class Tail {
       if (!this.body.matches(":hover")) this.show();
       else this.say(`Paused under the pointer; ${this.waiting.length} wait.`);
     });
-    source.addEventListener("end", (event) => this.stop(JSON.parse(event.data)));
+    source.addEventListener("end", (event) => {
+      const reason = JSON.parse(event.data);
+      if (reason !== TIME_IS_OVER || document.hidden) return this.stop(reason);
+      source.close();
+      return this.start();
+    });
     // It would connect again and again where the filter or the topic is refused.
     source.addEventListener("error", () => this.stop("refused, or the broker does not answer"));
+  }
+
+  /** Stop when the page has been hidden for long, whether or not records come meanwhile. */
+  watchHidden() {
+    clearTimeout(this.forgotten);
+    if (!document.hidden) return;
+    this.forgotten = setTimeout(() => this.source && this.stop("the page was hidden for ten minutes"), HIDDEN_MS);
   }
 
   /** @param {string} reason */
@@ -101,8 +141,8 @@ export class Tail {
     cell(textOf(row.key), "key");
     cell(textOf(row.value), "value");
     cell(row.header_count ? String(row.header_count) : "", "number medium");
-    cell(`${row.size_bytes} B`, "number narrow");
-    cell(row.batch.codec === "none" ? "" : row.batch.codec, "medium");
+    cell(bytesText(row.size_bytes), "number narrow");
+    cell("", "medium").replaceChildren(...batchTags(row.batch));
     return line;
   }
 

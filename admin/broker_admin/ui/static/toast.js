@@ -20,10 +20,12 @@ export function toast(text, { kind = "good", address = "", link = "" } = {}) {
 }
 
 document.addEventListener("click", async (event) => {
-  const button = event.target instanceof Element ? event.target.closest("[data-copies]") : null;
+  const button = event.target instanceof Element ? event.target.closest("[data-copies], [data-copies-part]") : null;
   if (!button) return;
+  const isPart = button.hasAttribute("data-copies-part"); // a record's key or value, which is the block below
+  const source = isPart ? button.closest("section")?.querySelector("pre") : button.parentElement?.querySelector("code");
   try {
-    await navigator.clipboard.writeText(button.parentElement?.querySelector("code")?.textContent ?? "");
+    await navigator.clipboard.writeText(source?.textContent ?? "");
     toast("Copied.");
   } catch {
     toast("This browser does not let the page copy; select the text instead.", { kind: "bad" });
