@@ -147,7 +147,7 @@ async def test_lag_by_partition_is_measured_where_it_is_asked_for(broker, view):
     await append(broker, b"a", b"b")
     broker.advance(10)
     await broker.commit("g", 0)
-    [each] = await view.partition_lags()
+    [each] = (await view.new_lag_report()).partitions
     assert (each.group_id, each.lag.topic, each.lag.partition, each.lag.lag_records, each.lag.lag_seconds) == (
         "g",
         "t",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.metrics.test_metrics_prometheus import GROUPS, lag, one_topic, snapshot
+from tests.metrics.test_metrics_prometheus import per_partition
 from trio_broker.metrics import prometheus
 from trio_broker.metrics.grafana import PREFIX, dashboard, render_dashboard
 from trio_broker.metrics.prometheus import render
@@ -28,7 +28,7 @@ NOT_SHOWN = {
 
 def rendered_labels() -> dict[str, set[str]]:
     """The labels of each sample's name."""
-    text = render(snapshot(groups=GROUPS, topics=[one_topic()], lags=[lag(0, 5, 0.5)])).decode()
+    text = render(per_partition()).decode()
     labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -80,7 +80,7 @@ def test_parentheses_and_brackets_are_balanced_and_every_panel_has_its_own_place
 
 def test_names_keep_to_the_conventions_of_prometheus() -> None:
     """Counters end in ``_total``, and ``_count`` is of histograms only."""
-    text = render(snapshot(groups=GROUPS, topics=[one_topic()], lags=[lag(0, 5, 0.5)])).decode()
+    text = render(per_partition()).decode()
     for family in text_string_to_metric_families(text):
         assert family.documentation, family.name
         assert re.fullmatch(r"[a-z][a-z0-9_]*", family.name), family.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.metrics.test_metrics_prometheus import GROUPS, lag, one_topic, snapshot
+from tests.metrics.test_metrics_prometheus import per_partition
 from trio_broker.metrics.prometheus import PREFIX, render
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -20,7 +20,7 @@ PARTS_OF_HISTOGRAMS = re.compile(r"_(bucket|count|sum)$")
 
 def rendered_names() -> set[str]:
     """Each metric of ours, without its prefix and with its labels as the page writes them."""
-    text = render(snapshot(groups=GROUPS, topics=[one_topic()], lags=[lag(0, 5, 0.5)])).decode()
+    text = render(per_partition()).decode()
     names = set()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -23,9 +23,9 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartiti
 from trio_broker.coordinator.reporting.statistics import GroupKind, GroupStatistics
 from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import sample_between
-from trio_broker.metrics.prometheus import MetricsSnapshot, render
+from trio_broker.metrics.prometheus import render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
-from trio_broker.metrics.topics import PartitionInfo, TopicInfo
+from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, RequestWaits
 from trio_broker.replication.log_cleaner import UncleanablePartition
 from trio_broker.replication.replica_manager import ReplicaManagerStatistics
@@ -55,6 +55,7 @@ def snapshot(**changes: Any) -> MetricsSnapshot:
         "node_id": 1,
         "cluster_id": "abc",
         "durability": "fsync",
+        "address": "broker.example:9092",
         "uptime_seconds": 60.0,
         "log_size_bytes": 4096,
         "server": SERVER,
@@ -75,18 +76,31 @@ def request_times(count: int) -> RequestTimes:
     return metrics.since_start()
 
 
-def one_topic() -> TopicInfo:
-    partition = PartitionInfo(
-        partition=3,
-        leader=1,
-        leader_epoch=0,
-        log_start_offset=10,
-        last_stable_offset=20,
-        high_watermark=20,
-        log_end_offset=30,
-        size_bytes=4000,
-    )
-    return TopicInfo("orders", "id", (partition,))
+def partition_reading(**changes: Any) -> PartitionReading:
+    """A partition of one replica, but for ``changes``."""
+    values: dict[str, Any] = {
+        "topic": "orders",
+        "partition": 3,
+        "leader": 1,
+        "preferred_leader": 1,
+        "replica_count": 1,
+        "in_sync_replica_count": 1,
+        "min_in_sync_replicas": 1,
+        "log_start_offset": 10,
+        "high_watermark": 20,
+        "log_end_offset": 30,
+        "size_bytes": 4000,
+        "segment_count": 2,
+        "appended_records": 5,
+        "appended_bytes": 500,
+        "fetched_bytes": 50,
+    }
+    return PartitionReading(**(values | changes))
+
+
+def per_partition(*lags: GroupPartitionLag) -> MetricsSnapshot:
+    """A snapshot for all metrics of ours: with groups, a partition and ``lags``."""
+    return snapshot(groups=GROUPS, per_partition=True, partitions=[partition_reading()], lags=lags or [lag(0, 5, 0.5)])
 
 
 def values_of(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -217,7 +231,7 @@ def test_the_page_and_prometheus_read_the_same_numbers() -> None:
 
 def test_partitions_are_shown_only_when_asked_for() -> None:
     assert not [name for name, _ in values_of(render(snapshot())) if "partition_size" in name]
-    values = values_of(render(snapshot(topics=[one_topic()])))
+    values = values_of(render(per_partition()))
     assert values[("trio_broker_partition_log_start_offset", ("3", "orders"))] == 10
     assert values[("trio_broker_partition_high_watermark", ("3", "orders"))] == 20
     assert values[("trio_broker_partition_log_end_offset", ("3", "orders"))] == 30
@@ -271,7 +285,7 @@ def test_groups_are_counted_by_type_and_state() -> None:
 
 def test_lag_is_shown_by_group_and_partition_as_far_as_it_is_known() -> None:
     lags = (lag(0, 40, 1.5), lag(1, 3, None), lag(2, None, None))
-    values = values_of(render(snapshot(lags=lags)))
+    values = values_of(render(per_partition(*lags)))
     assert {key: value for key, value in values.items() if "group_lag" in key[0]} == {
         ("trio_broker_group_lag_records", ("g", "0", "t")): 40.0,
         ("trio_broker_group_lag_seconds", ("g", "0", "t")): 1.5,
@@ -281,5 +295,5 @@ def test_lag_is_shown_by_group_and_partition_as_far_as_it_is_known() -> None:
 
 def test_group_ids_with_quotes_and_line_ends_stay_one_label() -> None:
     hostile = 'a"b\nc\\d} 1 <x> \u202e'
-    values = values_of(render(snapshot(lags=[lag(0, 40, None, hostile)])))
+    values = values_of(render(per_partition(lag(0, 40, None, hostile))))
     assert values[("trio_broker_group_lag_records", (hostile, "0", "t"))] == 40.0

@@ -17,7 +17,6 @@ from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupLagReport,
     GroupOffsets,
-    GroupPartitionLag,
     GroupSnapshot,
     Rebalance,
 )
@@ -59,11 +58,11 @@ class LiveGroupsView:
                 self._report = await self._collect(with_partitions=with_partitions)
             return self._report
 
-    async def partition_lags(self) -> Sequence[GroupPartitionLag]:
-        """The lag of each group in every partition that it has committed, from a report made now."""
+    async def new_lag_report(self) -> GroupLagReport:
+        """All groups, and the lag of each in every partition that it has committed, from a report made now."""
         async with self._collecting:
             self._report = await self._collect(with_partitions=True)
-            return self._report.partitions
+            return self._report
 
     async def _collect(self, *, with_partitions: bool) -> GroupLagReport:
         began = trio.current_time()

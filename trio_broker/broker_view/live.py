@@ -20,6 +20,7 @@ from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.loggers import LiveLoggersView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.node import LiveNodeView
+from trio_broker.broker_view.partition_readings import partition_readings
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
 from trio_broker.broker_view.storage import LiveStorageView
@@ -29,7 +30,9 @@ from trio_broker.broker_view.topic_segments import LiveTopicSegmentsView
 from trio_broker.broker_view.topics import LiveTopicsView
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import HistorySample
+from trio_broker.metrics.latency import api_name
 from trio_broker.network.socket_server import SocketServer
+from trio_broker.yield_budget import InTurns
 
 
 class LiveBrokerView(
@@ -91,16 +94,25 @@ class LiveBrokerView(
 
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         # Imported here: prometheus_client is for those who are scraped.
-        from trio_broker.metrics.prometheus import MetricsSnapshot, render
+        from trio_broker.metrics.prometheus import render
+        from trio_broker.metrics.snapshot import MetricsSnapshot
 
-        per_partition = self.services.config.node.metrics_per_partition
-        lags = await self.partition_lags() if per_partition else ()
+        config = self.services.config.node
+        names, per_partition = config.metrics_names, config.metrics_per_partition
+        report = await self.new_lag_report() if per_partition or "kafka-exporter" in names else None
+        partitions = await partition_readings(self.services) if per_partition or names else ()
+        recent_requests = {
+            api_name(api_key): metrics.last_minute()
+            async for api_key, metrics in InTurns(list(self.request_metrics.by_api.items()))
+            if "jmx-exporter" in names
+        }
         node, replicas = self.node(), self.services.replicas
         snapshot = MetricsSnapshot(
             version=node.version,
             node_id=node.node_id,
             cluster_id=node.cluster_id,
             durability=node.durability,
+            address=next((f"{each.host}:{each.port}" for each in node.listeners), ""),
             uptime_seconds=node.uptime_seconds,
             log_size_bytes=sum(partition.log.size_bytes for partition in replicas.partitions()),
             server=self.server.statistics(),
@@ -108,7 +120,11 @@ class LiveBrokerView(
             replicas=replicas.statistics(),
             cleaner=replicas.log_maintenance.log_cleaner.statistics(),
             groups=self.services.groups.statistics(),
-            topics=self.topics() if per_partition else (),
-            lags=lags,
+            names=names,
+            per_partition=per_partition,
+            recent_requests=recent_requests,
+            partitions=partitions,
+            groups_with_lag=() if report is None else report.groups,
+            lags=() if report is None else report.partitions,
         )
         return partial(render, snapshot)

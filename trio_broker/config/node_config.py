@@ -17,7 +17,7 @@ from trio_broker.config.config_key import (
     split_list,
     unchanged,
 )
-from trio_broker.config.validators import HOST_PORT_OR_EMPTY, NOT_EMPTY, at_least, one_of, optionally
+from trio_broker.config.validators import HOST_PORT_OR_EMPTY, NOT_EMPTY, at_least, each_of, one_of, optionally
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 LONG = ConfigType.LONG
@@ -85,6 +85,12 @@ class NodeConfig:
     metrics_per_partition: bool = key(
         False,
         "Ours. Whether /metrics has offsets and size of each partition, and the lag of each group in it.",
+        update_mode=CLUSTER_WIDE,
+    )
+    metrics_names: tuple[str, ...] = key(
+        (),
+        "Ours. Whose names /metrics has too, for dashboards made for them: kafka-exporter, jmx-exporter.",
+        validator=each_of("kafka-exporter", "jmx-exporter"),
         update_mode=CLUSTER_WIDE,
     )
 

@@ -53,6 +53,11 @@ def one_of(*choices: str) -> Validator[str]:
     return Validator(f"one of {', '.join(choices)}", lambda value: value in choices, ValueBounds(choices=choices))
 
 
+def each_of(*choices: str) -> Validator[tuple[str, ...]]:
+    """Accept any of these words, several, or none."""
+    return Validator(f"any of {', '.join(choices)}", lambda values: set(values) <= set(choices))
+
+
 def exactly(value: T, valid_values: str) -> Validator[T]:
     """Accept one value only."""
     return Validator(valid_values, lambda given: given == value)

@@ -5,16 +5,16 @@ quick, and ``render`` turns it into text in any thread, which is not. Nothing is
 metrics read the same statistics. Totals are counters, of which Prometheus makes rates by itself; ratios are those of
 the last second, and the busy seconds give them for any other interval.
 
-Series per partition, and of each group's lag in each, are written only when the snapshot holds them: a thousand of them
-are a thousand lines on every scrape. Each rendering has its own registry, so that several brokers may live in one
-process.
+Series per partition, and of each group's lag in each, are written only when asked for: a thousand of them are a
+thousand lines on every scrape. The same holds for the names of other exporters. Each rendering has its own registry, so
+that several brokers may live in one process.
 
 Importing this module imports prometheus_client, which takes longer than a broker's start-up may: import it lazily.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -23,36 +23,21 @@ from prometheus_client.registry import Collector
 
 from trio_broker.coordinator.reporting.snapshot import GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
+from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics
+from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
-from trio_broker.metrics.topics import TopicInfo
-from trio_broker.network.request_metrics import RequestTimes
+from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.replication.log_cleaner import LogCleanerStatistics
-from trio_broker.replication.replica_manager import ReplicaManagerStatistics
 
 PREFIX = "trio_broker"
 
 
-@attrs.frozen(kw_only=True)
-class MetricsSnapshot:
-    """Everything that a scrape shows, taken at one moment; ``requests`` are by the name of their API.
-
-    ``topics`` and ``lags`` are empty unless series per partition are wanted.
-    """
-
-    version: str
-    node_id: int
-    cluster_id: str
-    durability: str
-    uptime_seconds: float
-    log_size_bytes: int
-    server: SocketServerStatistics
-    requests: Mapping[str, RequestTimes]
-    replicas: ReplicaManagerStatistics
-    cleaner: LogCleanerStatistics
-    groups: GroupStatistics
-    topics: Sequence[TopicInfo] = ()
-    lags: Sequence[GroupPartitionLag] = ()
+NAMES: Mapping[str, Callable[[MetricsSnapshot], Iterator[Metric]]] = {
+    "kafka-exporter": kafka_exporter_metrics,
+    "jmx-exporter": jmx_exporter_metrics,
+}
+"""The values of ``metrics.names``: whose names the numbers get as well."""
 
 
 def render(snapshot: MetricsSnapshot) -> bytes:
@@ -94,10 +79,11 @@ class SnapshotCollector(Collector):
         yield from cold_send_metrics(PREFIX, snapshot.server.processors)
         yield from group_metrics(snapshot.groups)
         yield from compaction_metrics(snapshot.cleaner)
-        if snapshot.topics:
-            yield from partition_metrics(snapshot.topics)
-        if snapshot.lags:
+        if snapshot.per_partition:
+            yield from partition_metrics(snapshot.partitions)
             yield from group_lag_metrics(snapshot.lags)
+        for names in snapshot.names:
+            yield from NAMES[names](snapshot)
 
 
 def gauge(name: str, documentation: str, value: float) -> Metric:
@@ -210,18 +196,17 @@ def compaction_metrics(cleaner: LogCleanerStatistics) -> Iterator[Metric]:
     )
 
 
-def partition_metrics(topics: Sequence[TopicInfo]) -> Iterator[Metric]:
+def partition_metrics(partitions: Sequence[PartitionReading]) -> Iterator[Metric]:
     """The series that are written only when asked for."""
     labels = ["topic", "partition"]
     start = GaugeMetricFamily(f"{PREFIX}_partition_log_start_offset", "First offset kept", labels=labels)
     watermark = GaugeMetricFamily(f"{PREFIX}_partition_high_watermark", "End of what consumers may read", labels=labels)
     end = GaugeMetricFamily(f"{PREFIX}_partition_log_end_offset", "Offset of the next record", labels=labels)
     size = GaugeMetricFamily(f"{PREFIX}_partition_size_bytes", "Bytes of the partition's log", labels=labels)
-    for topic in topics:
-        for partition in topic.partitions:
-            values = [topic.name, str(partition.partition)]
-            start.add_metric(values, partition.log_start_offset)
-            watermark.add_metric(values, partition.high_watermark)
-            end.add_metric(values, partition.log_end_offset)
-            size.add_metric(values, partition.size_bytes)
+    for each in partitions:
+        values = [each.topic, str(each.partition)]
+        start.add_metric(values, each.log_start_offset)
+        watermark.add_metric(values, each.high_watermark)
+        end.add_metric(values, each.log_end_offset)
+        size.add_metric(values, each.size_bytes)
     yield from (start, watermark, end, size)

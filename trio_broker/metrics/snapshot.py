@@ -1,0 +1,68 @@
+"""What a scrape shows: the readings of all parts of the broker, taken at one moment on the event loop.
+
+They are immutable, so the text is made of them in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupPartitionLag
+from trio_broker.coordinator.reporting.statistics import GroupStatistics
+from trio_broker.network.request_metrics import RequestTimes
+from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.replication.log_cleaner import LogCleanerStatistics
+from trio_broker.replication.replica_manager import ReplicaManagerStatistics
+
+
+@attrs.frozen(kw_only=True)
+class PartitionReading:
+    """One partition. Appended and fetched are counted since the broker's start; ``preferred_leader`` is the first of
+    its ``replica_count`` replicas."""
+
+    topic: str
+    partition: int
+    leader: int
+    preferred_leader: int
+    replica_count: int
+    in_sync_replica_count: int
+    min_in_sync_replicas: int
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    segment_count: int
+    appended_records: int
+    appended_bytes: int
+    fetched_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class MetricsSnapshot:
+    """Everything that a scrape shows; ``requests`` and ``recent_requests``, those of the last minute, are by the name
+    of their API.
+
+    ``partitions``, ``groups_with_lag`` and ``lags`` are empty unless some metric needs them. ``names`` are those of
+    ``metrics.names``.
+    """
+
+    version: str
+    node_id: int
+    cluster_id: str
+    durability: str
+    address: str
+    uptime_seconds: float
+    log_size_bytes: int
+    server: SocketServerStatistics
+    requests: Mapping[str, RequestTimes]
+    replicas: ReplicaManagerStatistics
+    cleaner: LogCleanerStatistics
+    groups: GroupStatistics
+    names: tuple[str, ...] = ()
+    per_partition: bool = False
+    recent_requests: Mapping[str, RequestTimes] = attrs.field(factory=dict)
+    partitions: Sequence[PartitionReading] = ()
+    groups_with_lag: Sequence[GroupLag] = ()
+    lags: Sequence[GroupPartitionLag] = ()
