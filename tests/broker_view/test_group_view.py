@@ -189,7 +189,7 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
         assert [event.group_ids for event in rebalanced] == [("a/b",)]
         transport = httpx.ASGITransport(create_app(view))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            assert (await client.get("/api/v1/groups")).json()["groups"][0]["group_id"] == "a/b"
+            assert (await client.get("/api/v1/groups")).json()["items"][0]["group_id"] == "a/b"
             assert (await client.get("/api/v1/groups/a%2Fb")).json()["member_count"] == 1
             assert (await client.get("/api/v1/groups/a%2Fb/offsets")).json()["partitions"] == []
             assert len((await client.get("/api/v1/groups/a%2Fb/timeline")).json()["rebalances"]) == 1
