@@ -91,6 +91,7 @@ async def open_services(
                 config=config,
                 clock=clock,
                 controller=controller,
+                metadata_log=metadata_log,
                 replicas=replicas,
                 producer_ids=ProducerIds(controller.allocate_producer_ids),
                 groups=groups,

@@ -136,6 +136,9 @@ class NoMessages:
     def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
         return None
 
+    def takes_records(self, topic: str) -> bool:
+        return False
+
     async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
         return {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from kafka_wire.messages.offset_commit import (
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
+from kafka_wire.stored.metadata import ConfigRecord
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 
 RECORDS = "/api/v1/topics/orders/records"
@@ -298,6 +300,56 @@ async def test_commits_are_shown_in_our_own_format(live: LiveAdmin) -> None:
     assert record["key"]["decoder"] == "broker"
     assert record["key"]["data"] == {"type": "OffsetCommit", "group": "g", "topic": "orders", "partition": 0}
     assert (record["value"]["data"]["offset"], record["value"]["data"]["metadata"]) == (5, "m")
+
+
+METADATA = "/api/v1/topics/__cluster_metadata/records"
+
+
+async def test_the_metadata_log_is_shown_as_our_own_records(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    answer = await live.get(METADATA, limit=1000, **{"from": "oldest"})
+    values = [record["value"]["data"] for record in answer["records"]]
+    assert values[0] == {"leader_id": live.broker.services.node.node_id}
+    [topic] = [value for value in values if value.get("type") == "TopicRecord"]
+    assert topic["name"] == "orders"
+    [found] = (await live.get(METADATA, where='value.type == "PartitionRecord"'))["records"]
+    assert found["value"]["data"]["topic_id"] == topic["topic_id"]
+    assert found["value"]["decoder"] == "broker"
+    later = await live.get(METADATA, time="9999999999999", **{"from": "time"})
+    assert (later["records"], later["ended_by"]) == ([], "end")
+
+
+async def test_passwords_in_the_metadata_log_are_hidden_in_every_format(live: LiveAdmin) -> None:
+    secret = ConfigRecord(resource_type=4, resource_name="", name="sasl.jaas.config", value="hunter2")
+    await live.broker.services.metadata_log.append([secret])
+    places = [METADATA, f"{METADATA}?format=ndjson", f"{METADATA}?format=csv", f"{METADATA}?decode=hex"]
+    offset = (await live.get(METADATA, limit=1))["records"][0]["offset"]
+    for place in [*places, f"/topics/__cluster_metadata/messages/0/{offset}"]:
+        text = (await live.http.get(place)).text
+        assert "hunter2" not in text
+        assert b"hunter2".hex() not in text
+        assert base64.b64encode(b"hunter2")[:8].decode() not in text
+
+
+async def test_nothing_is_appended_to_the_metadata_log(live: LiveAdmin) -> None:
+    end_offset = live.broker.services.metadata_log.log_end_offset
+    answer = await live.http.post(METADATA, json={"value": "x"})
+    assert answer.status_code == 404
+    assert live.broker.services.metadata_log.log_end_offset == end_offset
+    assert "data-opens" not in (await live.http.get("/topics/__cluster_metadata/messages")).text
+
+
+async def test_a_fetch_of_the_metadata_log_waits_for_a_change(live: LiveAdmin) -> None:
+    [readable] = live.view.readable_partitions("__cluster_metadata") or []
+    position = {0: readable.end_offset}
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live.kafka.create_topic, "orders")
+        [fetched] = await live.view.fetch_batches(
+            "__cluster_metadata", position, max_bytes=1 << 20, max_wait_seconds=60
+        )
+    assert [batch.info.base_offset for batch in fetched.batches()] == [readable.end_offset]
+    [fetched] = await live.view.fetch_batches("__cluster_metadata", {0: 10**9}, max_bytes=1)
+    assert fetched.error == "OFFSET_OUT_OF_RANGE"
 
 
 async def test_contents_can_be_switched_off(tmp_path: Path) -> None:

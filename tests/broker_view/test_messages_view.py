@@ -9,7 +9,8 @@ from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.records.record import Record
 from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey, OffsetCommitValue, encode_group_record
 from tests.running_broker import connected, running, view_of
-from trio_broker.broker_view.messages import batches_of, read_own_format
+from trio_broker.broker_view.messages import batches_of
+from trio_broker.broker_view.own_formats import read_own_format
 
 
 async def test_what_is_appended_is_fetched(tmp_path: Path) -> None:

@@ -45,11 +45,13 @@ class AdminClient:
 
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
+        no_metadata_log: Any = None  # is read by the admin app alone
         services = BrokerServices(
             node=self.node,
             config=self.config,
             clock=ManualClock(),
             controller=self.controller,
+            metadata_log=no_metadata_log,
             replicas=self.replicas,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,

@@ -57,6 +57,7 @@ class Client:
             config=self.replicas.config,
             clock=self.replicas.clock,
             controller=absent,
+            metadata_log=absent,
             replicas=self.replicas,
             producer_ids=self.producer_ids,
             groups=absent,

@@ -1,8 +1,7 @@
 """The records of a running broker, for the admin app: fetched as a consumer does, appended as a producer does.
 
 Reading goes through the replica manager's ordinary fetch, up to the high watermark; files are read and batches inflated
-in worker threads, while the caller walks over what was fetched. The metadata log is not shown: no consumer can fetch
-it.
+in worker threads, while the caller walks over what was fetched. The metadata log is read as if it were a topic.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import attrs
 import trio
@@ -21,21 +19,17 @@ from broker_admin.views.messages import (
     BatchInfo,
     FetchedLogBatch,
     NewMessage,
-    OwnFormat,
     PartitionBatches,
     ReadablePartition,
-    StoredRecord,
     UnreadableBatch,
 )
-from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.primitives import uuid_text
+from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import NO_PRODUCER_ID, BatchHeader, RecordBatch, build_batch, read_batches
-from kafka_wire.records.control import ControlRecord, EndTransactionMarker, read_control_record
 from kafka_wire.records.record import NewRecord, Record
-from kafka_wire.stored.groups import GroupMetadataValue, decode_group_record
-from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
+from trio_broker.broker_view.metadata_records import MetadataRecords, is_secret
+from trio_broker.broker_view.own_formats import OWN_TOPICS, read_own_format, without_secrets
+from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC, is_internal_topic
 from trio_broker.handlers.list_offsets import find_offset
 from trio_broker.handlers.produce import append_batch, require_may_write
 from trio_broker.handlers.support.services import BrokerServices
@@ -66,6 +60,7 @@ class LiveMessagesView:
 
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
+        self.metadata_records = MetadataRecords(services)
 
     def contents_enabled(self) -> bool:
         return self.services.config.node.admin_messages_enabled
@@ -73,12 +68,19 @@ class LiveMessagesView:
     # ---- reading ----
 
     def readable_partitions(self, topic: str) -> Sequence[ReadablePartition] | None:
+        if topic == CLUSTER_METADATA_TOPIC:
+            return [self.metadata_records.readable()]
         hosted = self.services.replicas.topics.get(topic)
         if hosted is None:
             return None
         return [readable_partition(hosted, index) for index in sorted({*hosted.partitions, *hosted.failures})]
 
+    def takes_records(self, topic: str) -> bool:
+        return topic in self.services.replicas.topics and not is_internal_topic(topic)
+
     async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
+        if topic == CLUSTER_METADATA_TOPIC:
+            return {index: await self.metadata_records.offset_at(timestamp_ms) for index in partitions}
         replicas, offsets = self.services.replicas, {}
         async for index in InTurns(partitions):
             partition = replicas.topic(topic).partition(index)
@@ -90,6 +92,9 @@ class LiveMessagesView:
     async def fetch_batches(
         self, topic: str, positions: Mapping[int, int], *, max_bytes: int, max_wait_seconds: float = 0.0
     ) -> Sequence[PartitionBatches]:
+        if topic == CLUSTER_METADATA_TOPIC:
+            reads = [self.metadata_records.fetch(each, max_bytes, max_wait_seconds) for each in positions.values()]
+            return [fetched_batches(topic, await read) for read in reads]
         replicas = self.services.replicas
         try:
             hosted = replicas.topic(topic)
@@ -184,18 +189,23 @@ def batches_in(topic: str, records: FileRecords | bytes, end_offset: int) -> Ite
     try:
         for batch in read_batches(data):
             if batch.header.base_offset < end_offset:
-                is_own = batch.header.is_control or topic == CONSUMER_OFFSETS_TOPIC
+                is_own = batch.header.is_control or topic in OWN_TOPICS
                 own_format = partial(read_own_format, topic, batch.header.is_control) if is_own else None
-                yield FetchedLogBatch(batch_info(batch.header), partial(records_of, batch), own_format)
+                records_in = metadata_records_of if topic == CLUSTER_METADATA_TOPIC else records_of
+                yield FetchedLogBatch(batch_info(batch.header), partial(records_in, batch), own_format)
     except KafkaError as error:
         raise UnreadableBatch(str(error)) from None
 
 
-def records_of(batch: RecordBatch) -> Iterator[StoredRecord]:
+def records_of(batch: RecordBatch) -> Iterator[Record]:
     try:
         yield from batch.records()
     except KafkaError as error:
         raise UnreadableBatch(f"the batch at offset {batch.header.base_offset}: {error}") from None
+
+
+def metadata_records_of(batch: RecordBatch) -> Iterator[Record]:
+    return (without_secrets(record, is_secret) for record in records_of(batch))
 
 
 def batch_info(header: BatchHeader) -> BatchInfo:
@@ -214,69 +224,6 @@ def batch_info(header: BatchHeader) -> BatchInfo:
         transactional=header.is_transactional,
         control=header.is_control,
     )
-
-
-# ---- formats of our own ----
-
-
-def read_own_format(topic: str, is_control: bool, record: StoredRecord) -> OwnFormat | None:
-    """A marker that ends a transaction, or a record of ``__consumer_offsets``; None for what clients wrote."""
-    try:
-        if is_control:
-            return control_format(
-                read_control_record(Record(record.offset, record.timestamp, record.key, record.value))
-            )
-        if topic == CONSUMER_OFFSETS_TOPIC and record.key is not None:
-            return group_format(record.key, record.value)
-    except (KafkaError, WireError):
-        pass
-    return None
-
-
-def control_format(control: EndTransactionMarker | ControlRecord) -> OwnFormat:
-    kind = control.type.name if control.type is not None else "unknown"
-    if isinstance(control, EndTransactionMarker):
-        return OwnFormat({"control": kind}, {"coordinator_epoch": control.coordinator_epoch})
-    return OwnFormat({"control": kind}, control.value.hex())
-
-
-def group_format(key: bytes, value: bytes | None) -> OwnFormat | None:
-    record = decode_group_record(key, value)
-    if record is None:
-        return None
-    stored = {"type": type(record.key).__name__.removesuffix("Key")} | plain(record.key)
-    if record.value is None:
-        return OwnFormat(stored, None)
-    shown = plain(record.value)
-    if isinstance(record.value, GroupMetadataValue) and record.value.protocol_type == "consumer":
-        for member in shown["members"]:
-            member["subscription"] = consumer_protocol(decode_subscription, member["subscription"])
-            member["assignment"] = consumer_protocol(decode_assignment, member["assignment"])
-    return OwnFormat(stored, shown)
-
-
-def consumer_protocol(decode: Any, hexadecimal: Any) -> Any:
-    """What consumers have told each other, decoded; as it is if it does not decode."""
-    try:
-        return plain(decode(bytes.fromhex(hexadecimal)))
-    except (KafkaError, WireError, ValueError, TypeError):
-        return hexadecimal
-
-
-def plain(value: Any) -> Any:
-    """A message of the wire as what ``json`` can write: topic ids as their text, other bytes in hexadecimal."""
-    if attrs.has(type(value)):
-        shown = {}
-        for field in attrs.fields(type(value)):
-            inner = getattr(value, field.name)
-            is_uuid = isinstance(inner, bytes) and "Uuid" in str(field.type)
-            shown[field.name] = uuid_text(inner) if is_uuid else plain(inner)
-        return shown
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).hex()
-    return value
 
 
 # ---- records to append ----

@@ -102,12 +102,15 @@ async def get_messages_page(request: Request) -> Response:
             return Response(status_code=204)
     except Problem as refusal:
         problem = refusal
+    is_topic = topic in parts.view.topic_names()  # the metadata log is none
     context = frame(parts.view, request) | {
         "topic": topic,
-        "tabs": tabs_of(request, topic),
+        "tabs": tabs_of(request, topic) if is_topic else (),
+        "is_topic": is_topic,
         "partition_count": len(readable),
         "asked": defaultdict(str, request.query_params),
         "problem": problem,
+        "takes_records": parts.view.takes_records(topic),
         "jobs": [],
     }
     if result is not None and result.ended_by in TOO_LARGE:
@@ -161,6 +164,7 @@ async def get_message_page(request: Request) -> Response:
         "partition": partition,
         "offset": offset,
         "asked": defaultdict(str, request.query_params),
+        "takes_records": parts.view.takes_records(topic),
         "bootstrap": bootstrap_address(parts.view.node().listeners),
     }
     render = partial(render_message, context, result)

@@ -133,6 +133,10 @@ class MessagesView(Protocol):
         """The partitions of a topic, by number; None if there is no such topic."""
         ...
 
+    def takes_records(self, topic: str) -> bool:
+        """Whether records can be appended to a topic: it is there, and none of the broker's own."""
+        ...
+
     async def offsets_at(self, topic: str, partitions: Sequence[int], timestamp_ms: int) -> Mapping[int, int]:
         """The first offset of each partition whose record is at least as young as the time, or the partition's end."""
         ...

@@ -11,6 +11,7 @@ from trio_broker.changes.change_log import ChangeLog
 from trio_broker.clock import Clock
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint
@@ -50,6 +51,7 @@ class BrokerServices:
     config: BrokerConfig
     clock: Clock
     controller: Controller
+    metadata_log: MetadataLog
     replicas: ReplicaManager
     producer_ids: ProducerIds
     groups: GroupCoordinator

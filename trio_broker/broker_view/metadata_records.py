@@ -1,0 +1,84 @@
+"""The records of the metadata log, for the admin app: no consumer can fetch them.
+
+Read up to what is durable. What a snapshot contains is no longer in the log, so it begins where the newest one ends.
+Settings that are passwords, and those that this broker does not know, which may be, are read as hidden.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import attrs
+import trio
+
+from broker_admin.views.messages import ReadablePartition
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
+from kafka_wire.stored.metadata import ConfigRecord
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.replication.fetch_operation import FetchedPartition
+
+PARTITION = 0
+"""The only one of the metadata log."""
+
+
+@attrs.frozen
+class MetadataRecords:
+    """Reads the metadata log as if it were a topic of one partition."""
+
+    services: BrokerServices
+
+    @property
+    def log(self) -> MetadataLog:
+        return self.services.metadata_log
+
+    @property
+    def end_offset(self) -> int:
+        return self.log.quorum.high_watermark
+
+    def readable(self) -> ReadablePartition:
+        log = self.log.log
+        return ReadablePartition(PARTITION, log.log_start_offset, self.end_offset, log.size_bytes)
+
+    async def offset_at(self, timestamp_ms: int) -> int:
+        """The first offset whose record is at least as young as the time, or the end."""
+        end_offset = self.end_offset
+        look = partial(self.log.log.offset_for_timestamp, timestamp_ms, end_offset)
+        found = await trio.to_thread.run_sync(look, limiter=self.services.replicas.io_limiter)
+        return end_offset if found is None else found.offset
+
+    async def fetch(self, offset: int, max_bytes: int, max_wait_seconds: float) -> FetchedPartition:
+        """Batches from ``offset`` on; with ``max_wait_seconds`` it waits for a change of the metadata."""
+        if offset == self.end_offset and max_wait_seconds:
+            await self._wait_for_change(max_wait_seconds)
+        end_offset = self.end_offset
+        read = partial(self.log.log.read, offset, max_bytes, end_offset=end_offset)
+        try:
+            fetched = await trio.to_thread.run_sync(read, limiter=self.services.replicas.io_limiter)
+        except KafkaError as error:
+            return FetchedPartition(PARTITION, error.code)
+        except OSError:
+            return FetchedPartition(PARTITION, ErrorCode.KAFKA_STORAGE_ERROR)
+        return FetchedPartition(PARTITION, records=fetched.records, size_bytes=fetched.size, high_watermark=end_offset)
+
+    async def _wait_for_change(self, max_wait_seconds: float) -> None:
+        changed = trio.Event()
+
+        async def note(_: MetadataDelta) -> None:
+            changed.set()
+
+        end_subscription = self.services.controller.subscribe(note)
+        try:
+            with trio.move_on_after(max_wait_seconds):
+                await changed.wait()
+        finally:
+            end_subscription()
+
+
+def is_secret(record: ConfigRecord) -> bool:
+    """Whether the value of a setting must not be shown: it is a password, or its key is not known here."""
+    key = TOPIC_KEYS.get(record.name) or GROUP_KEYS.get(record.name) or BROKER_KEYS.get(record.name)
+    return key is None or key.sensitive
