@@ -34,7 +34,9 @@ MEMBERS_OF_GROUPS = frozenset({"leader", "members"})
 def unstructure_group_lag(lag: GroupLag) -> dict[str, Any]:
     """A line of the list of groups is flat: the group's own fields beside those of its lag."""
     fields: dict[str, Any] = {
-        field.name: getattr(lag, field.name) for field in attrs.fields(GroupLag) if field.name != "group"
+        field.name: converter.unstructure(getattr(lag, field.name))
+        for field in attrs.fields(GroupLag)
+        if field.name != "group"
     }
     group = converter.unstructure(lag.group)
     return {name: value for name, value in group.items() if name not in MEMBERS_OF_GROUPS} | fields

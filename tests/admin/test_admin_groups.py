@@ -19,7 +19,7 @@ from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import member_tail, partitions_text, short_duration_text, shown_text
 from broker_admin.timeline_picture import rebalance_entry, timeline_picture
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.reporting.snapshot import GroupOffsets
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupRates, LagTrend
 
 HOSTILE_IDS = [
     "a/b",
@@ -77,6 +77,34 @@ async def test_the_list_shows_state_members_and_lag_of_each_group(client: httpx.
         "lag_records": 36_169,
         "lag_seconds": 1_260.0,
         "last_rebalance_at_ms": 1_779_998_500_000,
+    }
+
+
+async def test_the_list_shows_how_fast_a_group_reads_once_that_is_known(
+    client: httpx.AsyncClient, view: FakeBrokerView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = GroupRates(
+        over_seconds=60.0,
+        consumed_per_second=10.0,
+        produced_per_second=12.5,
+        lag_change_per_second=2.5,
+        trend=LagTrend.GROWING,
+        catches_up_in_seconds=None,
+    )
+    lag = attrs.evolve(fake_group("readers").lag(), rates=rates)
+
+    async def groups() -> GroupLagReport:
+        return GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=(lag,))
+
+    monkeypatch.setattr(view, "groups", groups)
+    [item] = (await client.get("/api/v1/groups")).json()["items"]
+    assert item["rates"] == {
+        "over_seconds": 60.0,
+        "consumed_per_second": 10.0,
+        "produced_per_second": 12.5,
+        "lag_change_per_second": 2.5,
+        "trend": "growing",
+        "catches_up_in_seconds": None,
     }
 
 
