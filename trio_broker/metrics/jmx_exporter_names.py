@@ -11,14 +11,16 @@ Source: Kafka's BrokerTopicMetrics, RequestMetrics, ReplicaManager, SocketServer
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import Metric, SummaryMetricFamily
 
 from trio_broker.histogram import HistogramSnapshot
 from trio_broker.metrics.latency import error_name
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
+from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.request_phase import RequestPhase
 
@@ -277,30 +279,22 @@ TIMES: Mapping[str, Callable[[RequestTimes], HistogramSnapshot]] = {
 def jmx_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """All of them."""
     for each in VALUES:
-        yield family_of(each.name, each.mbean, [({}, each.read(snapshot))])
+        yield metric_of(each.name, each.mbean, [({}, each.read(snapshot))])
     yield from traffic_metrics(snapshot)
     yield from request_metrics(snapshot)
     yield from purgatory_metrics(snapshot)
-    yield family_of(
+    yield metric_of(
         "kafka_server_socket_server_metrics_connection_count",
         "kafka.server:type=socket-server-metrics,networkProcessor=*: connection-count",
         [({"networkProcessor": f"{each.processor_id}"}, each.connections) for each in snapshot.server.processors],
     )
     for name, (mbean, value) in OF_PARTITIONS.items():
-        yield family_of(
-            name,
-            mbean,
-            [({"topic": each.topic, "partition": str(each.partition)}, value(each)) for each in snapshot.partitions],
-        )
+        yield streamed_metric(name, mbean, partial(values_of_partitions, snapshot.partitions, value))
 
 
-def family_of(name: str, mbean: str, samples: Iterable[tuple[dict[str, str], float]]) -> Metric:
+def metric_of(name: str, mbean: str, values: Sequence[LabelledValue]) -> Metric:
     """A counter if ``name`` ends like one, else a gauge."""
-    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    family = kind(name, mbean)
-    for labels, value in samples:
-        family.add_sample(name, labels, value)
-    return family
+    return streamed_metric(name, mbean, lambda: values)
 
 
 def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
@@ -309,7 +303,7 @@ def traffic_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
         topics: defaultdict[str, int] = defaultdict(int)
         for each in snapshot.partitions:
             topics[each.topic] += of_partition(each)
-        yield family_of(
+        yield metric_of(
             f"kafka_server_brokertopicmetrics_{name}_total",
             f"kafka.server:type=BrokerTopicMetrics,name={kafka_name}",
             [({}, of_broker(snapshot)), *(({"topic": topic}, value) for topic, value in topics.items())],
@@ -330,8 +324,8 @@ def request_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
             for code, count in sorted(times.errors.items()):
                 errors.append(({"request": request, "error": error_name(code)}, count))
     mbean = "kafka.network:type=RequestMetrics,name="
-    yield family_of("kafka_network_requestmetrics_requests_total", f"{mbean}RequestsPerSec", requests)
-    yield family_of("kafka_network_requestmetrics_errors_total", f"{mbean}ErrorsPerSec", errors)
+    yield metric_of("kafka_network_requestmetrics_requests_total", f"{mbean}RequestsPerSec", requests)
+    yield metric_of("kafka_network_requestmetrics_errors_total", f"{mbean}ErrorsPerSec", errors)
     for name, read in TIMES.items():
         family = SummaryMetricFamily(f"kafka_network_requestmetrics_{name.lower()}", f"{mbean}{name}")
         for api, times in sorted(snapshot.requests.items()):
@@ -357,7 +351,7 @@ def purgatory_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """The requests that wait for others."""
     waiting = {"Produce": snapshot.replicas.delayed_produces, "Fetch": snapshot.replicas.delayed_fetches}
     for name in ("PurgatorySize", "NumDelayedOperations"):
-        yield family_of(
+        yield metric_of(
             f"kafka_server_delayedoperationpurgatory_{name.lower()}",
             f"kafka.server:type=DelayedOperationPurgatory,name={name}",
             [({"delayedOperation": operation}, count) for operation, count in waiting.items()],

@@ -6,18 +6,20 @@ offset is the high watermark, and the lag of a group that has not committed a pa
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
-from trio_broker.coordinator.reporting.snapshot import GroupPartitionLag
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
+from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 
 UNKNOWN = -1
 """The offset and the lag of a group that has committed nothing in a partition."""
 
-OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], float]]] = {
+OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {
     "current_offset": ("Offset of the next record that consumers may read", lambda each: each.high_watermark),
     "oldest_offset": ("Offset of the first record", lambda each: each.log_start_offset),
     "leader": ("Id of the broker that leads the partition", lambda each: each.leader),
@@ -34,53 +36,62 @@ OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], float]]] = {
 
 def kafka_exporter_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     """All of them."""
-    yield GaugeMetricFamily("kafka_brokers", "Brokers of the cluster", value=1)
-    info = GaugeMetricFamily("kafka_broker_info", "Id and address of each broker", labels=["id", "address"])
-    info.add_metric([str(snapshot.node_id), snapshot.address], 1)
-    yield info
+    address = {"id": str(snapshot.node_id), "address": snapshot.address}
+    yield streamed_metric("kafka_brokers", "Brokers of the cluster", lambda: [({}, 1)])
+    yield streamed_metric("kafka_broker_info", "Id and address of each broker", lambda: [(address, 1)])
     yield from topic_metrics(snapshot.partitions)
-    members = GaugeMetricFamily("kafka_consumergroup_members", "Members of a group", labels=["consumergroup"])
-    for each in snapshot.groups_with_lag:
-        members.add_metric([each.group.group_id], each.group.member_count)
-    yield members
+    yield streamed_metric(
+        "kafka_consumergroup_members",
+        "Members of a group",
+        lambda: (
+            ({"consumergroup": each.group.group_id}, each.group.member_count) for each in snapshot.groups_with_lag
+        ),
+    )
     yield from lag_metrics(snapshot.lags)
 
 
 def topic_metrics(partitions: Sequence[PartitionReading]) -> Iterator[Metric]:
     """Topics and their partitions."""
-    count = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=["topic"])
-    for topic, number in Counter(each.topic for each in partitions).items():
-        count.add_metric([topic], number)
-    yield count
+    topics = Counter(each.topic for each in partitions)
+    yield streamed_metric(
+        "kafka_topic_partitions",
+        "Partitions of a topic",
+        lambda: (({"topic": topic}, count) for topic, count in topics.items()),
+    )
     for name, (documentation, value) in OF_PARTITIONS.items():
-        family = GaugeMetricFamily(f"kafka_topic_partition_{name}", documentation, labels=["topic", "partition"])
-        for each in partitions:
-            family.add_metric([each.topic, str(each.partition)], value(each))
-        yield family
+        yield streamed_metric(
+            f"kafka_topic_partition_{name}", documentation, partial(values_of_partitions, partitions, value)
+        )
+
+
+def committed_offset(lag: ConsumerLag) -> int:
+    return UNKNOWN if lag.committed_offset is None else lag.committed_offset
+
+
+def lag_records(lag: ConsumerLag) -> int:
+    return UNKNOWN if lag.lag_records is None else lag.lag_records
 
 
 def lag_metrics(lags: Sequence[GroupPartitionLag]) -> Iterator[Metric]:
     """What groups have committed, and how far they are behind: by partition, and by topic."""
-    labels = ["consumergroup", "topic", "partition"]
-    offsets = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset of a group", labels=labels)
-    behind = GaugeMetricFamily("kafka_consumergroup_lag", "Records that a group has yet to consume", labels=labels)
-    sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for name, documentation, read in (
+        ("current_offset", "Committed offset of a group", committed_offset),
+        ("lag", "Records that a group has yet to consume", lag_records),
+    ):
+        yield streamed_metric(f"kafka_consumergroup_{name}", documentation, partial(values_of_lags, lags, read))
+        sums: Counter[tuple[str, str]] = Counter()
+        for each in lags:
+            sums[each.group_id, each.lag.topic] += max(read(each.lag), 0)
+        yield streamed_metric(
+            f"kafka_consumergroup_{name}_sum", f"{documentation}, summed over a topic", partial(values_of_sums, sums)
+        )
+
+
+def values_of_lags(lags: Sequence[GroupPartitionLag], read: Callable[[ConsumerLag], int]) -> Iterator[LabelledValue]:
     for each in lags:
-        lag = each.lag
-        values = [each.group_id, lag.topic, str(lag.partition)]
-        offset = UNKNOWN if lag.committed_offset is None else lag.committed_offset
-        records = UNKNOWN if lag.lag_records is None else lag.lag_records
-        offsets.add_metric(values, offset)
-        behind.add_metric(values, records)
-        total = sums[each.group_id, lag.topic]
-        total[0] += max(offset, 0)
-        total[1] += max(records, 0)
-    yield from (offsets, behind)
-    offset_sums = GaugeMetricFamily(
-        "kafka_consumergroup_current_offset_sum", "Sum over the partitions of a topic", labels=labels[:2]
-    )
-    lag_sums = GaugeMetricFamily("kafka_consumergroup_lag_sum", "Sum over the partitions of a topic", labels=labels[:2])
-    for key, (offset_sum, lag_sum) in sums.items():
-        offset_sums.add_metric(key, offset_sum)
-        lag_sums.add_metric(key, lag_sum)
-    yield from (offset_sums, lag_sums)
+        labels = {"consumergroup": each.group_id, "topic": each.lag.topic, "partition": str(each.lag.partition)}
+        yield labels, read(each.lag)
+
+
+def values_of_sums(sums: Mapping[tuple[str, str], int]) -> Iterator[LabelledValue]:
+    return (({"consumergroup": group_id, "topic": topic}, total) for (group_id, topic), total in sums.items())

@@ -15,18 +15,20 @@ Importing this module imports prometheus_client, which takes longer than a broke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import attrs
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from trio_broker.coordinator.reporting.snapshot import GroupPartitionLag
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupPartitionLag
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
 from trio_broker.metrics.jmx_exporter_names import jmx_exporter_metrics
 from trio_broker.metrics.kafka_exporter_names import kafka_exporter_metrics
 from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time_metrics, sync_metrics
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
+from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 from trio_broker.replication.log_cleaner import LogCleanerStatistics
 
@@ -166,20 +168,20 @@ def group_metrics(groups: GroupStatistics) -> Iterator[Metric]:
 
 
 def group_lag_metrics(lags: Sequence[GroupPartitionLag]) -> Iterator[Metric]:
-    """The lag of each group in each partition: only when asked for."""
-    labels = ["group", "topic", "partition"]
-    records = GaugeMetricFamily(f"{PREFIX}_group_lag_records", "Records not consumed yet", labels=labels)
-    seconds = GaugeMetricFamily(
-        f"{PREFIX}_group_lag_seconds", "Seconds since the first record not consumed yet was appended", labels=labels
-    )
+    """The lag of each group in each partition, as far as it is known: only when asked for."""
+    for name, documentation, read in (
+        ("records", "Records not consumed yet", lambda lag: lag.lag_records),
+        ("seconds", "Seconds since the first record not consumed yet was appended", lambda lag: lag.lag_seconds),
+    ):
+        yield streamed_metric(f"{PREFIX}_group_lag_{name}", documentation, partial(known_lags, lags, read))
+
+
+def known_lags(
+    lags: Sequence[GroupPartitionLag], read: Callable[[ConsumerLag], float | None]
+) -> Iterator[LabelledValue]:
     for each in lags:
-        lag = each.lag
-        values = [each.group_id, lag.topic, str(lag.partition)]
-        if lag.lag_records is not None:
-            records.add_metric(values, lag.lag_records)
-        if lag.lag_seconds is not None:
-            seconds.add_metric(values, lag.lag_seconds)
-    yield from (records, seconds)
+        if (value := read(each.lag)) is not None:
+            yield {"group": each.group_id, "topic": each.lag.topic, "partition": str(each.lag.partition)}, value
 
 
 def compaction_metrics(cleaner: LogCleanerStatistics) -> Iterator[Metric]:
@@ -196,17 +198,18 @@ def compaction_metrics(cleaner: LogCleanerStatistics) -> Iterator[Metric]:
     )
 
 
+OF_PARTITIONS: Mapping[str, tuple[str, Callable[[PartitionReading], int]]] = {
+    "log_start_offset": ("First offset kept", lambda each: each.log_start_offset),
+    "high_watermark": ("End of what consumers may read", lambda each: each.high_watermark),
+    "log_end_offset": ("Offset of the next record", lambda each: each.log_end_offset),
+    "size_bytes": ("Bytes of the partition's log", lambda each: each.size_bytes),
+}
+"""By the last part of their name: what it is, and its value."""
+
+
 def partition_metrics(partitions: Sequence[PartitionReading]) -> Iterator[Metric]:
     """The series that are written only when asked for."""
-    labels = ["topic", "partition"]
-    start = GaugeMetricFamily(f"{PREFIX}_partition_log_start_offset", "First offset kept", labels=labels)
-    watermark = GaugeMetricFamily(f"{PREFIX}_partition_high_watermark", "End of what consumers may read", labels=labels)
-    end = GaugeMetricFamily(f"{PREFIX}_partition_log_end_offset", "Offset of the next record", labels=labels)
-    size = GaugeMetricFamily(f"{PREFIX}_partition_size_bytes", "Bytes of the partition's log", labels=labels)
-    for each in partitions:
-        values = [each.topic, str(each.partition)]
-        start.add_metric(values, each.log_start_offset)
-        watermark.add_metric(values, each.high_watermark)
-        end.add_metric(values, each.log_end_offset)
-        size.add_metric(values, each.size_bytes)
-    yield from (start, watermark, end, size)
+    for name, (documentation, value) in OF_PARTITIONS.items():
+        yield streamed_metric(
+            f"{PREFIX}_partition_{name}", documentation, partial(values_of_partitions, partitions, value)
+        )
