@@ -71,6 +71,19 @@ function idleChart(pool, knob) {
   };
 }
 
+/** The idle ratio of the handlers, and how often a sync found a thread: the same threads do both. @returns {Chart} */
+function freeChart() {
+  const handlers = idleChart("io", "num.io.threads");
+  const free = (/** @type {Sample} */ sample) => 1 - sample.sync_busy_ratio;
+  return {
+    ...handlers,
+    lines: (shown) => [...handlers.lines(shown), { pick: free, style: "line second" }],
+    read: (sample) =>
+      `<i class="swatch first"></i><span>handlers</span> <strong>${percent(sample.io_idle_ratio)}</strong> <span>idle</span>` +
+      `<i class="swatch second"></i><span>for syncs</span> <strong>${percent(free(sample))}</strong> <span>free</span>`,
+  };
+}
+
 /** @type {Record<string, Chart>} */
 export const CHARTS = {
   bytes: {
@@ -104,7 +117,7 @@ export const CHARTS = {
     read: (sample) => `<strong>${percent(sample.event_loop_busy_ratio)}</strong> busy`,
   },
   network: idleChart("network", "num.network.threads"),
-  io: idleChart("io", "num.io.threads"),
+  io: freeChart(),
   cleaner: {
     knob: "log.cleaner.threads",
     lines: () => [{ pick: (sample) => sample.compaction_busy_ratio, style: "line first", area: true }],

@@ -7,6 +7,14 @@
 
 import { quietly } from "./live.js";
 
+/** @param {Change} change */
+function linkTo(change) {
+  const link = document.createElement("a");
+  link.href = `/changes/${change.sequence}`;
+  link.textContent = `change ${change.sequence}`;
+  return link;
+}
+
 /** One knob: slider, number, button, the call they make, and its outcome. */
 export class Knob {
   /** @param {HTMLFormElement} form @param {() => Promise<unknown>} changed is called after each attempt to change the key */
@@ -98,7 +106,8 @@ export class Knob {
       this.number.value = body.configs[this.key].value;
       const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
       const state = isTrial ? `in effect for ${this.tries.dataset.try} s; keep or undo it above` : "in effect";
-      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, ${state}.` : "PATCH → 200: it was so already.");
+      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, ${state}. What it does is measured for a minute: ` : "PATCH → 200: it was so already.");
+      if (change) this.part("outcome").append(linkTo(change));
     } else {
       const reasons = (body.errors ?? []).map((/** @type {{detail: string}} */ one) => one.detail);
       this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.detail}`);

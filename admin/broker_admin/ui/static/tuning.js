@@ -32,6 +32,13 @@ for (const kind of ["curl", "explanation"]) {
   }
 }
 
+// What would help is one click away: the link goes to the card, and puts the value into it.
+document.addEventListener("click", (event) => {
+  const link = /** @type {Element} */ (event.target).closest("[data-suggests]");
+  if (!(link instanceof HTMLElement)) return;
+  knobs.find((knob) => knob.key === link.dataset.suggests)?.choose(link.dataset.value ?? "");
+});
+
 quietly(loadAll);
 keepUpToDate(loadAll, {
   sample: addSample,
