@@ -245,7 +245,7 @@ class LogManager:
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = self._holder_of(partition)
         if directory is None:
-            directory = min(self._online_directories(), key=self._log_count)
+            directory = self._emptiest_directory()
             self._forget(directory, partition)
         log = self._open(directory, partition, topic_id, config).log
         # Otherwise a power cut could take the directory away, with records that were acknowledged as durable.
@@ -260,6 +260,13 @@ class LogManager:
     def _online_directories(self) -> list[LogDirectory]:
         """Return the directories whose disk works, all of them when none does: using one then raises its error."""
         return [directory for directory in self.directories if directory.failure is None] or self.directories
+
+    def _emptiest_directory(self) -> LogDirectory:
+        """Return the directory with the fewest logs. They are counted only where there is a choice: ten thousand logs
+        created one after another would be counted five thousand times each.
+        """
+        directories = self._online_directories()
+        return directories[0] if len(directories) == 1 else min(directories, key=self._log_count)
 
     def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
         """Drop what the checkpoints say of an older partition of the same name, on the disk too.
