@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from broker_admin.listing import ListQuery, Page, ordered_by, take_page
+from broker_admin.messages.export import harmless
 from broker_admin.schemas import bounded
+from broker_admin.texts import iso_time
 from trio_broker.changes.change import (
     Change,
     ChangeAction,
@@ -18,6 +22,7 @@ from trio_broker.changes.change import (
     Trial,
     TrialOutcome,
 )
+from trio_broker.config.entries import ValueChange
 from trio_broker.metrics.bottleneck import Unit
 
 ANY = ""
@@ -57,6 +62,32 @@ def select_changes(changes: Sequence[Change], query: ChangesQuery) -> Page[Chang
     )
 
 
+CSV_COLUMNS = (
+    *("number", "changed_at", "action", "resource_type", "resource", "name", "old", "new"),
+    *("channel", "client", "role", "address", "request", "trial", "undoes", "effect"),
+)
+
+
+def changes_csv(changes: Iterable[Change]) -> str:
+    """The changes as CSV with a line of names: a line for each value, or one where there is none."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(CSV_COLUMNS)
+    for change in changes:
+        origin = change.origin
+        ends = (
+            *(origin.channel.value, harmless(origin.client), origin.role, origin.address, harmless(origin.request)),
+            change.trial.outcome.value if change.trial else "",
+            "" if change.undoes is None else change.undoes,
+            change.effect.verdict.value if change.effect else "",
+        )
+        starts = (change.number, iso_time(change.changed_at_ms), change.action.value, change.resource_type.value)
+        for value in change.values or (ValueChange("", None, None),):
+            texts = (change.resource, value.name, value.old or "", value.new or "")
+            writer.writerow((*starts, *map(harmless, texts), *ends))
+    return out.getvalue()
+
+
 def is_wanted(change: Change, query: ChangesQuery) -> bool:
     return (
         query.action in (ANY, change.action.value)
@@ -72,6 +103,11 @@ def search_text(change: Change) -> str:
     return " ".join(
         (change.action.value, change.resource, origin.client, origin.role, origin.address, origin.request, *values)
     )
+
+
+def running_trial(changes: Sequence[Change]) -> Change | None:
+    """The change that is on trial now."""
+    return next((each for each in reversed(changes) if each.trial and each.trial.outcome is TrialOutcome.RUNNING), None)
 
 
 # --- in words ---

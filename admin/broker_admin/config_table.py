@@ -12,7 +12,7 @@ import attrs
 
 from broker_admin.schemas import bounded
 from trio_broker.config.config_key import ConfigType, UpdateMode
-from trio_broker.config.entries import ConfigEntry, ConfigLevel, ConfigLevelValue
+from trio_broker.config.entries import ON_TRIAL, ConfigEntry, ConfigLevel, ConfigLevelValue
 from trio_broker.config.quantities import quantity_text
 
 LEVEL_TITLES: Mapping[ConfigLevel, str] = {
@@ -23,6 +23,9 @@ LEVEL_TITLES: Mapping[ConfigLevel, str] = {
     ConfigLevel.FILE: "file",
     ConfigLevel.BUILT_IN: "built-in",
 }
+
+DYNAMIC_LEVELS = frozenset({ConfigLevel.BROKER, ConfigLevel.CLUSTER})
+"""Those that are set while the broker runs."""
 
 MODE_TITLES: Mapping[UpdateMode, str] = {
     UpdateMode.CLUSTER_WIDE: "live",
@@ -114,9 +117,23 @@ class ConfigRow:
         """The items of a list."""
         return frozenset(item.strip() for item in (self.value or "").split(","))
 
+    @property
+    def reset_refusal(self) -> str:
+        """Why there is nothing to reset, empty if there is."""
+        if is_on_trial(self.entry):
+            return "It is on trial: keep it or undo it"
+        if any(each.level in DYNAMIC_LEVELS and each.name == self.entry.name for each in self.entry.levels):
+            return ""
+        return "Nothing was set while the broker ran, for this broker or for all"
+
     def reading_of(self, level: ConfigLevelValue) -> str | None:
         """The value of a level as it is read best; that of a fallback is in another unit, and shown as it is."""
         return quantity_text(level.value, self.entry.unit) if level.name == self.entry.name else None
+
+
+def is_on_trial(entry: ConfigEntry) -> bool:
+    """Whether the value in effect is one that is tried."""
+    return any(each.origin == ON_TRIAL for each in entry.levels)
 
 
 KIND_TEXTS: Mapping[ConfigType, str] = {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from broker_admin.config_table import is_on_trial
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigSource
 
 
@@ -90,12 +91,14 @@ KNOBS = (
 
 @attrs.frozen
 class KnobState:
-    """A knob as it stands now. ``allowed`` is None where any number from 1 on may be set, whatever stands now."""
+    """A knob as it stands now. ``allowed`` is None where any number from 1 on may be set, whatever stands now.
+
+    It can be reset if this broker has a stored value of its own, and nothing is tried in its place."""
 
     knob: Knob
     value: int
     default: str | None
-    is_dynamic: bool
+    can_reset: bool
     allowed: AllowedRange | None
 
     @property
@@ -118,6 +121,6 @@ def knob_state(knob: Knob, entry: ConfigEntry) -> KnobState:
         knob=knob,
         value=int(entry.value or 0),
         default=entry.default,
-        is_dynamic=entry.source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        can_reset=entry.source is ConfigSource.DYNAMIC_BROKER_CONFIG and not is_on_trial(entry),
         allowed=entry.allowed_range,
     )

@@ -29,6 +29,9 @@ from broker_admin.tokens import Role
 from broker_admin.view import BrokerView
 from trio_broker.metrics.topics import TopicInfo
 
+VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
+"""Beside what is greyed for a viewer."""
+
 UI_DIRECTORY = Path(__file__).parent / "ui"
 
 LINKED_CHARACTERS = 1000
@@ -81,6 +84,7 @@ def page_environment() -> jinja2.Environment:
         difference_text=difference_text,
     )
     environment.globals["zip"] = zip
+    environment.globals["viewer_refusal"] = VIEWER_REFUSAL
     environment.globals["linked_characters"] = LINKED_CHARACTERS
     environment.globals["max_event_streams"] = MAX_EVENT_STREAMS
     return environment

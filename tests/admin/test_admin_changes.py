@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,25 @@ async def test_what_the_filters_let_through_is_exported_as_json_lines(live: Live
     answer = await live.http.get("/api/v1/changes?resource_type=topic", headers=headers)
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert [json.loads(line)["resource"] for line in answer.text.splitlines()] == ["orders", "clicks"]
+
+
+async def test_what_the_filters_let_through_is_exported_for_spreadsheets(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders", partitions=2)
+    both = {"num.io.threads": 12, "queued.max.requests": 600}
+    await live.http.patch("/api/v1/config", json=both, headers={"x-requested-with": "=cmd()"})
+    answer = await live.http.get("/api/v1/changes", params={"format": "csv", "action": "config"})
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == 'attachment; filename="changes.csv"'
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["number"], row["name"], row["old"], row["new"]) for row in rows] == [
+        ("2", "num.io.threads", "8", "12"),
+        ("2", "queued.max.requests", "500", "600"),
+    ]
+    assert (rows[0]["client"], rows[0]["channel"]) == ("'=cmd()", "http")
+    lines = (await live.http.get("/api/v1/changes", params={"format": "ndjson"})).text.splitlines()
+    assert [json.loads(line)["number"] for line in lines] == [1, 2]
+    page = await live.http.get("/changes", params={"search": "a&b", "channel": "kafka"})
+    assert 'href="/api/v1/changes?search=a%26b&amp;channel=kafka&amp;format=csv" download' in page.text
 
 
 async def test_an_unknown_change_is_a_problem(live: LiveAdmin) -> None:

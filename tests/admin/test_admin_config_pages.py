@@ -10,9 +10,11 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
+from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
 from tests.admin.chromium import Browser, Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
+from trio_broker.config.entries import ConfigScope
 
 LOGGER = "trio_broker.test_of_config_pages"
 
@@ -110,16 +112,25 @@ async def test_a_secret_is_not_shown(client: httpx.AsyncClient) -> None:
     assert "built-in secret" not in text
 
 
-async def test_a_viewer_finds_no_form(live: LiveAdmin) -> None:
+async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) -> None:
     tokens = AdminTokens({Role.VIEWER: "v" * 43})
     transport = httpx.ASGITransport(create_app(live.view, tokens=tokens), client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as viewer:
         headers = {"authorization": f"Bearer {'v' * 43}"}
-        for path in ("/config?key=num.io.threads", "/config/loggers"):
+        await live.kafka.create_topic("orders")
+        for path, action in (
+            ("/config?key=num.io.threads", '<fieldset class="unframed"'),
+            ("/config/loggers", 'aria-label="Set the level of root"'),
+            ("/tuning", '<fieldset class="inputs"'),
+            ("/topics", 'data-opens="create-topic"'),
+            ("/topics/orders", 'data-opens="delete-topic"'),
+            ("/topics/orders/messages", 'data-opens="produce"'),
+        ):
             text = (await viewer.get(path, headers=headers)).text
-            assert "num.io.threads" in text or "trio_broker" in text
-            assert 'data-edit="' not in text
-            assert 'data-logger="' not in text
+            control = text[text.index(action) :].partition(">")[0]
+            assert control.endswith(f' disabled title="{VIEWER_REFUSAL}"'), control
+            admins = (await live.http.get(path)).text
+            assert "disabled" not in admins[admins.index(action) :].partition(">")[0]
 
 
 # --- in a browser ---
@@ -187,6 +198,54 @@ async def test_a_batch_is_tried_and_applied_and_its_outcome_read(live: LiveAdmin
             "document.querySelector('tr[data-key=\"log.segment.bytes\"] .source').innerText === 'cluster default'"
         )
         assert await page.evaluate("document.querySelector('[data-pending]').hidden")
+
+
+async def test_a_key_can_be_reset_where_something_was_set(live: LiveAdmin) -> None:
+    async def reset_of(key: str) -> str:
+        text = await page_text(live, "/config", key=key)
+        return text[text.index("data-reset") :].partition(">")[0]
+
+    assert 'disabled title="Nothing was set while the broker ran' in await reset_of("num.io.threads")
+    await live.http.patch("/api/v1/config?level=cluster", json={"num.io.threads": 9})
+    assert "disabled" not in await reset_of("num.io.threads")
+    await live.http.patch("/api/v1/config?try_seconds=60", json={"num.io.threads": 10})
+    assert 'disabled title="It is on trial: keep it or undo it"' in await reset_of("num.io.threads")
+
+
+@needs_chromium
+async def test_a_batch_is_tried_for_a_minute_and_kept(live: LiveAdmin, browser: Browser) -> None:
+    async with served(create_app(live.view)) as url:
+        page = await browser.open_page(f"{url}/config?key=queued.max.requests")
+        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        await enter(page, "form[data-edit] input", "400")
+        await click(page, "form[data-edit] [type=submit]")
+        await page.until("!document.querySelector('[data-pending]').hidden")
+        await click(page, "[data-opens='change-settings']")
+        for level, outcome in (("cluster", "→ 422"), ("broker", "This would be done")):
+            await page.evaluate(
+                "(([level, seconds], value) => { level.value = value; seconds.value = '60';"
+                " level.dispatchEvent(new Event('change', {bubbles: true})) })"
+                f"(document.querySelectorAll('#change-settings select'), '{level}')"
+            )
+            await page.until(
+                f"document.querySelector('#change-settings [data-outcome]').innerText.includes('{outcome}')"
+            )
+            refused = await page.evaluate("document.querySelectorAll('#change-settings .reason').length")
+            assert refused == (level == "cluster")
+        assert "try_seconds=60" in str(
+            await page.evaluate("document.querySelector('#change-settings [data-call]').textContent")
+        )
+        await click(page, "#change-settings [data-does]")
+        await page.until("document.querySelector('#trial [data-opens=keep-trial]') !== null")
+        assert live.broker.config.socket_server.queued_max_requests == 400
+        assert live.broker.config.tried == {"queued.max.requests": "400"}
+        await click(page, "#trial [data-opens=keep-trial]")
+        assert "/api/v1/changes/1:keep" in await page.text("#keep-trial details.twins code")
+        await click(page, "#keep-trial [data-does]")
+        await page.until("document.querySelector('#trial [data-opens]') === null")
+        assert await page.evaluate("document.querySelector('[data-toasts] a').getAttribute('href')") == "/changes/1"
+        assert live.broker.config.dynamic(ConfigScope.BROKER) == {"queued.max.requests": "400"}
+        await page.until("!document.querySelector('form[data-edit] [data-reset]').disabled")
 
 
 @needs_chromium

@@ -75,7 +75,10 @@ async def test_the_page_says_what_limits_what_is_on_trial_and_what_the_last_chan
     page = await page_of(live.http, "/tuning")
     assert "What limits it now" in page
     assert "The broker is idle" in page or "limit" in page
-    assert f'<a href="/changes/{number + 1}">Keep it or undo it' in page
+    assert f'<a href="/changes/{number + 1}">change {number + 1}</a>' in page
+    assert f'data-address="/api/v1/changes/{number + 1}:keep"' in page
+    knob = page[page.index('data-form="queued.max.requests"') :]
+    assert knob[knob.index("data-reset") :].partition(">")[0].split()[-1] == "hidden"
     assert 'data-knob="log.cleaner.threads"' in page
     assert f'<a href="/changes/{number}">' in page
 
@@ -137,8 +140,8 @@ async def test_a_change_on_trial_can_be_kept_and_undone_from_its_page(live: Live
     assert 'data-address="/api/v1/changes/1:undo"' in page
     await live.http.post("/api/v1/changes/1:undo")
     page = await page_of(live.http, "/changes/1")
-    assert "tried and undone" in page
-    assert ":keep" not in page
+    assert "tried and undone by pytest from 127.0.0.1 by HTTP" in page
+    assert "/1:keep" not in page
     assert 'takes back <a href="/changes/1">' in await page_of(live.http, "/changes/2")
 
 
@@ -176,11 +179,13 @@ async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> N
         await page.evaluate(f"{form}.querySelector('input[type=number]').dispatchEvent(new Event('input'))")
         await page.evaluate(f"{form}.querySelector('[data-try]').click()")
         await page.until("document.querySelector('#trial a') !== null")
+        await page.until(f"{form}.querySelector('[data-now]').innerText === '64'")
         assert live.broker.config.socket_server.num_io_threads == 64
-        await page.go_to(f"{url}/changes/1")
-        await page.evaluate("document.querySelector('[data-opens=undo]').click()")
-        await page.evaluate("document.querySelector('#undo [data-does]').click()")
-        await page.until("document.body?.innerText.includes('tried and undone')")
+        assert await page.evaluate(f"{form}.querySelector('[data-reset]').hidden")
+        await page.evaluate("document.querySelector('#trial [data-opens=undo-trial]').click()")
+        await page.evaluate("document.querySelector('#undo-trial [data-does]').click()")
+        await page.until("document.querySelector('#effects').innerText.includes('tried and undone by admin page')")
+        await page.until("document.querySelector('#trial a') === null")
         assert live.broker.config.socket_server.num_io_threads == 8
 
 

@@ -24,6 +24,7 @@ import attrs
 from trio_broker.config.config_key import INT_MAX, ConfigKey, UpdateMode
 from trio_broker.config.consistency import check_broker_consistency
 from trio_broker.config.entries import (
+    ON_TRIAL,
     ConfigDifference,
     ConfigEntry,
     ConfigLevel,
@@ -46,9 +47,6 @@ from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
 
-
-ON_TRIAL = "on trial"
-"""The origin of a value that is tried, which is in effect and written nowhere."""
 
 THREAD_POOLS = tuple(key for key in BROKER_KEYS.values() if key.thread_pool)
 

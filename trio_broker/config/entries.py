@@ -66,6 +66,10 @@ class ConfigLevel(enum.Enum):
     BUILT_IN = "built-in"
 
 
+ON_TRIAL = "on trial"
+"""The origin of a value that is tried, which is in effect and written nowhere."""
+
+
 @attrs.frozen(kw_only=True)
 class ConfigLevelValue:
     """The value of a key at one level; ``name`` differs from the key's if the value is that of a fallback."""

@@ -1,8 +1,8 @@
 """``/api/v1/changes``: what was changed in the broker, by which client, and what came of it.
 
-The list takes the words of every list, and filters; ``Accept: application/x-ndjson`` exports what the filters let
-through as JSON lines. A change on trial is kept by ``POST /api/v1/changes/{number}:keep``, and taken back before its
-time by ``:undo``.
+The list takes the words of every list, and filters; ``Accept: application/x-ndjson`` and ``text/csv``, or ``format``,
+export all that the filters let through, oldest first. A change on trial is kept by
+``POST /api/v1/changes/{number}:keep``, and taken back before its time by ``:undo``.
 """
 
 from __future__ import annotations
@@ -10,48 +10,77 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.change_list import ChangesQuery, is_wanted, select_changes
+from broker_admin.change_list import CSV_COLUMNS, ChangesQuery, changes_csv, is_wanted, select_changes
 from broker_admin.encoding import encode, json_response, json_response_from_thread
 from broker_admin.listing import Page
+from broker_admin.messages.query import FORMATS
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import check_caller
+from broker_admin.routes.messages import CSV, NDJSON, wanted_format
+from broker_admin.schemas import bounded
 from broker_admin.views.changes import TrialRefusal
 from trio_broker.changes.change import Change
 
-JSON_LINES = "application/x-ndjson"
+
+@attrs.frozen(kw_only=True)
+class ChangesExportQuery(ChangesQuery):
+    """As for the list; ``format`` is json, ndjson or csv where the Accept header cannot say."""
+
+    format: str = bounded("", enum=list(FORMATS))
 
 
 @operation(
     Page[Change],
-    query=ChangesQuery,
+    query=ChangesExportQuery,
     other_answers=(
         TextContent(
-            JSON_LINES,
+            NDJSON,
             "all changes that the filters let through, oldest first, without limit or cursor",
             '{"number":1,"action":"created","resource_type":"topic","resource":"orders", …}\n',
             line=Change,
         ),
+        TextContent(
+            CSV,
+            f"the same, a line of names and one for each value of a change: {', '.join(CSV_COLUMNS)}; a cell that a"
+            " spreadsheet would run as a formula begins with an apostrophe",
+            ",".join(CSV_COLUMNS)
+            + "\r\n1,2026-11-22T20:12:15.000Z,config,broker,1,num.io.threads,8,12,page,admin page,,127.0.0.1,"
+            "PATCH /api/v1/config,,,better\r\n",
+        ),
     ),
 )
 async def get_changes(request: Request) -> Response:
-    """The changes, newest first unless another order is asked for."""
-    query, changes = query_of(request, ChangesQuery), parts_of(request).view.recorded_changes()
-    if JSON_LINES in request.headers.get("accept", ""):
-        export = partial(exported, changes=changes, query=query)
-        return Response(await trio.to_thread.run_sync(export), media_type=JSON_LINES)
+    """The changes, newest first unless another order is asked for.
+
+    As ``application/x-ndjson`` each change is a line, as ``text/csv`` each value of a change; both have all changes
+    that the filters let through, oldest first.
+    """
+    query, changes = query_of(request, ChangesExportQuery), parts_of(request).view.recorded_changes()
+    form = wanted_format(request, query.format)
+    if form != "json":
+        export = partial(exported_lines if form == "ndjson" else exported_csv, changes=changes, query=query)
+        headers = {"content-disposition": f'attachment; filename="changes.{form}"'}
+        body = await trio.to_thread.run_sync(export)
+        return Response(body, media_type=NDJSON if form == "ndjson" else CSV, headers=headers)
     return await json_response_from_thread(await trio.to_thread.run_sync(select_changes, changes, query))
 
 
-def exported(changes: Sequence[Change], query: ChangesQuery) -> bytes:
-    """The changes that the filters let through, oldest first, a line each. Bounded, as what is kept is."""
+def exported_lines(changes: Sequence[Change], query: ChangesQuery) -> bytes:
+    """The changes that the filters let through, a line each. Bounded, as what is kept is."""
     return b"".join(encode(change) for change in changes if is_wanted(change, query))
+
+
+def exported_csv(changes: Sequence[Change], query: ChangesQuery) -> bytes:
+    """The same for spreadsheets, a line for each value."""
+    return changes_csv(change for change in changes if is_wanted(change, query)).encode()
 
 
 @operation(Change, problems={404: "there is no such change"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from urllib.parse import urlencode
 
 import trio
 from starlette.requests import Request
@@ -12,11 +13,11 @@ from starlette.routing import Route
 from broker_admin.change_list import (
     ACTION_TITLES,
     CHANNEL_TITLES,
-    TRIAL_TITLES,
     ChangesQuery,
     change_author,
     change_title,
     select_changes,
+    trial_text,
 )
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
@@ -36,7 +37,7 @@ COLUMNS = (
 WORDS = {
     "change_title": change_title,
     "change_author": change_author,
-    "trial_titles": TRIAL_TITLES,
+    "trial_text": trial_text,
 }
 """What the templates say of a change with."""
 
@@ -54,11 +55,18 @@ async def get_changes_page(request: Request) -> Response:
         here="changes",
         script="changes.js",
         table=table,
+        export_query=filters_of(query),
         actions=[action.value for action in ACTION_TITLES],
         resource_types=[each.value for each in ChangedResource],
         channels={channel.value: title for channel, title in CHANNEL_TITLES.items()},
     )
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+
+
+def filters_of(query: ChangesQuery) -> str:
+    """The filters as the beginning of another query."""
+    given = {name: getattr(query, name) for name in ("search", "action", "resource_type", "resource", "channel")}
+    return "".join(f"{urlencode({name: text})}&" for name, text in given.items() if text)
 
 
 async def get_change_page(request: Request) -> Response:

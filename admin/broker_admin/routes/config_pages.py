@@ -15,12 +15,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from broker_admin.change_list import running_trial
 from broker_admin.config_table import ConfigTableQuery, config_table
 from broker_admin.encoding import mask_entry
 from broker_admin.listing import take_page
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import AdminParts, parts_of
+from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
 from broker_admin.tables import Column, ListTable
 from trio_broker.config.entries import ConfigEntry, LoggerLevel
@@ -40,7 +42,8 @@ async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
     query, parts = query_of(request, ConfigTableQuery), parts_of(request)
     entries = [mask_entry(entry) for entry in parts.view.config_entries()]
-    return await rendered(parts, partial(render_settings, frame(parts.view, request), entries, query))
+    context = frame(parts.view, request) | WORDS | {"trial": running_trial(parts.view.recorded_changes())}
+    return await rendered(parts, partial(render_settings, context, entries, query))
 
 
 def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], query: ConfigTableQuery) -> str:

@@ -111,11 +111,11 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
     return result
 
 
-def wanted_format(request: Request, query: RecordsQuery) -> str:
+def wanted_format(request: Request, asked: str) -> str:
     """``json``, ``ndjson`` or ``csv``, as the query or the Accept header says."""
     accept = request.headers.get("accept", "")
-    if query.format:
-        return query.format
+    if asked:
+        return asked
     return "ndjson" if NDJSON in accept else "csv" if CSV in accept else "json"
 
 
@@ -152,7 +152,7 @@ async def get_records(request: Request) -> Response:
     ``text/csv`` it is a line with its decoded text.
     """
     parts, query, topic = parts_of(request), query_of(request, RecordsQuery), request.path_params["topic"]
-    form = wanted_format(request, query)
+    form = wanted_format(request, query.format)
     show = show_lines(topic) if form == "ndjson" else show_rows(decoders_of(query), query.max_value_bytes)
     result = await while_connected(request, lambda: search_records(parts, topic, query, show))
     if result is None:

@@ -9,12 +9,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from broker_admin.change_list import running_trial
 from broker_admin.knobs import knob_states
 from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
 from broker_admin.routes.changes_pages import WORDS
-from trio_broker.changes.change import TrialOutcome
 
 SHOWN_CHANGES = 5
 """The last changes of settings with their readings; the page of changes has all."""
@@ -28,7 +28,6 @@ async def get_tuning_page(request: Request) -> Response:
     parts = parts_of(request)
     view = parts.view
     settings = [change for change in view.recorded_changes() if change.is_of_settings]
-    running = [each for each in settings if each.trial and each.trial.outcome is TrialOutcome.RUNNING]
     render = partial(
         TEMPLATES.get_template("tuning/tuning.html").render,
         **frame(view, request),
@@ -41,7 +40,7 @@ async def get_tuning_page(request: Request) -> Response:
         threads=view.threads(),
         knobs=knob_states(view.config_entries()),
         trial_seconds=TRIAL_SECONDS,
-        trial=running[-1] if running else None,
+        trial=running_trial(settings),
         changes=settings[: -SHOWN_CHANGES - 1 : -1],
     )
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))

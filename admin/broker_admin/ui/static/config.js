@@ -19,6 +19,7 @@ const form = /** @type {HTMLFormElement} */ (dialog.querySelector("form"));
 const batch = /** @type {HTMLElement} */ (dialog.querySelector("[data-batch]"));
 const pending = /** @type {HTMLElement} */ (document.querySelector("[data-pending]"));
 const level = /** @type {HTMLSelectElement} */ (form.elements.namedItem("?level"));
+const seconds = /** @type {HTMLSelectElement} */ (form.elements.namedItem("?try_seconds"));
 const place = { nodeId: batch.dataset.nodeId ?? "", bootstrapServer: batch.dataset.bootstrapServer ?? "" };
 
 keepUpToDate(() => refreshRegions(), { sample: () => undefined, config: () => quietly(() => refreshRegions()) });
@@ -152,11 +153,11 @@ batch.addEventListener("click", (event) => {
 
 const tryBatch = () => /** @type {HTMLElement} */ (dialog.querySelector("[data-tries]")).click();
 pending.addEventListener("click", () => queueMicrotask(tryBatch)); // dialog.js opens it first
-level.addEventListener("change", tryBatch);
+for (const choice of [level, seconds]) choice.addEventListener("change", tryBatch);
 
 dialog.addEventListener("called", (event) => {
   const body = /** @type {CustomEvent} */ (event).detail ?? {};
-  showTwins(dialog, settingTwins(place, level.value, body));
+  showTwins(dialog, seconds.value ? [] : settingTwins(place, level.value, body)); // Kafka's protocol knows no trials
 });
 dialog.addEventListener("tried", (event) => {
   event.preventDefault();

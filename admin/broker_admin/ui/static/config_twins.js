@@ -42,7 +42,10 @@ export function loggerTwins(place, levels) {
 
 /** Show lines in a dialog in place of its twins. @param {Element} dialog @param {string[]} lines */
 export function showTwins(dialog, lines) {
-  dialog.querySelectorAll("[data-twin]").forEach((place, at) => (place.textContent = lines[at] ?? ""));
+  dialog.querySelectorAll("[data-twin]").forEach((place, at) => {
+    place.textContent = lines[at] ?? "";
+    /** @type {HTMLElement} */ (place.closest(".call")).hidden = lines[at] === undefined;
+  });
 }
 
 /** A table of differences, made of text only. @param {Element} dialog @param {string[]} titles @param {string[][]} rows */

@@ -36,7 +36,9 @@ class Action {
     this.showCall();
   }
 
-  open() {
+  /** @param {string | undefined} address in place of the dialog's own */
+  open(address) {
+    if (address) this.dialog.dataset.address = address;
     this.say("", "");
     this.showTried(null);
     if (this.typed) this.typed.value = "";
@@ -140,10 +142,10 @@ class Action {
     if (!this.dialog.dispatchEvent(new CustomEvent("done", { detail: answer, cancelable: true }))) return;
     this.dialog.close();
     const title = this.dialog.querySelector("h2")?.textContent ?? "";
-    const sequence = answer.changes?.[0]?.sequence;
-    const hasChanges = document.querySelector('.rail a[href="/changes"]') !== null;
-    toast(`${title}: done.`, hasChanges && sequence !== undefined ? { address: `/changes/${sequence}`, link: "see the change" } : {});
+    const sequence = answer.changes?.[0]?.sequence ?? answer.number;
     const then = this.dialog.dataset.then;
+    const link = sequence === undefined ? { address: "/changes", link: "see the changes" } : { address: `/changes/${sequence}`, link: "see the change" };
+    toast(`${title}: done.`, link, then !== undefined);
     if (then) location.assign(then);
     else await quietly(() => refreshRegions());
   }
@@ -156,5 +158,5 @@ for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.quer
 }
 document.addEventListener("click", (event) => {
   const opener = event.target instanceof Element ? event.target.closest("[data-opens]") : null;
-  if (opener) actions.get(opener.getAttribute("data-opens") ?? "")?.open();
+  if (opener instanceof HTMLElement) actions.get(opener.dataset.opens ?? "")?.open(opener.dataset.address);
 });

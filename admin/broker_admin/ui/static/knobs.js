@@ -127,7 +127,9 @@ export class Knob {
       this.number.max = this.part("maximum").textContent = allowed.maximum;
     }
     this.part("now").textContent = entry.value;
-    this.resetButton.hidden = !entry.source.startsWith("DYNAMIC_");
+    // A value on trial is not stored, and one of the cluster is not this broker's to take away.
+    const isTried = entry.levels?.some((/** @type {{origin: string}} */ level) => level.origin === "on trial");
+    this.resetButton.hidden = entry.source !== "DYNAMIC_BROKER_CONFIG" || isTried;
     this.choose(untouched ? entry.value : this.number.value);
   }
 }

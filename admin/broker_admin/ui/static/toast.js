@@ -3,8 +3,21 @@
 
 const TOAST_MS = 8_000; // long enough to read a line and to reach its link
 
-/** @param {string} text @param {{kind?: "good" | "bad", address?: string, link?: string}} [more] */
-export function toast(text, { kind = "good", address = "", link = "" } = {}) {
+const NEXT = "trio-broker toast"; // where a line waits for the page that comes after this one
+
+/** @param {string} text @param {{kind?: "good" | "bad", address?: string, link?: string}} [more]
+ * @param {boolean} [isOfNextPage] whether this page is about to be left */
+export function toast(text, more = {}, isOfNextPage = false) {
+  if (!isOfNextPage) return show(text, more);
+  try {
+    sessionStorage.setItem(NEXT, JSON.stringify([text, more]));
+  } catch {
+    show(text, more); // storage is switched off: it is seen for as long as the page is
+  }
+}
+
+/** @param {string} text @param {{kind?: "good" | "bad", address?: string, link?: string}} more */
+function show(text, { kind = "good", address = "", link = "" }) {
   const place = /** @type {HTMLElement} */ (document.querySelector("[data-toasts]"));
   const line = document.createElement("p");
   line.dataset.kind = kind;
@@ -17,6 +30,14 @@ export function toast(text, { kind = "good", address = "", link = "" } = {}) {
   }
   place.replaceChildren(line);
   setTimeout(() => line.remove(), TOAST_MS);
+}
+
+try {
+  const waiting = sessionStorage.getItem(NEXT);
+  sessionStorage.removeItem(NEXT);
+  if (waiting) show(...(/** @type {Parameters<typeof show>} */ (JSON.parse(waiting))));
+} catch {
+  // Storage is switched off, so nothing waits there.
 }
 
 document.addEventListener("click", async (event) => {

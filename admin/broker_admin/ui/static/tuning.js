@@ -1,6 +1,7 @@
 // @ts-check
 /** The page of knobs: charts beside them, and the regions that the server renders, read again while they are looked at. */
 
+import "./dialog.js";
 import { Knob } from "./knobs.js";
 import { get, isLive, isStill, keepUpToDate, quietly } from "./live.js";
 import { addChange, addSample, loadReadings } from "./live_charts.js";
