@@ -21,7 +21,7 @@ PROMETHEUS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 async def get_metrics(request: Request) -> Response:
     """All metrics, in the text format that Prometheus scrapes."""
     parts = parts_of(request)
-    render = await parts.view.prometheus_renderer()
+    render = await parts.view.metrics.prometheus_renderer()
     text = await trio.to_thread.run_sync(render, limiter=parts.rendering)
     return Response(text, headers={"content-type": PROMETHEUS_CONTENT_TYPE})
 

@@ -123,10 +123,10 @@ def frame_at(
 
     ``role`` is what the caller logged in as, None without a login.
     """
-    node = view.node()
+    node = view.node.description()
     return {
         "node": node,
-        "readiness": view.readiness(),
+        "readiness": view.node.readiness(),
         "read_at_ms": node.started_at_ms + int(node.uptime_seconds * 1000),
         "base_url": base_url,
         "rail": rail,

@@ -1,9 +1,9 @@
 """BrokerView: everything that the admin app reads from a broker and changes in it.
 
-The broker passes an object that has the methods of all areas (``views/``). Most questions are answered at once, from
-memory, on the broker's own event loop. Those that wait say why: ``change_config`` writes to disk before a change is
-true, ``groups`` walks over thousands of groups and yields meanwhile, ``group_offsets`` may read when a record was
-appended, ``topic_manifest`` reads which transactions were aborted.
+One attribute per area, whose Protocol is in ``views/``. Most questions are answered at once, from memory, on the
+broker's own event loop. Those that wait say why: ``config.change`` writes to disk before a change is true,
+``groups.report`` walks over thousands of groups and yields meanwhile, ``groups.offsets`` may read when a record was
+appended, ``segments.manifest`` reads which transactions were aborted.
 
 Values are frozen attrs classes, declared by the part of the broker that knows them or, where no part does, beside the
 Protocol of their area. Their attribute names are the names in the JSON of the HTTP API, so renaming one is a change of
@@ -14,7 +14,7 @@ Source: docs/decisions/0031-the-broker-s-values-are-the-api-s.md.
 
 from __future__ import annotations
 
-from typing import Protocol
+import attrs
 
 from broker_admin.views.changes import ChangesView
 from broker_admin.views.clients import ClientsView
@@ -27,30 +27,33 @@ from broker_admin.views.latency import LatencyView
 from broker_admin.views.loggers import LoggersView
 from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
-from broker_admin.views.readings import ReadingsView
+from broker_admin.views.readings import MetricsView, ReadingsView
 from broker_admin.views.segments import SegmentsView
 from broker_admin.views.storage import StorageView
 from broker_admin.views.tasks import TasksView
-from broker_admin.views.topics import TopicsView
+from broker_admin.views.topics import TopicChangesView, TopicSegmentsView, TopicsView
 
 
-class BrokerView(
-    NodeView,
-    ConfigView,
-    LoggersView,
-    ChangesView,
-    TopicsView,
-    MessagesView,
-    GroupsView,
-    GroupChangesView,
-    ReadingsView,
-    LatencyView,
-    SegmentsView,
-    ClientsView,
-    DoctorView,
-    StorageView,
-    TasksView,
-    EventsView,
-    Protocol,
-):
+@attrs.frozen(kw_only=True)
+class BrokerView:
     """A broker, as the admin app sees it."""
+
+    node: NodeView
+    config: ConfigView
+    loggers: LoggersView
+    changes: ChangesView
+    topics: TopicsView
+    topic_changes: TopicChangesView
+    topic_segments: TopicSegmentsView
+    messages: MessagesView
+    groups: GroupsView
+    group_changes: GroupChangesView
+    readings: ReadingsView
+    metrics: MetricsView
+    latency: LatencyView
+    segments: SegmentsView
+    clients: ClientsView
+    doctor: DoctorView
+    storage: StorageView
+    tasks: TasksView
+    events: EventsView

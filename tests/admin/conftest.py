@@ -9,20 +9,20 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
-from broker_admin.testing import FakeBrokerView
 from tests.admin.chromium import EXECUTABLE
+from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.oracles import absent
 
 
 @pytest.fixture
-def view() -> FakeBrokerView:
-    return FakeBrokerView()
+def fake() -> FakeBroker:
+    return FakeBroker()
 
 
 @pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
+async def client(fake: FakeBroker) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(create_app(fake.view), raise_app_exceptions=False, client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
         yield opened
 

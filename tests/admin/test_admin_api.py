@@ -12,8 +12,8 @@ import trio
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from broker_admin.testing import FakeBrokerView
 from broker_admin.views.readings import ThreadStatistics
+from tests.admin.fake_broker import FakeBroker, FakeReadings
 from tests.admin.live_admin import LiveAdmin
 
 CHANGE_HEADERS = {"x-requested-with": "pytest", "content-type": "application/json"}
@@ -23,17 +23,17 @@ async def patch(client: httpx.AsyncClient, body: str | bytes, headers: Mapping[s
     return await client.patch("/api/v1/config", content=body, headers=headers)
 
 
-async def test_a_sensitive_value_leaves_the_broker_by_no_way(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_a_sensitive_value_leaves_the_broker_by_no_way(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     changed = await patch(client, '{"password": "new secret"}')
     assert changed.status_code == 200
-    assert view.dynamic["password"] == "new secret"
+    assert fake.dynamic["password"] == "new secret"
     answers = [changed.text, *[(await client.get(at)).text for at in ("/api/v1/config", "/api/v1/changes", "/")]]
     assert not any("secret" in answer for answer in answers)
     change = changed.json()["changes"][0]
     assert (change["key"], change["old"], change["new"]) == ("password", None, None)
 
 
-async def test_a_change_answers_with_the_values_now_in_effect(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_a_change_answers_with_the_values_now_in_effect(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     answer = await patch(client, '{"num.io.threads": 12, "queued.max.requests": "750"}')
     assert answer.status_code == 200
     body = answer.json()
@@ -45,27 +45,27 @@ async def test_a_change_answers_with_the_values_now_in_effect(client: httpx.Asyn
         ("num.io.threads", "8", "12"),
         ("queued.max.requests", "500", "750"),
     ]
-    assert view.changes[0].changed_by == "http (pytest) from 127.0.0.1"
+    assert fake.journal[0].changed_by == "http (pytest) from 127.0.0.1"
 
 
 @pytest.mark.parametrize(
     ("json_text", "config_text"), [("12", "12"), ("12.0", "12"), ('"12"', "12"), ("true", "true"), ("1.5", "1.5")]
 )
 async def test_numbers_booleans_and_strings_are_taken(
-    client: httpx.AsyncClient, view: FakeBrokerView, json_text: str, config_text: str
+    client: httpx.AsyncClient, fake: FakeBroker, json_text: str, config_text: str
 ) -> None:
     assert (await patch(client, f'{{"log.retention.ms": {json_text}}}')).status_code == 200
-    assert view.dynamic["log.retention.ms"] == config_text
+    assert fake.dynamic["log.retention.ms"] == config_text
 
 
-async def test_null_resets_to_the_lower_layer(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.dynamic["num.io.threads"] = "12"
+async def test_null_resets_to_the_lower_layer(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.dynamic["num.io.threads"] = "12"
     answer = await patch(client, '{"num.io.threads": null}')
     assert answer.json()["configs"]["num.io.threads"]["value"] == "8"
-    assert view.dynamic == {}
+    assert fake.dynamic == {}
 
 
-async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     answer = await patch(client, '{"num.io.threads": 12, "node.id": 7, "num.network.threads": 1000, "no.such": 1}')
     assert answer.status_code == 422
     problem = answer.json()
@@ -73,15 +73,15 @@ async def test_one_refused_key_refuses_all_of_them(client: httpx.AsyncClient, vi
     reasons = {error["pointer"]: error["detail"] for error in problem["errors"]}
     assert reasons.keys() == {"/node.id", "/num.network.threads", "/no.such"}
     assert "outside 1 to 256" in reasons["/num.network.threads"]
-    assert view.dynamic == {}
-    assert view.changes == []
+    assert fake.dynamic == {}
+    assert fake.journal == []
 
 
-async def test_a_value_that_is_a_structure_is_refused_by_key(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_a_value_that_is_a_structure_is_refused_by_key(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     answer = await patch(client, '{"num.io.threads": [12], "log.retention.ms": 1}')
     assert answer.status_code == 422
     assert [error["pointer"] for error in answer.json()["errors"]] == ["/num.io.threads"]
-    assert view.dynamic == {}
+    assert fake.dynamic == {}
 
 
 @pytest.mark.parametrize(
@@ -108,28 +108,28 @@ async def test_a_body_that_is_no_object_of_changes_is_refused_with_a_reason(
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(
-    view: FakeBrokerView, autojump_clock: trio.testing.MockClock
+    fake: FakeBroker, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def never_ending() -> AsyncIterator[bytes]:
         yield b'{"num.io'
         await trio.sleep_forever()
 
-    transport = httpx.ASGITransport(create_app(view))
+    transport = httpx.ASGITransport(create_app(fake.view))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=None) as client:
         answer = await client.patch("/api/v1/config", content=never_ending(), headers=CHANGE_HEADERS)
     assert answer.status_code == 408
 
 
 async def test_a_name_sent_with_a_change_cannot_forge_lines_of_the_changes(
-    client: httpx.AsyncClient, view: FakeBrokerView
+    client: httpx.AsyncClient, fake: FakeBroker
 ) -> None:
     headers = {**CHANGE_HEADERS, "x-requested-with": "a\tb" + "c" * 200}
     await patch(client, '{"num.io.threads": 12}', headers)
-    assert view.changes[0].changed_by == "http (ab" + "c" * 37 + ") from 127.0.0.1"
+    assert fake.journal[0].changed_by == "http (ab" + "c" * 37 + ") from 127.0.0.1"
 
 
-async def test_threads_show_each_worker_and_what_lies_between(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.tick()
+async def test_threads_show_each_worker_and_what_lies_between(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.tick()
     threads = (await client.get("/api/v1/threads")).json()
     assert [worker["name"] for worker in threads["network"]["workers"]] == [
         "network-thread-0",
@@ -141,18 +141,18 @@ async def test_threads_show_each_worker_and_what_lies_between(client: httpx.Asyn
     assert 0 <= threads["event_loop_busy_ratio"] <= 1
 
 
-async def test_history_is_oldest_first(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.tick(3)
+async def test_history_is_oldest_first(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.tick(3)
     samples = (await client.get("/api/v1/history")).json()["samples"]
     times = [sample["sampled_at_ms"] for sample in samples]
     assert times == sorted(times)
     assert len(times) == 3
 
 
-async def test_health_is_up_and_readiness_follows_the_broker(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_health_is_up_and_readiness_follows_the_broker(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     assert (await client.get("/healthz")).text == "ok\n"
     assert (await client.get("/readyz")).status_code == 200
-    view.ready = False
+    fake.ready = False
     answer = await client.get("/readyz")
     assert (answer.status_code, answer.text) == (503, "not ready: loading logs\n")
 
@@ -191,25 +191,22 @@ async def test_a_browser_is_shown_a_wrong_address_or_query_as_a_page_with_a_way_
     assert (await client.get(address)).headers["content-type"].startswith("text/plain")
 
 
-class BrokenView(FakeBrokerView):
-    """A view with a bug."""
-
-    def threads(self) -> ThreadStatistics:
+async def test_a_bug_of_ours_is_shown_without_details(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threads(_readings: FakeReadings) -> ThreadStatistics:
         raise RuntimeError("the inner workings")
 
-
-async def test_a_bug_of_ours_is_shown_without_details() -> None:
-    transport = httpx.ASGITransport(create_app(BrokenView()), raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        answer = await client.get("/api/v1/threads")
+    monkeypatch.setattr(FakeReadings, "threads", threads)
+    answer = await client.get("/api/v1/threads")
     assert answer.status_code == 500
     assert "inner workings" not in answer.text
     assert "log says why" in answer.json()["detail"]
 
 
-async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_the_description_names_every_address_and_class(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     document = (await client.get("/api/v1/openapi.json")).json()
-    served = {re.sub(r":int}", "}", route.path) for route in create_app(view).routes if isinstance(route, Route)}
+    served = {re.sub(r":int}", "}", route.path) for route in create_app(fake.view).routes if isinstance(route, Route)}
     outside_api = {"/healthz", "/readyz", "/metrics"}
     assert set(document["paths"]) == outside_api | {
         path for path in served if path.startswith("/api/v1/") and path != "/api/v1/openapi.json"

@@ -12,9 +12,9 @@ import trio
 
 from broker_admin import parts
 from broker_admin.server import AdminAddress, serve_admin
-from broker_admin.testing import START_MS, FakeBrokerView
 from broker_admin.tokens import Role, read_or_make_tokens
 from tests.admin.chromium import Browser, needs_chromium, open_browser
+from tests.admin.fake_broker import START_MS, FakeBroker
 from trio_broker.metrics.topics import TopicInfo
 
 pytestmark = needs_chromium
@@ -31,8 +31,8 @@ WIDTHS = (420, 640, 700, 768, 1000, 1020, 1280)
 
 
 @pytest.fixture
-def view() -> FakeBrokerView:
-    fake = FakeBrokerView()
+def fake() -> FakeBroker:
+    fake = FakeBroker()
     fake.tick(90)
     return fake
 
@@ -44,10 +44,10 @@ async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
 
 
 @asynccontextmanager
-async def served(view: FakeBrokerView, port: int = 0, token_file: Path | None = None) -> AsyncIterator[AdminAddress]:
-    """The admin server over ``view`` while the block lasts, and then gone at once."""
+async def served(fake: FakeBroker, port: int = 0, token_file: Path | None = None) -> AsyncIterator[AdminAddress]:
+    """The admin server over ``fake`` while the block lasts, and then gone at once."""
     async with trio.open_nursery() as nursery:
-        yield await nursery.start(partial(serve_admin, view, "127.0.0.1", port, token_file=token_file))
+        yield await nursery.start(partial(serve_admin, fake.view, "127.0.0.1", port, token_file=token_file))
         nursery.cancel_scope.cancel()
 
 
@@ -56,9 +56,9 @@ def opacity(selector: str) -> str:
 
 
 async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_back_after_its_restart(
-    browser: Browser, view: FakeBrokerView
+    browser: Browser, fake: FakeBroker
 ) -> None:
-    async with served(view) as address:
+    async with served(fake) as address:
         page = await browser.open_page(address.url, script=CLOCK_THAT_CAN_BE_PUT_FORWARD)
         await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
         assert await page.evaluate(f"document.querySelector('{BANNER}').hidden")
@@ -72,7 +72,7 @@ async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_b
         assert await page.evaluate(opacity(reading)) < 0.6
     assert (await page.text("[data-uptime]")).startswith("1 min 3")  # and not the minute more that has passed
 
-    restarted = FakeBrokerView(now_ms=START_MS + 200_000, started_at_ms=START_MS + 197_000)
+    restarted = FakeBroker(now_ms=START_MS + 200_000, started_at_ms=START_MS + 197_000)
     restarted.durability = "page-cache"
     async with served(restarted, address.port):
         await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
@@ -86,9 +86,9 @@ async def test_readings_of_a_broker_that_is_gone_are_greyed_and_dated_and_come_b
 
 
 async def test_a_change_that_is_not_answered_says_so_until_the_broker_is_back(
-    browser: Browser, view: FakeBrokerView
+    browser: Browser, fake: FakeBroker
 ) -> None:
-    async with served(view) as address:
+    async with served(fake) as address:
         page = await browser.open_page(f"{address.url}tuning")
         await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
     await page.until(f"document.querySelector('{LINK}').textContent === 'reconnecting'")
@@ -96,32 +96,32 @@ async def test_a_change_that_is_not_answered_says_so_until_the_broker_is_back(
     await page.evaluate("document.querySelector('[data-form] input[type=number]').dispatchEvent(new Event('input'))")
     await page.evaluate("document.querySelector('[data-form] .apply').click()")
     await page.until("document.querySelector('[data-outcome]').textContent.startsWith('The broker did not answer.')")
-    async with served(FakeBrokerView(now_ms=START_MS + 200_000), address.port):
+    async with served(FakeBroker(now_ms=START_MS + 200_000), address.port):
         await page.until("document.querySelector('[data-outcome]').textContent === ''")
         assert await page.evaluate("document.querySelector('[data-form] input[type=number]').value") == "4"
 
 
-async def test_a_page_of_a_broker_that_serves_no_clients_says_why(browser: Browser, view: FakeBrokerView) -> None:
-    view.ready = False
-    async with served(view) as address:
+async def test_a_page_of_a_broker_that_serves_no_clients_says_why(browser: Browser, fake: FakeBroker) -> None:
+    fake.ready = False
+    async with served(fake) as address:
         page = await browser.open_page(address.url)
         await page.until(f"!document.querySelector('{BANNER}').hidden")
         assert await page.text(f"{BANNER} p") == "Clients are not served: loading logs."
 
 
 async def test_a_page_that_gets_no_stream_says_that_it_polls_and_why(
-    browser: Browser, view: FakeBrokerView, monkeypatch: pytest.MonkeyPatch
+    browser: Browser, fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "MAX_EVENT_STREAMS", 0)
-    async with served(view) as address:
+    async with served(fake) as address:
         page = await browser.open_page(address.url)
         polling = "polling every 2 s: all 32 streams are taken"
         await page.until(f"document.querySelector('{LINK}').textContent === '{polling}'")
         assert await page.evaluate("document.querySelector('[data-link]').dataset.link") == "polling"
 
 
-async def test_the_page_holds_together_at_every_width(browser: Browser, view: FakeBrokerView) -> None:
-    async with served(view) as address:
+async def test_the_page_holds_together_at_every_width(browser: Browser, fake: FakeBroker) -> None:
+    async with served(fake) as address:
         page = await browser.open_page(f"{address.url}?still")
         for width in WIDTHS:
             await page.set_view(width=width)
@@ -139,27 +139,25 @@ async def test_the_page_holds_together_at_every_width(browser: Browser, view: Fa
         assert "PLAINTEXT://127.0.0.1:9092" in await page.text(".facts dl")
 
 
-async def test_internal_topics_are_shown_where_the_address_asks_for_them(
-    browser: Browser, view: FakeBrokerView
-) -> None:
-    view.topic_list = (TopicInfo("__consumer_offsets", "id", (), internal=True), *view.topic_list)
-    async with served(view) as address:
+async def test_internal_topics_are_shown_where_the_address_asks_for_them(browser: Browser, fake: FakeBroker) -> None:
+    fake.topic_list = (TopicInfo("__consumer_offsets", "id", (), internal=True), *fake.topic_list)
+    async with served(fake) as address:
         page = await browser.open_page(address.url)
         await page.until(f"document.querySelector('{LINK}').textContent === 'live'")
         assert "__consumer_offsets" not in await page.text("[data-topics]")
         await page.evaluate("document.querySelector('a[href=\"/?internal=true#topics-title\"]').click()")
         await page.until("location.search === '?internal=true' && document.querySelector('[data-topics]') !== null")
         # The rows that the script reads again are those of this address, too.
-        view.topic_list = (*view.topic_list, TopicInfo("new", "id", ()))
+        fake.topic_list = (*fake.topic_list, TopicInfo("new", "id", ()))
         await page.until("document.querySelector('[data-topics]').innerText.includes('new')")
         assert "__consumer_offsets" in await page.text("[data-topics]")
 
 
 async def test_a_viewer_logs_in_reads_a_page_changes_nothing_and_has_no_cookie_for_scripts(
-    browser: Browser, view: FakeBrokerView, tmp_path: Path
+    browser: Browser, fake: FakeBroker, tmp_path: Path
 ) -> None:
     token = read_or_make_tokens(tmp_path / "tokens").tokens[Role.VIEWER]
-    async with served(view, token_file=tmp_path / "tokens") as address:
+    async with served(fake, token_file=tmp_path / "tokens") as address:
         page = await browser.open_page(f"{address.url}login?next=/groups")
         await page.evaluate(f"document.querySelector('#token').value = '{token}'")
         await page.evaluate("document.querySelector('form').requestSubmit()")

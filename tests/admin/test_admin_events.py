@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from broker_admin.app import create_app
 from broker_admin.parts import MAX_EVENT_STREAMS
 from broker_admin.routes.events import HEARTBEAT_SECONDS, QUEUED_EVENTS
-from broker_admin.testing import FakeBrokerView
+from tests.admin.fake_broker import FakeBroker
 
 
 @attrs.define
@@ -76,79 +76,77 @@ def scope() -> dict[str, Any]:
     }
 
 
-async def test_each_sample_is_sent_as_it_is_taken(view: FakeBrokerView) -> None:
-    async with open_stream(create_app(view)) as stream:
-        view.tick()
+async def test_each_sample_is_sent_as_it_is_taken(fake: FakeBroker) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
+        fake.tick()
         name, sample = await stream.event()
         assert name == "sample"
-        assert sample["sampled_at_ms"] == view.now_ms
+        assert sample["sampled_at_ms"] == fake.now_ms
         assert len(sample["io_idle_ratios"]) == 8
 
 
-async def test_a_change_made_anywhere_is_sent_at_once(
-    view: FakeBrokerView, autojump_clock: trio.testing.MockClock
-) -> None:
-    async with open_stream(create_app(view)) as stream:
+async def test_a_change_made_anywhere_is_sent_at_once(fake: FakeBroker, autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
         before = trio.current_time()
-        await view.change_config({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
+        await fake.view.config.change({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
         name, change = await stream.event()
         assert (name, change["key"], change["old"], change["new"]) == ("config", "num.io.threads", "8", "12")
         assert change["changed_by"] == "kafka client rdkafka from 10.0.0.7"
         assert trio.current_time() == before
 
 
-async def test_groups_that_rebalanced_are_shown_by_their_ids(view: FakeBrokerView) -> None:
-    async with open_stream(create_app(view)) as stream:
-        view.rebalanced("checkout", "a/\n\nb")
+async def test_groups_that_rebalanced_are_shown_by_their_ids(fake: FakeBroker) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
+        fake.rebalanced("checkout", "a/\n\nb")
         name, event = await stream.event()
         assert (name, event["group_ids"], event["further_groups"]) == ("groups", ["checkout", "a/\n\nb"], 0)
 
 
-async def test_a_secret_is_not_streamed(view: FakeBrokerView) -> None:
-    async with open_stream(create_app(view)) as stream:
-        await view.change_config({"password": "new secret"}, changed_by="test")
+async def test_a_secret_is_not_streamed(fake: FakeBroker) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
+        await fake.view.config.change({"password": "new secret"}, changed_by="test")
         _, change = await stream.event()
         assert (change["key"], change["old"], change["new"]) == ("password", None, None)
 
 
-async def test_a_quiet_stream_has_a_heartbeat(view: FakeBrokerView, autojump_clock: trio.testing.MockClock) -> None:
-    async with open_stream(create_app(view)) as stream:
+async def test_a_quiet_stream_has_a_heartbeat(fake: FakeBroker, autojump_clock: trio.testing.MockClock) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
         before = trio.current_time()
         assert (await stream.text()).startswith(":")
         assert trio.current_time() - before == pytest.approx(HEARTBEAT_SECONDS)
 
 
-async def test_a_stream_ends_when_its_client_is_gone(view: FakeBrokerView) -> None:
-    async with open_stream(create_app(view)) as stream:
-        assert len(view.listeners) == 1
+async def test_a_stream_ends_when_its_client_is_gone(fake: FakeBroker) -> None:
+    async with open_stream(create_app(fake.view)) as stream:
+        assert len(fake.listeners) == 1
         stream.disconnected.set()
         await stream.ended.wait()
-        assert view.listeners == []
+        assert fake.listeners == []
 
 
-async def test_a_stream_ends_when_the_server_stops(view: FakeBrokerView) -> None:
+async def test_a_stream_ends_when_the_server_stops(fake: FakeBroker) -> None:
     stopping = trio.Event()
-    async with open_stream(create_app(view, stopping=stopping)) as stream:
+    async with open_stream(create_app(fake.view, stopping=stopping)) as stream:
         stopping.set()
         await stream.ended.wait()
-        assert view.listeners == []
+        assert fake.listeners == []
 
 
-async def test_the_stream_of_a_reader_that_falls_behind_ends(view: FakeBrokerView) -> None:
+async def test_the_stream_of_a_reader_that_falls_behind_ends(fake: FakeBroker) -> None:
     """It connects again and reads the history; memory for it stays bounded meanwhile."""
-    async with open_stream(create_app(view), room=0) as stream:
+    async with open_stream(create_app(fake.view), room=0) as stream:
         await trio.testing.wait_all_tasks_blocked()
-        view.tick(QUEUED_EVENTS + 5)
+        fake.tick(QUEUED_EVENTS + 5)
         events = 0
         while not stream.ended.is_set():
             with trio.move_on_after(1):
                 events += bool(await stream.text())
         assert events <= QUEUED_EVENTS + 1
-        assert view.listeners == []
+        assert fake.listeners == []
 
 
-async def test_the_number_of_streams_is_bounded(view: FakeBrokerView) -> None:
-    app = create_app(view)
+async def test_the_number_of_streams_is_bounded(fake: FakeBroker) -> None:
+    app = create_app(fake.view)
     app.state.parts.open_streams = MAX_EVENT_STREAMS
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         answer = await client.get("/api/v1/events")
@@ -156,8 +154,8 @@ async def test_the_number_of_streams_is_bounded(view: FakeBrokerView) -> None:
     assert "history" in answer.json()["detail"]
 
 
-async def test_a_stream_that_ended_makes_room(view: FakeBrokerView) -> None:
-    app = create_app(view)
+async def test_a_stream_that_ended_makes_room(fake: FakeBroker) -> None:
+    app = create_app(fake.view)
     async with open_stream(app):
         assert app.state.parts.open_streams == 1
     assert app.state.parts.open_streams == 0

@@ -10,9 +10,9 @@ import attrs
 import httpx
 import pytest
 
-from broker_admin.fake_groups import FakeGroup, fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_detail import SHOWN_MEMBERS
-from broker_admin.testing import FakeBrokerView
+from tests.admin.fake_broker import FakeBroker
+from tests.admin.fake_groups import FakeGroup, fake_group, fake_member, fake_partition, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 
 HOSTILE = (
@@ -91,13 +91,13 @@ def hostile_group(text: str) -> FakeGroup:
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:16]))
 async def test_whatever_clients_call_themselves_is_shown_as_text(
-    client: httpx.AsyncClient, view: FakeBrokerView, text: str
+    client: httpx.AsyncClient, fake: FakeBroker, text: str
 ) -> None:
     calm = (
         inspect((await client.get("/groups")).text).tags
         | inspect((await client.get("/groups/-?id=checkout")).text).tags
     )
-    view.group_list = {text: hostile_group(text)}
+    fake.group_list = {text: hostile_group(text)}
     addresses = ["/groups", "/rows/groups", "/"]
     if len(text) < 1000:
         addresses += [f"/groups/-?id={quote(text, safe='')}", f"/groups?search={quote(text, safe='')}"]
@@ -117,25 +117,23 @@ def visible_part(page: str) -> str:
     return re.sub(r'<input type="search".*?>', "", page, flags=re.DOTALL)
 
 
-async def test_a_page_of_the_longest_ids_stays_small(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_a_page_of_the_longest_ids_stays_small(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     """A hundred groups whose names are 32 KB each are 3 MB of names, and three times that in links."""
     texts = [f"{number}{'<' * 32_000}" for number in range(100)]
-    view.group_list = {text: hostile_group(text) for text in texts}
+    fake.group_list = {text: hostile_group(text) for text in texts}
     for address in ("/groups", "/rows/groups"):
         page = (await client.get(address)).text
         assert len(page) < 500_000
         assert "32001 characters" in page
         assert 'href="/groups/' not in page
-    view.group_list = {"short": hostile_group(texts[0])}
+    fake.group_list = {"short": hostile_group(texts[0])}
     page = (await client.get("/groups/-?id=short")).text
     assert len(page) < 1_000_000
 
 
-async def test_each_group_is_a_link_to_its_page_whatever_its_id(
-    client: httpx.AsyncClient, view: FakeBrokerView
-) -> None:
+async def test_each_group_is_a_link_to_its_page_whatever_its_id(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     ids = ["a/b", "..", "100%", "q?&group_id=x", "two words", "", "\x00", "日本語"]
-    view.group_list = {group_id: fake_group(group_id, generation=77) for group_id in ids}
+    fake.group_list = {group_id: fake_group(group_id, generation=77) for group_id in ids}
     links = [link for link in inspect((await client.get("/groups")).text).links if link.startswith("/groups/")]
     assert len(links) == len(ids)
     for link in links:
@@ -152,9 +150,9 @@ async def test_the_list_shows_state_lag_and_members(client: httpx.AsyncClient) -
 
 
 async def test_the_list_is_searched_by_its_address_and_pages_keep_the_search(
-    client: httpx.AsyncClient, view: FakeBrokerView
+    client: httpx.AsyncClient, fake: FakeBroker
 ) -> None:
-    view.group_list = {f"g&{number:03}": fake_group(f"g&{number:03}") for number in range(250)}
+    fake.group_list = {f"g&{number:03}": fake_group(f"g&{number:03}") for number in range(250)}
     page = (await client.get("/groups?search=g%26&type=classic&order=group_id")).text
     assert 'value="g&amp;"' in page
     assert "<option selected>classic</option>" in page
@@ -184,12 +182,12 @@ async def test_newest_rebalances_come_first_and_one_under_way_says_so(client: ht
 
 
 async def test_a_group_of_thousands_shows_some_and_says_how_many_more(
-    client: httpx.AsyncClient, view: FakeBrokerView
+    client: httpx.AsyncClient, fake: FakeBroker
 ) -> None:
     members = [fake_member("c", number, {"t": (number,)}) for number in range(5000)]
     group = fake_group("large", members)
     group.partitions = [fake_partition("t", number, members[number], 10, 0, 0.0) for number in range(5000)]
-    view.group_list = {"large": group}
+    fake.group_list = {"large": group}
     page = (await client.get("/groups/-?id=large")).text
     assert f"and 4\u202f{5000 - SHOWN_MEMBERS - 4000} more members" in page
     assert "The 500 that are furthest behind, of 5\u202f000" in page
@@ -203,8 +201,8 @@ async def test_a_group_that_is_gone_is_shown_in_words(client: httpx.AsyncClient)
     assert "<b>gone" not in answer.text
 
 
-async def test_a_broker_without_groups_says_how_to_get_one(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.group_list = {}
+async def test_a_broker_without_groups_says_how_to_get_one(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.group_list = {}
     assert "No groups yet" in (await client.get("/groups")).text
     assert "No groups yet" in (await client.get("/")).text
 
@@ -213,9 +211,9 @@ async def test_a_search_without_result_says_how_many_there_are(client: httpx.Asy
     assert "there are 5" in (await client.get("/groups?search=nowhere")).text
 
 
-async def test_the_overview_shows_those_furthest_behind(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    view.group_list = {f"g{number:02}": fake_group(f"g{number:02}") for number in range(30)}
-    view.group_list["g20"].partitions = [fake_partition("t", 0, None, 10, 3, 60.0)]
+async def test_the_overview_shows_those_furthest_behind(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    fake.group_list = {f"g{number:02}": fake_group(f"g{number:02}") for number in range(30)}
+    fake.group_list["g20"].partitions = [fake_partition("t", 0, None, 10, 3, 60.0)]
     page = (await client.get("/")).text
     assert page.index(">g20<") < page.index(">g00<")
     assert "The 10 that are furthest behind, of 30" in page

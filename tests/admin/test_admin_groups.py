@@ -10,14 +10,13 @@ import httpx
 import pytest
 import trio
 
-from broker_admin.app import create_app
-from broker_admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_detail import SHOWN_MEMBERS, SHOWN_PARTITIONS, group_detail
 from broker_admin.group_list import GroupsQuery, select_groups
 from broker_admin.server import AdminAddress, serve_admin
-from broker_admin.testing import FakeBrokerView
 from broker_admin.texts import member_tail, partitions_text, short_duration_text, shown_text
 from broker_admin.timeline_picture import rebalance_entry, timeline_picture
+from tests.admin.fake_broker import FakeBroker, FakeGroups
+from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupOffsets, GroupRates, LagTrend
 
@@ -45,9 +44,9 @@ The last is as long as the address that httpx can still send.
 """
 
 
-def add_groups(view: FakeBrokerView, count: int) -> None:
+def add_groups(fake: FakeBroker, count: int) -> None:
     """As many groups as a large cluster has, without members."""
-    view.group_list = {f"group-{number:04}": fake_group(f"group-{number:04}") for number in range(count)}
+    fake.group_list = {f"group-{number:04}": fake_group(f"group-{number:04}") for number in range(count)}
 
 
 # --- the list ---
@@ -81,7 +80,7 @@ async def test_the_list_shows_state_members_and_lag_of_each_group(client: httpx.
 
 
 async def test_the_list_shows_how_fast_a_group_reads_once_that_is_known(
-    client: httpx.AsyncClient, view: FakeBrokerView, monkeypatch: pytest.MonkeyPatch
+    client: httpx.AsyncClient, fake: FakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rates = GroupRates(
         over_seconds=60.0,
@@ -93,10 +92,10 @@ async def test_the_list_shows_how_fast_a_group_reads_once_that_is_known(
     )
     lag = attrs.evolve(fake_group("readers").lag(), rates=rates)
 
-    async def groups() -> GroupLagReport:
-        return GroupLagReport(collected_at_ms=view.now_ms, is_complete=True, groups=(lag,))
+    async def report(_groups: FakeGroups) -> GroupLagReport:
+        return GroupLagReport(collected_at_ms=fake.now_ms, is_complete=True, groups=(lag,))
 
-    monkeypatch.setattr(view, "groups", groups)
+    monkeypatch.setattr(FakeGroups, "report", report)
     [item] = (await client.get("/api/v1/groups")).json()["items"]
     assert item["rates"] == {
         "over_seconds": 60.0,
@@ -173,8 +172,8 @@ async def test_a_query_that_means_nothing_is_refused_with_what_would(client: htt
     assert (await client.get(f"/groups?{query}")).status_code == 400
 
 
-async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
-    add_groups(view, 3000)
+async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncClient, fake: FakeBroker) -> None:
+    add_groups(fake, 3000)
     seen, cursor = [], ""
     while cursor is not None:
         part = (await client.get("/api/v1/groups", params={"cursor": cursor})).json()
@@ -184,9 +183,9 @@ async def test_thousands_of_groups_come_a_hundred_at_a_time(client: httpx.AsyncC
     assert seen == [f"group-{number:04}" for number in range(3000)]
 
 
-async def test_equal_lags_stay_in_the_order_of_their_ids(view: FakeBrokerView) -> None:
-    add_groups(view, 300)
-    selected = select_groups(await view.groups(), GroupsQuery(order="-lag_seconds", limit=1000))
+async def test_equal_lags_stay_in_the_order_of_their_ids(fake: FakeBroker) -> None:
+    add_groups(fake, 300)
+    selected = select_groups(await fake.view.groups.report(), GroupsQuery(order="-lag_seconds", limit=1000))
     ids = [lag.group.group_id for lag in selected.items]
     assert ids == sorted(ids)
 
@@ -216,9 +215,9 @@ async def test_a_group_is_shown_with_members_and_their_assignments(client: httpx
     }
 
 
-async def test_members_of_a_large_group_come_in_parts(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_members_of_a_large_group_come_in_parts(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     members = [fake_member("c", number, {}) for number in range(1200)]
-    view.group_list = {"large": fake_group("large", members)}
+    fake.group_list = {"large": fake_group("large", members)}
     body = (await client.get("/api/v1/groups/large")).json()
     assert (body["member_count"], len(body["members"])) == (1200, 1000)
     rest = (await client.get("/api/v1/groups/large?offset=1000&limit=500")).json()
@@ -276,8 +275,8 @@ async def test_a_group_that_is_not_there_is_404(client: httpx.AsyncClient, what:
 
 
 @pytest.mark.parametrize("group_id", HOSTILE_IDS, ids=lambda group_id: repr(group_id[:12]))
-async def test_any_id_can_be_put_into_a_path(client: httpx.AsyncClient, view: FakeBrokerView, group_id: str) -> None:
-    view.group_list[group_id] = fake_group(group_id, generation=77)
+async def test_any_id_can_be_put_into_a_path(client: httpx.AsyncClient, fake: FakeBroker, group_id: str) -> None:
+    fake.group_list[group_id] = fake_group(group_id, generation=77)
     path = f"/api/v1/groups/{quote(group_id, safe='')}"
     body = (await client.get(path)).json()
     assert (body["group_id"], body["generation"]) == (group_id, 77)
@@ -287,20 +286,20 @@ async def test_any_id_can_be_put_into_a_path(client: httpx.AsyncClient, view: Fa
 
 @pytest.mark.parametrize("group_id", ["", ".", "..", *HOSTILE_IDS], ids=lambda group_id: repr(group_id[:12]))
 async def test_what_no_path_can_carry_goes_into_the_query(
-    client: httpx.AsyncClient, view: FakeBrokerView, group_id: str
+    client: httpx.AsyncClient, fake: FakeBroker, group_id: str
 ) -> None:
-    view.group_list[group_id] = fake_group(group_id, generation=77)
+    fake.group_list[group_id] = fake_group(group_id, generation=77)
     for address in ("/api/v1/groups/-", "/api/v1/groups/-/offsets"):
         answer = await client.get(address, params={"group_id": group_id})
         assert answer.json()["group_id"] == group_id
 
 
-async def test_the_longest_ids_reach_us_through_a_real_connection(view: FakeBrokerView) -> None:
+async def test_the_longest_ids_reach_us_through_a_real_connection(fake: FakeBroker) -> None:
     """Percent-encoded, an id of 32 KB is an address of 96 KB."""
     longest = "ü" * 16_383
-    view.group_list[longest] = fake_group(longest, generation=77)
+    fake.group_list[longest] = fake_group(longest, generation=77)
     async with trio.open_nursery() as nursery:
-        address: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", 0)
+        address: AdminAddress = await nursery.start(serve_admin, fake.view, "127.0.0.1", 0)
         body = await get_by_hand(address, f"/api/v1/groups/{quote(longest, safe='')}")
         assert json.loads(body)["generation"] == 77
         body = await get_by_hand(address, "/api/v1/groups/clicks%2Fto%20warehouse/timeline")
@@ -318,9 +317,9 @@ async def get_by_hand(address: AdminAddress, target: str) -> bytes:
     return body
 
 
-async def test_json_carries_hostile_ids_whole_and_in_ascii(client: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_json_carries_hostile_ids_whole_and_in_ascii(client: httpx.AsyncClient, fake: FakeBroker) -> None:
     member = attrs.evolve(fake_member("c", 1, {}), client_id="\x00\u2028</script>\u202e")
-    view.group_list = {"g": fake_group("g", [member])}
+    fake.group_list = {"g": fake_group("g", [member])}
     answer = await client.get("/api/v1/groups/g")
     assert answer.content.isascii()
     assert json.loads(answer.content)["members"][0]["client_id"] == member.client_id
@@ -330,40 +329,40 @@ async def test_json_carries_hostile_ids_whole_and_in_ascii(client: httpx.AsyncCl
 
 
 @attrs.define
-class SlowDisk(FakeBrokerView):
-    """A broker that has to look at the disk for every group's lag."""
+class SlowDisk(FakeGroups):
+    """Groups of a broker that has to look at the disk for the lag of each."""
 
     readers: int = 0
     most_readers: int = 0
 
-    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+    async def offsets(self, group_id: str) -> GroupOffsets | None:
         self.readers += 1
         self.most_readers = max(self.readers, self.most_readers)
         await trio.sleep(1)
         self.readers -= 1
-        return await super().group_offsets(group_id)
+        return await FakeGroups.offsets(self, group_id)
 
 
-async def test_lag_is_read_from_disk_for_one_group_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
-    view = SlowDisk()
-    transport = httpx.ASGITransport(create_app(view))
-    async with (
-        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
-        trio.open_nursery() as nursery,
-    ):
+@pytest.fixture
+def slow_disk(fake: FakeBroker) -> SlowDisk:
+    fake.view = attrs.evolve(fake.view, groups=(groups := SlowDisk(fake)))
+    return groups
+
+
+async def test_lag_is_read_from_disk_for_one_group_at_a_time(
+    slow_disk: SlowDisk, client: httpx.AsyncClient, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with trio.open_nursery() as nursery:
         for _ in range(3):
             nursery.start_soon(client.get, "/api/v1/groups/checkout/offsets")
             nursery.start_soon(client.get, "/groups/-?id=checkout")
-    assert view.most_readers == 1
+    assert slow_disk.most_readers == 1
 
 
-async def test_the_list_never_asks_for_a_single_groups_offsets(view: FakeBrokerView) -> None:
-    view = SlowDisk()
-    transport = httpx.ASGITransport(create_app(view))
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        for address in ("/api/v1/groups", "/groups", "/", "/rows/groups"):
-            assert (await client.get(address)).status_code == 200
-    assert view.most_readers == 0
+async def test_the_list_never_asks_for_a_single_groups_offsets(slow_disk: SlowDisk, client: httpx.AsyncClient) -> None:
+    for address in ("/api/v1/groups", "/groups", "/", "/rows/groups"):
+        assert (await client.get(address)).status_code == 200
+    assert slow_disk.most_readers == 0
 
 
 # --- what the page is made of ---

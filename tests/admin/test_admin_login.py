@@ -10,8 +10,8 @@ import pytest
 
 from broker_admin.app import create_app
 from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, LoginThrottle, local_target
-from broker_admin.testing import FakeBrokerView
 from broker_admin.tokens import SESSION_SECONDS, AdminTokens, Role, TokenFileError, read_or_make_tokens
+from tests.admin.fake_broker import FakeBroker
 
 ADMIN = "admin-token-0123456789"
 VIEWER = "viewer-token-0123456789"
@@ -21,9 +21,9 @@ CHANGE = {"x-requested-with": "pytest"}
 
 
 @pytest.fixture
-async def guarded(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
+async def guarded(fake: FakeBroker) -> AsyncIterator[httpx.AsyncClient]:
     """A client without any token of a server that wants one."""
-    app = create_app(view, tokens=TOKENS)
+    app = create_app(fake.view, tokens=TOKENS)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=("127.0.0.1", 5555))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
         yield opened
@@ -148,9 +148,9 @@ async def test_a_page_sends_a_stranger_to_log_in_and_back(guarded: httpx.AsyncCl
     assert 'name="next" value="/groups?search=a%26b"' in form.text
 
 
-async def test_the_login_page_shows_nothing_of_the_broker(guarded: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_the_login_page_shows_nothing_of_the_broker(guarded: httpx.AsyncClient, fake: FakeBroker) -> None:
     text = (await guarded.get("/login")).text
-    node = view.node()
+    node = fake.view.node.description()
     assert node.cluster_id not in text
     assert node.version not in text
 
@@ -173,12 +173,12 @@ async def test_another_header_opens_nothing(guarded: httpx.AsyncClient, value: s
     assert answer.status_code == 401
 
 
-async def test_a_viewer_changes_nothing_and_an_admin_does(guarded: httpx.AsyncClient, view: FakeBrokerView) -> None:
+async def test_a_viewer_changes_nothing_and_an_admin_does(guarded: httpx.AsyncClient, fake: FakeBroker) -> None:
     change = {"num.io.threads": 12}
     refused = await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(VIEWER))
     assert refused.status_code == 403
     assert refused.json()["detail"] == "a viewer may not change anything"
-    assert not view.setting_changes()
+    assert not fake.view.config.setting_changes()
     assert (await guarded.patch("/api/v1/config", json=change, headers=CHANGE | bearer(ADMIN))).status_code == 200
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from broker_admin.app import create_app
 from broker_admin.security import host_name
-from broker_admin.testing import FakeBrokerView
+from tests.admin.fake_broker import FakeBroker
 
 
 @pytest.fixture
-async def client(view: FakeBrokerView) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(view, allowed_hosts=("broker.example",))
+async def client(fake: FakeBroker) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(fake.view, allowed_hosts=("broker.example",))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost:9644") as opened:
         yield opened
 
@@ -36,9 +36,9 @@ async def test_a_name_that_is_not_ours_gets_nothing_anywhere(client: httpx.Async
     assert "Host" in answer.json()["detail"]
 
 
-async def test_the_address_that_was_dialled_is_a_name_of_ours(view: FakeBrokerView) -> None:
+async def test_the_address_that_was_dialled_is_a_name_of_ours(fake: FakeBroker) -> None:
     """Health probes call a pod by its address; the ASGI scope says it is the connection's own."""
-    transport = httpx.ASGITransport(create_app(view, allowed_hosts=()))
+    transport = httpx.ASGITransport(create_app(fake.view, allowed_hosts=()))
     async with httpx.AsyncClient(transport=transport, base_url="http://10.1.2.3:9644") as client:
         assert (await client.get("/healthz")).status_code == 200
         assert (await client.get("/healthz", headers={"host": "10.1.2.4:9644"})).status_code == 403
@@ -85,11 +85,11 @@ async def test_a_preflight_is_not_agreed_to(client: httpx.AsyncClient) -> None:
     ],
 )
 async def test_a_change_needs_what_no_form_can_send(
-    client: httpx.AsyncClient, view: FakeBrokerView, headers: dict[str, str], status: int
+    client: httpx.AsyncClient, fake: FakeBroker, headers: dict[str, str], status: int
 ) -> None:
     answer = await client.patch("/api/v1/config", content=b'{"num.io.threads": 12}', headers=headers)
     assert answer.status_code == status
-    assert bool(view.changes) == (status == 200)
+    assert bool(fake.journal) == (status == 200)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/v1/config", "/api/v1/nothing", "/static/page.css", "/metrics"])

@@ -12,7 +12,7 @@ ADDRESS = "/api/v1/history/series"
 
 async def sample(live: LiveAdmin) -> None:
     """Have the broker take a sample now rather than within a second."""
-    live.view.samples.add(live.view.readings(live.broker.server.statistics()))
+    live.view.readings.samples.add(live.view.readings.readings(live.broker.server.statistics()))
 
 
 async def test_readings_come_as_a_column_per_series(live: LiveAdmin) -> None:
@@ -26,7 +26,9 @@ async def test_readings_come_as_a_column_per_series(live: LiveAdmin) -> None:
 
 async def test_every_series_can_be_asked_for(live: LiveAdmin) -> None:
     await sample(live)
-    answer = await live.get(ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.started_at_ms - 1000)
+    answer = await live.get(
+        ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.description().started_at_ms - 1000
+    )
     assert set(answer["series"]) == set(SERIES)
 
 

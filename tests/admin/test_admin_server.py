@@ -17,7 +17,7 @@ import broker_admin.server
 from broker_admin.app import create_app
 from broker_admin.guard import ConnectionGuard
 from broker_admin.server import AdminAddress, AdminListenerError, serve_admin, supervise
-from broker_admin.testing import FakeBrokerView
+from tests.admin.fake_broker import FakeBroker
 
 PATIENCE_SECONDS = 20.0
 """How long a test waits for what should take milliseconds."""
@@ -46,9 +46,9 @@ H2C_WITH_A_WINDOW_OF_ZERO = (
 
 
 @pytest.fixture
-async def address(view: FakeBrokerView, nursery: trio.Nursery) -> AdminAddress:
+async def address(fake: FakeBroker, nursery: trio.Nursery) -> AdminAddress:
     """A server that runs in the test's own nursery, as it does in the broker's: if it dies, the test dies."""
-    started: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", 0)
+    started: AdminAddress = await nursery.start(serve_admin, fake.view, "127.0.0.1", 0)
     return started
 
 
@@ -127,7 +127,7 @@ async def test_garbage_ends_one_connection_and_no_more(address: AdminAddress, ga
     await assert_it_still_answers(address)
 
 
-async def test_a_body_that_is_too_large_is_refused(address: AdminAddress, view: FakeBrokerView) -> None:
+async def test_a_body_that_is_too_large_is_refused(address: AdminAddress, fake: FakeBroker) -> None:
     body = b'{"num.io.threads": "' + b"1" * 70_000 + b'"}'
     head = (
         "PATCH /api/v1/config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Requested-With: test\r\n"
@@ -135,10 +135,10 @@ async def test_a_body_that_is_too_large_is_refused(address: AdminAddress, view: 
     )
     answer = await exchange(address, head.encode() + body)
     assert answer.startswith(b"HTTP/1.1 413")
-    assert view.changes == []
+    assert fake.journal == []
 
 
-async def test_a_change_over_the_wire_is_made_and_answered(address: AdminAddress, view: FakeBrokerView) -> None:
+async def test_a_change_over_the_wire_is_made_and_answered(address: AdminAddress, fake: FakeBroker) -> None:
     body = b'{"num.io.threads": 12}'
     head = (
         "PATCH /api/v1/config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Requested-With: curl\r\n"
@@ -146,29 +146,29 @@ async def test_a_change_over_the_wire_is_made_and_answered(address: AdminAddress
     )
     answer = await exchange(address, head.encode() + body)
     assert answer.startswith(b"HTTP/1.1 200")
-    assert view.dynamic == {"num.io.threads": "12"}
-    assert view.changes[0].changed_by == "http (curl) from 127.0.0.1"
+    assert fake.dynamic == {"num.io.threads": "12"}
+    assert fake.journal[0].changed_by == "http (curl) from 127.0.0.1"
 
 
-async def test_events_stream_over_the_wire_and_end_with_the_server(view: FakeBrokerView, nursery: trio.Nursery) -> None:
+async def test_events_stream_over_the_wire_and_end_with_the_server(fake: FakeBroker, nursery: trio.Nursery) -> None:
     stopping, stopped = trio.Event(), trio.Event()
 
     async def run(task_status: trio.TaskStatus[AdminAddress]) -> None:
-        await serve_admin(view, "127.0.0.1", 0, stopping=stopping, task_status=task_status)
+        await serve_admin(fake.view, "127.0.0.1", 0, stopping=stopping, task_status=task_status)
         stopped.set()
 
     address = await nursery.start(run)
     async with await trio.open_tcp_stream(address.host, address.port) as stream:
         await stream.send_all(get("/api/v1/events"))
         await receive_until(stream, b"retry:")
-        view.tick()
+        fake.tick()
         await receive_until(stream, b"event: sample")
         with trio.fail_after(PATIENCE_SECONDS):
             stopping.set()
             while await stream.receive_some(READ_BYTES):
                 pass
             await stopped.wait()
-    assert view.listeners == []
+    assert fake.listeners == []
     with pytest.raises(OSError, match="all attempts to connect"):
         await trio.open_tcp_stream(address.host, address.port)
 
@@ -182,19 +182,14 @@ async def receive_until(stream: trio.SocketStream, wanted: bytes) -> None:
             received += chunk
 
 
-class LargeMetricsView(FakeBrokerView):
-    """More text than any socket buffer holds."""
-
-    metrics_size = 64 << 20
-
-    def __init__(self) -> None:
-        super().__init__(metrics_text=b"x" * self.metrics_size)
+LARGE_METRICS = b"x" * (64 << 20)
+"""More text than any socket buffer holds."""
 
 
 async def test_a_peer_that_does_not_read_cannot_keep_the_server_from_ending() -> None:
     """Hypercorn shields its sends from cancellation; without the guard's abort this waits for the send to time out."""
     async with trio.open_nursery() as nursery:
-        address = await nursery.start(serve_admin, LargeMetricsView(), "127.0.0.1", 0)
+        address = await nursery.start(serve_admin, FakeBroker(metrics_text=LARGE_METRICS).view, "127.0.0.1", 0)
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             await stream.send_all(get("/metrics"))
             await receive_until(stream, b"HTTP/1.1 200")
@@ -205,7 +200,7 @@ async def test_a_peer_that_does_not_read_cannot_keep_the_server_from_ending() ->
 
 async def test_a_peer_that_does_not_read_is_given_up(mock_clock: trio.testing.MockClock) -> None:
     async with trio.open_nursery() as nursery:
-        address = await nursery.start(serve_admin, LargeMetricsView(), "127.0.0.1", 0)
+        address = await nursery.start(serve_admin, FakeBroker(metrics_text=LARGE_METRICS).view, "127.0.0.1", 0)
         async with await trio.open_tcp_stream(address.host, address.port) as stream:
             await stream.send_all(get("/metrics"))
             await receive_until(stream, b"HTTP/1.1 200")
@@ -217,7 +212,7 @@ async def test_a_peer_that_does_not_read_is_given_up(mock_clock: trio.testing.Mo
                     received += len(chunk)
             except trio.BrokenResourceError:
                 pass
-        assert received < LargeMetricsView.metrics_size
+        assert received < len(LARGE_METRICS)
         await assert_it_still_answers(address)
         nursery.cancel_scope.cancel()
 
@@ -234,10 +229,10 @@ async def test_connections_beyond_the_limit_are_closed_at_once(
 
 @pytest.mark.parametrize("request_bytes", [b"", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"])
 async def test_a_connection_whose_peer_is_gone_is_not_kept(
-    view: FakeBrokerView, mock_clock: trio.testing.MockClock, request_bytes: bytes
+    fake: FakeBroker, mock_clock: trio.testing.MockClock, request_bytes: bytes
 ) -> None:
     """Time stands still here: hypercorn's keep-alive time, which such a connection would be kept for, does not pass."""
-    guard = ConnectionGuard(create_app(view))
+    guard = ConnectionGuard(create_app(fake.view))
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener, trio.open_nursery() as nursery:
         async with await trio.testing.open_stream_to_socket_listener(listener) as stream:
@@ -248,10 +243,10 @@ async def test_a_connection_whose_peer_is_gone_is_not_kept(
 
 
 async def test_a_peer_that_is_gone_with_a_full_http2_window_takes_no_place(
-    view: FakeBrokerView, mock_clock: trio.testing.MockClock
+    fake: FakeBroker, mock_clock: trio.testing.MockClock
 ) -> None:
     """Hypercorn would wait for good for a window that nobody is left to open."""
-    guard = ConnectionGuard(create_app(view))
+    guard = ConnectionGuard(create_app(fake.view))
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener, trio.open_nursery() as nursery:
         async with await trio.testing.open_stream_to_socket_listener(listener) as stream:
@@ -268,7 +263,7 @@ async def test_a_peer_that_is_gone_with_a_full_http2_window_takes_no_place(
 
 
 async def test_a_server_that_dies_is_started_again_on_the_same_port(
-    monkeypatch: pytest.MonkeyPatch, view: FakeBrokerView, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, fake: FakeBroker, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     serve_listener = broker_admin.guard.serve_listener
     deaths = iter([RuntimeError("the first server dies"), OSError("the second one, too"), None])
@@ -280,7 +275,7 @@ async def test_a_server_that_dies_is_started_again_on_the_same_port(
 
     monkeypatch.setattr(broker_admin.guard, "serve_listener", serve_or_die)
     monkeypatch.setattr(broker_admin.server, "RESTART_PAUSE_SECONDS", 0.001)
-    address = await nursery.start(serve_admin, view, "127.0.0.1", 0)
+    address = await nursery.start(serve_admin, fake.view, "127.0.0.1", 0)
     await assert_it_still_answers(address)
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
@@ -305,23 +300,23 @@ async def test_an_interrupt_among_deaths_still_comes_through() -> None:
     assert not caught.group_contains(RuntimeError)
 
 
-async def test_an_address_that_is_taken_is_shown_in_one_line(view: FakeBrokerView, address: AdminAddress) -> None:
+async def test_an_address_that_is_taken_is_shown_in_one_line(fake: FakeBroker, address: AdminAddress) -> None:
     with pytest.raises(
         AdminListenerError, match=rf"^admin.listener=127.0.0.1:{address.port} cannot be used: .*in use$"
     ):
-        await serve_admin(view, "127.0.0.1", address.port)
+        await serve_admin(fake.view, "127.0.0.1", address.port)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::"])
 async def test_addresses_others_can_reach_are_refused_without_a_login(
-    view: FakeBrokerView, nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    fake: FakeBroker, nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     if host == "::" and not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     with pytest.raises(AdminListenerError, match=r"no login: .* set admin\.token\.file$"):
-        await serve_admin(view, host, 0)
+        await serve_admin(fake.view, host, 0)
     if host == "0.0.0.0":
-        address = await nursery.start(partial(serve_admin, view, host, 0, token_file=tmp_path / "tokens"))
+        address = await nursery.start(partial(serve_admin, fake.view, host, 0, token_file=tmp_path / "tokens"))
         assert address.port != 0
         [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert "unencrypted" in warning

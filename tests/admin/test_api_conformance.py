@@ -17,7 +17,6 @@ from starlette.routing import Route
 from broker_admin.app import create_app
 from broker_admin.problems import PROBLEM_MEDIA_TYPE
 from broker_admin.routes.openapi import openapi_document
-from broker_admin.testing import FakeBrokerView
 from broker_admin.views.messages import NewMessage
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -25,12 +24,13 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.admin.api_requests import ApiDescription
+from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin
 
 REQUESTS = 24
 """Of each operation, half of them wrong."""
 
-DOCUMENT = openapi_document(create_app(FakeBrokerView()).routes)
+DOCUMENT = openapi_document(create_app(FakeBroker().view).routes)
 
 OPERATIONS = [
     (method, path)
@@ -66,10 +66,10 @@ async def make_group(live: LiveAdmin) -> None:
 
 async def state_of(live: LiveAdmin) -> Any:
     """What a refused request must leave as it was."""
-    report = await live.view.groups()
+    report = await live.view.groups.report()
     return (
-        [(topic.name, topic.configs, topic.partitions) for topic in live.view.topics()],
-        [(entry.name, entry.value, entry.source) for entry in live.view.config_entries()],
+        [(topic.name, topic.configs, topic.partitions) for topic in live.view.topics.list()],
+        [(entry.name, entry.value, entry.source) for entry in live.view.config.entries()],
         sorted(lag.group.group_id for lag in report.groups),
     )
 
@@ -105,7 +105,7 @@ async def test_every_address_answers_only_what_it_describes_and_refuses_what_is_
 
 async def test_lines_of_json_are_as_described(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.append_messages("orders", [NewMessage(b"\xff", b"text", (("h", b"\xff"),)), NewMessage(None, None)])
+    await live.view.messages.append("orders", [NewMessage(b"\xff", b"text", (("h", b"\xff"),)), NewMessage(None, None)])
     api = ApiDescription(DOCUMENT)
     for path in ("/api/v1/topics/{topic}/records", "/api/v1/changes"):
         answer = await live.http.get(path.format_map(NAMES), headers={"accept": "application/x-ndjson"})
@@ -151,7 +151,7 @@ def test_every_operation_has_a_name_of_its_own_and_says_what_it_does() -> None:
 
 
 def test_every_address_under_api_is_described() -> None:
-    routes = create_app(FakeBrokerView()).routes
+    routes = create_app(FakeBroker().view).routes
     served = {re.sub(r":\w+}", "}", route.path) for route in routes if isinstance(route, Route)}
     assert {path for path in served if path.startswith("/api/v1/")} - DOCUMENT["paths"].keys() == {
         "/api/v1/openapi.json"

@@ -9,13 +9,13 @@ import httpx
 
 from broker_admin.app import create_app
 from broker_admin.routes.openapi import openapi_document
-from broker_admin.testing import FakeBrokerView
 from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, served
 
 
 async def test_every_operation_and_every_schema_is_on_the_page(client: httpx.AsyncClient) -> None:
-    document = openapi_document(create_app(FakeBrokerView()).routes)
+    document = openapi_document(create_app(FakeBroker().view).routes)
     page = (await client.get("/api")).text
     for path, methods in document["paths"].items():
         for operation in methods.values():

@@ -25,8 +25,8 @@ from broker_admin.parts import parts_of
 from broker_admin.rail import RAIL, rail_of
 from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
-from broker_admin.testing import FakeBrokerView
 from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import make_group
 
@@ -135,9 +135,9 @@ async def test_the_rail_marks_the_page_that_is_shown(client: httpx.AsyncClient) 
 
 
 async def test_a_broker_that_serves_no_clients_says_why_without_a_script(
-    client: httpx.AsyncClient, view: FakeBrokerView
+    client: httpx.AsyncClient, fake: FakeBroker
 ) -> None:
-    view.ready = False
+    fake.ready = False
     page = (await client.get("/")).text
     assert "Clients are not served: loading logs." in page
     assert not re.search(r"data-banner=\S+ hidden", page)
@@ -166,7 +166,7 @@ async def test_a_search_finds_the_likeliest_twenty(live: LiveAdmin) -> None:
         topics=["orders", "old-orders", "orders-eu", *(f"x-orders-{number:02}" for number in range(30))],
         groups=(),
         clients={"orders-reader": 3},
-        config_entries=live.view.config_entries(),
+        config_entries=live.view.config.entries(),
     )
     titles = [hit.title for hit in searched.best_hits("orders").items]
     assert len(titles) == 20
@@ -300,7 +300,7 @@ async def test_an_action_shows_its_call_and_its_twin_makes_the_change_and_says_s
     await page.evaluate("document.querySelector('#threads [data-does]').click()")
     await page.until("document.querySelector('[data-toasts]').textContent.includes('Set threads: done.')")
     assert not await page.evaluate("document.querySelector('#threads').open")
-    values = {entry.name: entry.value for entry in live.view.config_entries()}
+    values = {entry.name: entry.value for entry in live.view.config.entries()}
     assert (values["num.io.threads"], values["num.network.threads"]) == ("6", "5")
 
 

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from broker_admin.fake_groups import fake_group, fake_member
 from broker_admin.group_actions import blocked, group_address, shell_word
+from tests.admin.fake_groups import fake_group, fake_member
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from broker_admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from broker_admin.group_diagnosis import LagCause, LagDiagnosis, diagnosis
+from tests.admin.fake_groups import fake_group, fake_member, fake_partition, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupOffsets, GroupRates, LagTrend, Rebalance
 

@@ -94,4 +94,4 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
         }})()"""
     )
     await page.until("location.pathname === '/groups'")
-    assert lagging.live.view.group(GROUP_ID) is None
+    assert lagging.live.view.groups.get(GROUP_ID) is None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_admin.fake_groups import fake_member, fake_rebalance
 from broker_admin.lag_picture import MAX_POINTS, MIN_SPAN_MS, LagPicture, lag_picture
+from tests.admin.fake_groups import fake_member, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import GroupLagHistory, LagSample
 

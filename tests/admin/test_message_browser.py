@@ -21,7 +21,7 @@ async def test_the_page_of_records(tmp_path: Path) -> None:
     ):
         await kafka.create_topic("orders")
         view = view_of(broker)
-        await view.append_messages("orders", [NewMessage(HOSTILE, b'{"a": {"b": 1}}')])
+        await view.messages.append("orders", [NewMessage(HOSTILE, b'{"a": {"b": 1}}')])
         address = f"{(broker.admin_url or '').rstrip('/')}/topics/orders/messages"
         page = await browser.open_page(address)
         await page.until("!!document.querySelector('tr.record')")
@@ -31,7 +31,7 @@ async def test_the_page_of_records(tmp_path: Path) -> None:
         await page.until("document.querySelector('[data-tail-note]').textContent.startsWith('Waiting')")
         # The stream may begin a moment after it was asked for, so more than one record comes.
         while not await page.evaluate("!!document.querySelector('tr.fresh')"):
-            await view.append_messages("orders", [NewMessage(b"live", HOSTILE)])
+            await view.messages.append("orders", [NewMessage(b"live", HOSTILE)])
         assert await page.evaluate("document.querySelectorAll('.records img').length") == 0
         for width in (420, 768, 1280):
             await page.set_view(width=width)

@@ -26,7 +26,7 @@ async def page_of(live: LiveAdmin, address: str, status: int = 200) -> str:
 
 async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.append_messages("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
+    await live.view.messages.append("orders", [NewMessage(b"k%d" % n, b'{"n": %d}' % n) for n in range(5)])
     page = await page_of(live, f"{PAGE}?where=value.n%3E2&limit=1")
     assert "{&#34;n&#34;: 4}" in page
     assert "{&#34;n&#34;: 3}" not in page
@@ -37,7 +37,7 @@ async def test_the_page_lists_what_the_address_asks_for(live: LiveAdmin) -> None
 
 async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.append_messages("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
+    await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": 1}', (("trace", b"7"),))])
     page = await page_of(live, f"{PAGE}/0/0")
     assert "00000000  7b 22 6e 22 3a 20 31 7d" in page
     assert "trio-broker consume orders:0 --from 0" in page
@@ -52,7 +52,7 @@ async def test_a_record_has_a_page_with_its_bytes_and_commands(live: LiveAdmin) 
 async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None:
     await live.kafka.create_topic("orders")
     headers = ((HOSTILE.decode(), HOSTILE),)
-    await live.view.append_messages("orders", [NewMessage(HOSTILE, b'{"x": "\\ud800\\u202e<script>"}', headers)])
+    await live.view.messages.append("orders", [NewMessage(HOSTILE, b'{"x": "\\ud800\\u202e<script>"}', headers)])
     page = await page_of(live, address)
     assert "<script>alert" not in page
     assert "<img" not in page.replace('<img src="/static/icon', "")
@@ -62,7 +62,7 @@ async def test_hostile_contents_are_inert(live: LiveAdmin, address: str) -> None
 
 async def test_huge_values_are_cut(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.append_messages("orders", [NewMessage(None, b"x" * 900_000)])
+    await live.view.messages.append("orders", [NewMessage(None, b"x" * 900_000)])
     assert len(await page_of(live, PAGE)) < 60_000
 
 

@@ -49,7 +49,7 @@ async def test_new_records_come_as_they_are_appended(live: LiveAdmin) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
         for number in (1, 2):
-            await live.view.append_messages("orders", [NewMessage(b"k", b'{"n": %d}' % number)])
+            await live.view.messages.append("orders", [NewMessage(b"k", b'{"n": %d}' % number)])
         name, data = await tail.events.receive()
         while not data["records"]:
             name, data = await tail.events.receive()
@@ -62,7 +62,7 @@ async def test_new_records_come_as_they_are_appended(live: LiveAdmin) -> None:
 
 async def test_what_does_not_fit_is_counted(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders")
-    await live.view.append_messages("orders", [NewMessage(b"k", b"%d" % number) for number in range(120)])
+    await live.view.messages.append("orders", [NewMessage(b"k", b"%d" % number) for number in range(120)])
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)
@@ -76,7 +76,7 @@ async def test_what_comes_too_fast_is_counted_and_left_behind(live: LiveAdmin, m
     await live.kafka.create_topic("orders")
     monkeypatch.setattr(message_tail, "ROUND_BYTES", 10)
     for number in range(20):
-        await live.view.append_messages("orders", [NewMessage(b"k", b"%d" % number)])
+        await live.view.messages.append("orders", [NewMessage(b"k", b"%d" % number)])
     tail = OpenTail(live)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tail.run)

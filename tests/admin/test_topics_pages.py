@@ -225,7 +225,7 @@ async def test_retention_is_said_in_words(live: LiveAdmin) -> None:
         ("e", {"cleanup.policy": "compact,delete"}),
     ):
         await live.http.post("/api/v1/topics", json={"name": name, "configs": configs})
-    assert [retention_text(each) for each in await live.view.topic_summaries()] == [
+    assert [retention_text(each) for each in await live.view.topics.summaries()] == [
         "7 d",
         "7 d or 1.0 GiB a partition",
         "for ever",
@@ -279,11 +279,11 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#create-topic [name=name]", "orders")
     await type_into(page, "#create-topic [name=partitions]", "3")
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
-    assert "orders" not in live.view.topic_names()
+    assert "orders" not in live.view.topics.names()
     assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
     await click(page, "#create-topic [data-does]")
     await page.until("location.pathname === '/topics/orders'")
-    assert "orders" in live.view.topic_names()
+    assert "orders" in live.view.topics.names()
     await live.kafka.produce("orders", b"1", b"2", b"3")
 
     await go_to(page, "/topics/orders")
@@ -292,7 +292,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await page.until("document.querySelector('#add-partitions [data-outcome]').textContent.includes('50 % of keys')")
     await click(page, "#add-partitions [data-does]")
     await page.until("!document.querySelector('#add-partitions').open")
-    topic = await live.view.topic("orders")
+    topic = await live.view.topics.get("orders")
     assert topic is not None
     assert topic.summary.partition_count == 6
 
@@ -308,7 +308,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#purge-topic [data-typed]", "orders")
     await click(page, "#purge-topic [data-does]")
     await page.until("!document.querySelector('#purge-topic').open")
-    [partition, *_] = await live.view.topic_partitions("orders") or ()
+    [partition, *_] = await live.view.topics.partitions("orders") or ()
     assert partition.log_start_offset == 2
 
     await go_to(page, "/topics/orders/config")
@@ -326,7 +326,7 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await type_into(page, "#delete-topic [data-typed]", "orders")
     await click(page, "#delete-topic [data-does]")
     await page.until("location.pathname === '/topics'")
-    assert "orders" not in live.view.topic_names()
+    assert "orders" not in live.view.topics.names()
 
 
 @needs_chromium

@@ -10,8 +10,8 @@ import pytest
 
 from broker_admin.app import create_app
 from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
-from broker_admin.testing import FakeBrokerView
 from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
@@ -59,9 +59,9 @@ async def test_each_knob_has_slider_number_range_buttons_and_the_call_it_makes(c
 
 @pytest.mark.parametrize(("value", "reach"), [("500", 2000), ("3", 2000), ("800", 3200)])
 async def test_the_queue_may_be_given_any_size_and_its_slider_reaches_far(
-    client: httpx.AsyncClient, view: FakeBrokerView, value: str, reach: int
+    client: httpx.AsyncClient, fake: FakeBroker, value: str, reach: int
 ) -> None:
-    await view.change_config({"queued.max.requests": value}, changed_by="a test")
+    await fake.view.config.change({"queued.max.requests": value}, changed_by="a test")
     page = await page_of(client, "/tuning")
     card = page[page.index('data-knob="queued.max.requests"') :]
     card = card[: card.index("</section>")]

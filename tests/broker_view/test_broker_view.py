@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import os
-import re
 from time import perf_counter_ns
 
 import httpx
 import pytest
 import trio
 
-from broker_admin.view import BrokerView
 from broker_admin.views.config import SettingChange
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -45,7 +42,7 @@ async def client(broker):
 
 
 def entry(view, name):
-    return next(entry for entry in view.config_entries() if entry.name == name)
+    return next(entry for entry in view.config.entries() if entry.name == name)
 
 
 async def described(client, broker, name):
@@ -61,24 +58,8 @@ async def described(client, broker, name):
 # --- what it tells ---
 
 
-async def test_it_is_all_that_the_admin_app_asks_for(view):
-    asked: BrokerView = view
-    assert {name for name in dir(BrokerView) if not name.startswith("_")} <= set(dir(asked))
-
-
-def test_no_two_areas_use_one_attribute_for_two_things():
-    used: dict[str, str] = {}
-    for area in LiveBrokerView.__bases__:
-        functions = [each for each in vars(area).values() if inspect.isfunction(each)]
-        source = "".join(inspect.getsource(each) for each in functions)
-        names = {each.__name__ for each in functions} | set(re.findall(r"\bself\.(\w+)(?:: .+)? = ", source))
-        for name in names - {"__init__", "services"}:
-            assert name not in used, f"{name} is of {used[name]} and of {area.__name__}"
-            used[name] = area.__name__
-
-
 async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were_bound(broker, view):
-    node = view.node()
+    node = view.node.description()
     [listener] = node.listeners
     assert (node.node_id, node.cluster_id) == (broker.services.node.node_id, broker.services.node.cluster_id)
     assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "127.0.0.1", broker.bound_endpoints[0].port)
@@ -87,16 +68,16 @@ async def test_the_node_is_shown_with_cluster_durability_and_the_ports_that_were
 
 
 async def test_it_is_ready_until_it_stops(broker, view):
-    assert view.readiness().ready
+    assert view.node.readiness().ready
     broker.stop()
-    assert (view.readiness().ready, view.readiness().reason) == (False, "the broker is stopping")
+    assert (view.node.readiness().ready, view.node.readiness().reason) == (False, "the broker is stopping")
 
 
 async def test_it_is_not_ready_once_its_only_data_directory_failed(client, view, monkeypatch):
     await client.create_topic("orders")
     monkeypatch.setattr(Log, "append_prepared", fail_with_io_error)
     assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
-    readiness = view.readiness()
+    readiness = view.node.readiness()
     assert not readiness.ready
     assert readiness.reason.startswith("every data directory failed: ")
     assert "Input/output error" in readiness.reason
@@ -108,9 +89,9 @@ async def test_it_stays_ready_while_one_of_two_data_directories_works(tmp_path):
         log_manager, view = broker.services.replicas.log_manager, view_of(broker)
         first, second = log_manager.directories
         log_manager.take_offline(second.path, OSError(errno.EIO, "Input/output error"))
-        assert view.readiness().ready
+        assert view.node.readiness().ready
         log_manager.take_offline(first.path, OSError(errno.EIO, "Input/output error"))
-        assert not view.readiness().ready
+        assert not view.node.readiness().ready
 
 
 async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkeypatch):
@@ -118,8 +99,8 @@ async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkey
         patched.setattr(os, "fdatasync", fail_with_io_error)
         patched.setattr(os, "fsync", fail_with_io_error)
         with pytest.raises(OSError, match="Input/output error"):
-            await view.change_config({"num.io.threads": "8"}, changed_by="a test")
-    readiness = view.readiness()
+            await view.config.change({"num.io.threads": "8"}, changed_by="a test")
+    readiness = view.node.readiness()
     assert not readiness.ready
     assert readiness.reason.startswith("the metadata log failed: ")
 
@@ -129,7 +110,7 @@ def fail_with_io_error(*_args, **_options):
 
 
 async def test_every_key_is_shown_with_its_source(view):
-    assert {entry.name for entry in view.config_entries()} == {
+    assert {entry.name for entry in view.config.entries()} == {
         key.name for key in keys.BROKER_KEYS.values() if not key.internal
     }
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
@@ -145,7 +126,7 @@ async def test_a_pool_is_shown_with_the_sizes_it_may_be_given_now(view):
 async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, view):
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
-    [topic] = view.topics()
+    [topic] = view.topics.list()
     first, second = topic.partitions
     assert (first.log_start_offset, first.high_watermark, first.log_end_offset) == (0, 2, 2)
     assert (second.log_end_offset, second.size_bytes) == (0, 0)
@@ -154,7 +135,7 @@ async def test_topics_are_shown_with_the_offsets_of_their_partitions(client, vie
 
 
 async def test_the_threads_shown_are_those_that_run(broker, view):
-    threads = view.threads()
+    threads = view.readings.threads()
     assert (threads.network.size, len(threads.network.workers)) == (3, 3)
     assert (threads.io.size, len(threads.io.workers)) == (4, 4)
     assert [worker.name for worker in threads.io.workers] == ["0", "1", "2", "3"]
@@ -164,7 +145,7 @@ async def test_the_threads_shown_are_those_that_run(broker, view):
 async def test_metrics_count_what_clients_did(client, view):
     await client.create_topic("orders")
     await client.produce("orders", b"one", b"two")
-    text = (await view.prometheus_renderer())().decode()
+    text = (await view.metrics.prometheus_renderer())().decode()
     for series in (
         "trio_broker_requests_total 2.0",
         'trio_broker_api_requests_total{api="produce"} 1.0',
@@ -177,7 +158,7 @@ async def test_metrics_count_what_clients_did(client, view):
 
 async def test_metrics_are_rendered_from_a_snapshot_that_another_thread_may_use(broker, client, view):
     await client.create_topic("orders")
-    text = (await view.prometheus_renderer())().decode()
+    text = (await view.metrics.prometheus_renderer())().decode()
     assert 'durability="page-cache"' in text
     assert broker.services.node.cluster_id in text
 
@@ -186,40 +167,40 @@ async def test_partitions_are_measured_one_by_one_only_where_that_is_asked_for(c
     await client.create_topic("orders", 2)
     await client.produce("orders", b"one", b"two")
     series = 'trio_broker_partition_log_end_offset{partition="0",topic="orders"} 2.0'
-    assert series not in (await view.prometheus_renderer())().decode()
-    await view.change_config({"metrics.per.partition": "true"}, changed_by="a test")
-    assert series in (await view.prometheus_renderer())().decode()
+    assert series not in (await view.metrics.prometheus_renderer())().decode()
+    await view.config.change({"metrics.per.partition": "true"}, changed_by="a test")
+    assert series in (await view.metrics.prometheus_renderer())().decode()
 
 
 # --- what it changes ---
 
 
 async def test_a_change_takes_effect_on_the_pools_before_it_is_answered(broker, view):
-    result = await view.change_config({"num.io.threads": "8", "num.network.threads": "5"}, changed_by="a test")
+    result = await view.config.change({"num.io.threads": "8", "num.network.threads": "5"}, changed_by="a test")
     assert result.refusals == ()
     statistics = broker.server.statistics()
     assert (len(statistics.handlers.slots), len(statistics.processors)) == (8, 5)
 
 
 async def test_a_change_is_answered_with_its_lines_of_the_journal(broker, view):
-    result = await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    result = await view.config.change({"num.io.threads": "8"}, changed_by="a test")
     [change] = result.changes
     assert (change.key, change.old, change.new, change.changed_by) == ("num.io.threads", "4", "8", "a test")
-    assert list(view.setting_changes()) == [change]
+    assert list(view.config.setting_changes()) == [change]
 
 
 async def test_the_lines_of_the_journal_are_numbered_without_gaps(client, broker, view):
-    await view.change_config({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
+    await view.config.change({"num.io.threads": "8", "queued.max.requests": "9"}, changed_by="a test")
     await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="6")
-    await view.change_config({"num.io.threads": None}, changed_by="a test")
-    assert [change.sequence for change in view.setting_changes()] == [1, 1, 2, 3]
+    await view.config.change({"num.io.threads": None}, changed_by="a test")
+    assert [change.sequence for change in view.config.setting_changes()] == [1, 1, 2, 3]
 
 
 async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
     answers = {}
 
     async def change(value):
-        answers[value] = await view.change_config({"queued.max.requests": value}, changed_by="a test")
+        answers[value] = await view.config.change({"queued.max.requests": value}, changed_by="a test")
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(change, "7")
@@ -231,19 +212,19 @@ async def test_each_of_two_changes_at_once_is_answered_with_its_own_lines(view):
 
 
 async def test_a_reset_goes_back_to_the_layer_below(view):
-    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
-    result = await view.change_config({"num.io.threads": None}, changed_by="a test")
+    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
+    result = await view.config.change({"num.io.threads": None}, changed_by="a test")
     assert [(change.old, change.new) for change in result.changes] == [("8", "4")]
     assert entry(view, "num.io.threads").source is ConfigSource.STATIC_BROKER_CONFIG
 
 
 async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_the_journal(broker, view):
     for value, size in (("1", 1), (None, 3), ("16", 16), (None, 3)):
-        result = await view.change_config({"num.network.threads": value}, changed_by="a test")
+        result = await view.config.change({"num.network.threads": value}, changed_by="a test")
         assert [change.new for change in result.changes] == [str(size)]
         assert len(broker.server.statistics().processors) >= size
         assert entry(view, "num.network.threads").value == str(size)
-    assert [(change.old, change.new) for change in view.setting_changes()] == [
+    assert [(change.old, change.new) for change in view.config.setting_changes()] == [
         ("3", "1"),
         ("1", "3"),
         ("3", "16"),
@@ -252,9 +233,9 @@ async def test_a_pool_goes_to_any_size_and_back_in_one_change_with_one_line_in_t
 
 
 async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(view):
-    result = await view.change_config({"num.io.threads": "4"}, changed_by="a test")
+    result = await view.config.change({"num.io.threads": "4"}, changed_by="a test")
     assert (result.changes, result.refusals) == ((), ())
-    assert view.setting_changes() == []
+    assert view.config.setting_changes() == []
 
 
 @pytest.mark.parametrize(
@@ -268,7 +249,7 @@ async def test_what_changes_nothing_is_accepted_without_a_line_in_the_journal(vi
     ],
 )
 async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key, value, reason):
-    result = await view.change_config({"queued.max.requests": "9", key: value}, changed_by="a test")
+    result = await view.config.change({"queued.max.requests": "9", key: value}, changed_by="a test")
     [refusal] = result.refusals
     assert refusal.key == key
     assert reason in refusal.reason
@@ -277,16 +258,16 @@ async def test_a_change_with_one_bad_key_is_refused_as_a_whole(broker, view, key
 
 
 async def test_every_bad_key_has_its_own_reason_and_keys_that_contradict_each_other_have_one(view):
-    result = await view.change_config({"num.io.threads": "no", "no.such.key": None}, changed_by="a test")
+    result = await view.config.change({"num.io.threads": "no", "no.such.key": None}, changed_by="a test")
     assert [refusal.key for refusal in result.refusals] == ["num.io.threads", "no.such.key"]
     lags = {"log.cleaner.min.compaction.lag.ms": "10", "log.cleaner.max.compaction.lag.ms": "5"}
-    result = await view.change_config(lags, changed_by="a test")
+    result = await view.config.change(lags, changed_by="a test")
     [refusal] = result.refusals
     assert "must not be above" in refusal.reason
 
 
 async def test_a_key_that_is_read_at_start_is_refused_in_words_that_say_so(view):
-    result = await view.change_config({"node.id": "2"}, changed_by="a test")
+    result = await view.config.change({"node.id": "2"}, changed_by="a test")
     [refusal] = result.refusals
     assert (refusal.key, refusal.reason) == (
         "node.id",
@@ -296,7 +277,7 @@ async def test_a_key_that_is_read_at_start_is_refused_in_words_that_say_so(view)
 
 async def test_a_change_survives_a_restart(tmp_path):
     async with running(tmp_path, **STATIC) as broker:
-        await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).config.change({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
         assert entry(view_of(broker), "num.io.threads").source is ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -304,7 +285,7 @@ async def test_a_change_survives_a_restart(tmp_path):
 
 async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
     async with crashing(tmp_path, **STATIC) as broker:
-        await view_of(broker).change_config({"num.io.threads": "8"}, changed_by="a test")
+        await view_of(broker).config.change({"num.io.threads": "8"}, changed_by="a test")
     async with running(tmp_path, **STATIC) as broker:
         assert len(broker.server.statistics().handlers.slots) == 8
 
@@ -313,7 +294,7 @@ async def test_a_change_that_was_answered_survives_a_crash(tmp_path):
 
 
 async def test_a_kafka_client_sees_what_was_changed_over_http(broker, client, view):
-    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
     assert await described(client, broker, "num.io.threads") == ("8", 2)
 
 
@@ -321,14 +302,14 @@ async def test_what_a_kafka_client_changed_is_journalled_with_its_name(broker, c
     assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="8") == ErrorCode.NONE
     changed = entry(view, "num.io.threads")
     assert (changed.value, changed.source) == ("8", ConfigSource.DYNAMIC_BROKER_CONFIG)
-    [change] = view.setting_changes()
+    [change] = view.config.setting_changes()
     assert (change.key, change.old, change.new) == ("num.io.threads", "4", "8")
     assert change.changed_by == "kafka client test from 127.0.0.1"
 
 
 async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, client, view):
     assert await client.alter_broker_config(str(broker.services.node.node_id), num_io_threads="9") != ErrorCode.NONE
-    assert view.setting_changes() == []
+    assert view.config.setting_changes() == []
 
 
 # --- who listens ---
@@ -336,8 +317,8 @@ async def test_what_a_kafka_client_only_tried_is_not_in_the_journal(broker, clie
 
 async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(broker, view):
     heard: list[object] = []
-    enough = view.subscribe(heard.append)
-    await view.change_config({"num.io.threads": "8"}, changed_by="a test")
+    enough = view.events.subscribe(heard.append)
+    await view.config.change({"num.io.threads": "8"}, changed_by="a test")
     broker.server.sample(perf_counter_ns())
     assert [type(event) for event in heard] == [SettingChange, HistorySample]
     enough()
@@ -348,7 +329,7 @@ async def test_a_listener_receives_changes_and_samples_until_it_unsubscribes(bro
 async def test_the_history_keeps_every_sample(broker, view):
     for _ in range(3):
         broker.server.sample(perf_counter_ns())
-    assert len(view.history()) == 3
+    assert len(view.readings.history()) == 3
 
 
 # --- over HTTP ---

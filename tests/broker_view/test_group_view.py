@@ -46,7 +46,7 @@ async def append(broker, *records: bytes) -> None:
 
 async def test_a_group_is_shown_with_its_members(broker, view):
     joined = await broker.settle("g")
-    group = view.group("g")
+    group = view.get("g")
     assert (group.group_id, group.type, group.state, group.protocol_type, group.protocol, group.generation) == (
         "g",
         GroupType.CLASSIC,
@@ -65,7 +65,7 @@ async def test_offsets_are_shown_with_lag_in_records_and_seconds(broker, view):
     await append(broker, b"a", b"b", b"c")
     broker.advance(90)
     await broker.commit("g", 1)
-    offsets = await view.group_offsets("g")
+    offsets = await view.offsets("g")
     assert (offsets.lag_records, offsets.lag_seconds, offsets.partition_count) == (2, 90.0, 1)
     [lag] = offsets.partitions
     assert (lag.topic, lag.partition, lag.member_id, lag.committed_offset, lag.log_end_offset) == ("t", 0, None, 1, 3)
@@ -74,7 +74,7 @@ async def test_offsets_are_shown_with_lag_in_records_and_seconds(broker, view):
 
 async def test_a_group_that_has_committed_nothing_has_no_lag(broker, view):
     await broker.settle("g")
-    offsets = await view.group_offsets("g")
+    offsets = await view.offsets("g")
     assert (offsets.lag_records, offsets.lag_seconds, offsets.partitions) == (None, None, ())
 
 
@@ -82,7 +82,7 @@ async def test_the_timeline_shows_who_came_and_who_went(broker, view):
     joined = await broker.settle("g")
     broker.advance(60)
     await broker.leave(joined, "g")
-    timeline = view.group_timeline("g")
+    timeline = view.timeline("g")
     kinds = [[cause.kind for cause in rebalance.causes] for rebalance in timeline]
     assert kinds == [[GroupEventKind.MEMBER_JOINED], [GroupEventKind.MEMBER_LEFT]]
     cause = timeline[1].causes[0]
@@ -92,9 +92,9 @@ async def test_the_timeline_shows_who_came_and_who_went(broker, view):
 
 
 async def test_a_group_that_is_not_there_is_none(broker, view):
-    assert view.group("nobody") is None
-    assert await view.group_offsets("nobody") is None
-    assert view.group_timeline("nobody") is None
+    assert view.get("nobody") is None
+    assert await view.offsets("nobody") is None
+    assert view.timeline("nobody") is None
 
 
 # --- all groups ---
@@ -105,7 +105,7 @@ async def test_all_groups_are_shown_by_id_with_their_lag(broker, view):
     broker.advance(10)
     await broker.commit("behind", 0)
     await broker.settle("without offsets")
-    report = await view.groups()
+    report = await view.report()
     assert report.is_complete
     shown = [(lag.group.group_id, lag.group.member_count, lag.lag_records, lag.lag_seconds) for lag in report.groups]
     assert shown == [("behind", 0, 2, 10.0), ("without offsets", 1, None, None)]
@@ -113,11 +113,11 @@ async def test_all_groups_are_shown_by_id_with_their_lag(broker, view):
 
 async def test_a_report_is_good_for_a_while(broker, view, mock_clock):
     await broker.commit("first", 0)
-    before = await view.groups()
+    before = await view.report()
     await broker.commit("second", 0)
-    assert await view.groups() is before
+    assert await view.report() is before
     mock_clock.jump(REPORT_SECONDS + 0.01)
-    assert [lag.group.group_id for lag in (await view.groups()).groups] == ["first", "second"]
+    assert [lag.group.group_id for lag in (await view.report()).groups] == ["first", "second"]
 
 
 async def test_a_report_that_took_long_is_good_for_longer(broker, view, mock_clock, monkeypatch):
@@ -131,12 +131,12 @@ async def test_a_report_that_took_long_is_good_for_longer(broker, view, mock_clo
     monkeypatch.setattr(broker.groups, "lag_report", slow_report)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
-            nursery.start_soon(view.groups)
+            nursery.start_soon(view.report)
     mock_clock.jump(8.9)
-    await view.groups()
+    await view.report()
     assert taken == [0]
     mock_clock.jump(0.2)
-    await view.groups()
+    await view.report()
     assert len(taken) == 2
 
 
@@ -180,7 +180,7 @@ async def test_a_running_brokers_groups_are_served_over_http(tmp_path):
     async with running(tmp_path, group_initial_rebalance_delay_ms="0") as broker:
         view = view_of(broker)
         heard: list[BrokerEvent] = []
-        view.subscribe(heard.append)
+        view.events.subscribe(heard.append)
         await broker.services.groups.find("a/b")
         clock: Any = broker.clock  # the harness lets no time pass here
         await CoordinatorHarness(broker.services, clock).settle("a/b")
@@ -205,21 +205,21 @@ async def test_what_a_group_consumes_is_seen_from_its_commits(broker, view, mock
     await append(broker, b"a", b"b", b"c")
     await broker.commit("g", 0)
     await broker.groups.sample_lag()
-    assert view.group_lag_history("g").rates is None
+    assert view.lag_history("g").rates is None
     broker.advance(10)
     await append(broker, *[b"x"] * 37)
     await broker.commit("g", 20)
     await broker.groups.sample_lag()
-    history = view.group_lag_history("g")
+    history = view.lag_history("g")
     assert [sample.lag_records for sample in history.samples] == [3, 20]
     assert (history.rates.consumed_per_second, history.rates.produced_per_second) == (2.0, 3.7)
     assert history.rates.trend is LagTrend.GROWING
-    [group] = (await view.groups()).groups
+    [group] = (await view.report()).groups
     assert group.rates == history.rates
-    assert view.group_lag_history("nobody") is None
+    assert view.lag_history("nobody") is None
 
 
 async def test_readings_are_taken_while_the_coordinator_runs(broker, view, autojump_clock):
     await broker.commit("g", 0)
     await trio.sleep(3.5 * SAMPLE_INTERVAL_MS / 1000)
-    assert len(view.group_lag_history("g").samples) == 3
+    assert len(view.lag_history("g").samples) == 3

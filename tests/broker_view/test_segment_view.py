@@ -44,7 +44,7 @@ async def written_to(replicas, **configs):
 
 
 async def only_log(view: LiveSegmentsView):
-    manifest = await view.topic_manifest("orders")
+    manifest = await view.manifest("orders")
     assert manifest is not None
     [partition] = manifest.partitions
     assert partition.error is None
@@ -55,7 +55,7 @@ async def test_a_running_broker_shows_of_its_files(tmp_path):
     async with running(tmp_path) as broker, connected(broker) as client:
         await client.create_topic("orders", 2)
         await client.produce("orders", b"one", b"two")
-        manifest: Any = await view_of(broker).topic_manifest("orders")
+        manifest: Any = await view_of(broker).segments.manifest("orders")
     node = broker.services.node
     assert (manifest.cluster_id, manifest.node_id, manifest.topic) == (node.cluster_id, node.node_id, "orders")
     first, second = (each.log for each in manifest.partitions)
@@ -135,7 +135,7 @@ async def test_a_partition_without_a_working_disk_is_shown_with_its_error(replic
     second.fail(KafkaError("the disk failed", code=ErrorCode.KAFKA_STORAGE_ERROR))
     hosted = replicas.topic("orders")
     hosted.failures[3] = KafkaError("damaged", code=ErrorCode.KAFKA_STORAGE_ERROR)
-    manifest = await view.topic_manifest("orders")
+    manifest = await view.manifest("orders")
     assert [(each.partition, each.error, each.log is None) for each in manifest.partitions] == [
         (0, None, False),
         (1, "the disk failed", True),
@@ -147,9 +147,9 @@ async def test_a_partition_without_a_working_disk_is_shown_with_its_error(replic
 
 async def test_partitions_can_be_chosen_and_topics_may_be_missing(replicas, view):
     await add_topic(replicas, partitions=3)
-    manifest = await view.topic_manifest("orders", {2, 9})
+    manifest = await view.manifest("orders", {2, 9})
     assert [each.partition for each in manifest.partitions] == [2]
-    assert await view.topic_manifest("nowhere") is None
+    assert await view.manifest("nowhere") is None
 
 
 async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, view: LiveSegmentsView, monkeypatch):
@@ -161,6 +161,6 @@ async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, v
     taken = log_snapshot(partition)
     assert time.thread_time() - began < LOOP_SECONDS
     assert len(taken.segments) == MANY_SEGMENTS + 1
-    manifest = await view.topic_manifest("orders")
+    manifest = await view.manifest("orders")
     [told] = json.loads(encode(manifest))["partitions"]
     assert len(told["log"]["segments"]) == MANY_SEGMENTS + 1

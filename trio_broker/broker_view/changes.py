@@ -21,16 +21,16 @@ class LiveChangesView:
         self._effects = EffectWatch(services.changes, lambda: samples.samples)
         samples.subscribe(self._effects.sampled)
 
-    def recorded_changes(self) -> Sequence[Change]:
+    def list(self) -> Sequence[Change]:
         return self.services.changes.changes
 
-    def recorded_change(self, number: int) -> Change | None:
+    def get(self, number: int) -> Change | None:
         return self.services.changes.change(number)
 
-    async def keep_change(self, number: int) -> Change | TrialRefusal:
+    async def keep(self, number: int) -> Change | TrialRefusal:
         return await self._or_refusal(self.services.trials.keep, number)
 
-    async def undo_change(self, number: int) -> Change | TrialRefusal:
+    async def undo(self, number: int) -> Change | TrialRefusal:
         return await self._or_refusal(self.services.trials.undo, number)
 
     async def _or_refusal(self, end: Callable[[int], Awaitable[Change]], number: int) -> Change | TrialRefusal:

@@ -38,7 +38,7 @@ class LiveConfigView:
         self._published = max((change.number for change in services.changes.changes), default=0)
         services.changes.subscribe(self._changed)
 
-    def config_entries(self) -> Sequence[ConfigEntry]:
+    def entries(self) -> Sequence[ConfigEntry]:
         return [self._with_levels(entry) for entry in self.services.config.entries()]
 
     def _with_levels(self, entry: ConfigEntry) -> ConfigEntry:
@@ -61,7 +61,7 @@ class LiveConfigView:
         changes = [change for change in self.services.changes.changes if is_of_broker(change)]
         return [setting for change in changes[-SHOWN_CHANGES:] for setting in settings_of(change)]
 
-    async def change_config(
+    async def change(
         self,
         changes: Mapping[str, str | None],
         *,

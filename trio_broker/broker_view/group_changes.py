@@ -243,7 +243,7 @@ class LiveGroupChangesView:
 
     # ---- deleting ----
 
-    async def delete_group(self, group_id: str, *, dry_run: bool) -> DeletedGroup:
+    async def delete(self, group_id: str, *, dry_run: bool) -> DeletedGroup:
         group = known_group(self.services.groups, group_id)
         refuse_members(group)
         count = self.services.groups.shard(group_id, allow_empty=True).offsets.count_of(group_id)
@@ -254,9 +254,7 @@ class LiveGroupChangesView:
             raise refused(KafkaError(f"group {group_id!r} was not deleted", code=ErrorCode(result.error_code)))
         return DeletedGroup(dry_run=dry_run, group_id=group_id, committed_offsets=count)
 
-    async def delete_group_offsets(
-        self, group_id: str, scopes: Sequence[ResetScope], *, dry_run: bool
-    ) -> DeletedOffsets:
+    async def delete_offsets(self, group_id: str, scopes: Sequence[ResetScope], *, dry_run: bool) -> DeletedOffsets:
         group = known_group(self.services.groups, group_id)
         committed = await self._committed(group_id)
         chosen = {place: offset for place, offset in committed.items() if not scopes or is_in(place, scopes)}

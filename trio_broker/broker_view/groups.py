@@ -46,11 +46,7 @@ class LiveGroupsView:
 
     # ---- all of them ----
 
-    async def groups(self) -> GroupLagReport:
-        """All groups, from a report that may be some seconds old."""
-        return await self.lag_report(with_partitions=False)
-
-    async def lag_report(self, *, with_partitions: bool) -> GroupLagReport:
+    async def report(self, *, with_partitions: bool = False) -> GroupLagReport:
         """All groups, and on demand their lag in each partition, from a report that may be some seconds old."""
         async with self._collecting:
             is_good = trio.current_time() < self._good_until and self._report_has_partitions >= with_partitions
@@ -74,25 +70,25 @@ class LiveGroupsView:
 
     # ---- one of them ----
 
-    def group(self, group_id: str) -> GroupSnapshot | None:
+    def get(self, group_id: str) -> GroupSnapshot | None:
         try:
             return self.coordinator.shard(group_id, allow_empty=True).snapshot(group_id)
         except KafkaError:
             return None
 
-    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+    async def offsets(self, group_id: str) -> GroupOffsets | None:
         try:
             return GroupOffsets.of(group_id, await self.coordinator.lags(group_id))
         except KafkaError:
             return None
 
-    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
+    def lag_history(self, group_id: str) -> GroupLagHistory | None:
         try:
             return self.coordinator.lag_history(group_id)
         except KafkaError:
             return None
 
-    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
+    def timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         try:
             return self.coordinator.shard(group_id, allow_empty=True).timeline(group_id)
         except KafkaError:

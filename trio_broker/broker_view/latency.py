@@ -20,7 +20,7 @@ class LiveLatencyView:
         self._verdict_history = samples
         self._counts_since = services.clock.monotonic()
 
-    def latency(self) -> LatencyReport:
+    def report(self) -> LatencyReport:
         syncs = self.services.replicas.flusher.statistics()
         return LatencyReport(
             apis=api_latencies(self.request_metrics, self.services.clock.monotonic() - self._counts_since),

@@ -22,10 +22,10 @@ class LiveLoggersView:
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
 
-    def loggers(self) -> Sequence[LoggerLevel]:
+    def levels(self) -> Sequence[LoggerLevel]:
         return logger_levels()
 
-    async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
+    async def change(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
         refusals = []
         for name, level in levels.items():
             try:

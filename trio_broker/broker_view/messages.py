@@ -110,7 +110,7 @@ class LiveMessagesView:
 
     # ---- appending ----
 
-    async def append_messages(
+    async def append(
         self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
     ) -> Sequence[AppendedMessage] | None:
         replicas = self.services.replicas

@@ -18,7 +18,7 @@ class LiveNodeView:
         self.started_at_ms = services.clock.now_ms()
         self._started_at = services.clock.monotonic()
 
-    def node(self) -> NodeDescription:
+    def description(self) -> NodeDescription:
         node = self.services.node
         return NodeDescription(
             node_id=node.node_id,

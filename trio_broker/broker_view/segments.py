@@ -74,7 +74,7 @@ class LiveSegmentsView:
         self.node_id = node_id
         self._limiter = trio.CapacityLimiter(MANIFEST_THREADS)
 
-    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
+    async def manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         """The files of these partitions, or of all, by number; None if there is no such topic."""
         hosted = self.replicas.topics.get(topic)
         if hosted is None:

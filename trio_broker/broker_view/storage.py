@@ -74,7 +74,7 @@ class LiveStorageView:
         self._storage_report: StorageReport | None = None
         self._storage_good_until = -math.inf
 
-    async def storage(self) -> StorageReport:
+    async def report(self) -> StorageReport:
         clock = self.services.clock
         async with self._measuring:
             if self._storage_report is None or clock.monotonic() >= self._storage_good_until:

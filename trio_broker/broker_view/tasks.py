@@ -96,7 +96,7 @@ class LiveTasksView:
         self._step_monitor = StepMonitor()
         self._walking = trio.Lock()
 
-    async def tasks(self) -> TaskTree:
+    async def tree(self) -> TaskTree:
         async with self._walking:
             self._step_monitor.want()
             walk = TaskWalk(self._loop_monitor, self._step_monitor)

@@ -59,7 +59,7 @@ class LiveTopicChangesView:
         self.services = services
         self._consumers_of = consumers_of
 
-    async def create_topic(
+    async def create(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str],
         *, dry_run: bool, changed_by: str,
     ) -> TopicCreation:  # fmt: skip
@@ -80,7 +80,7 @@ class LiveTopicChangesView:
             configs=dict(outcome.configs),
         )
 
-    async def delete_topic(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
+    async def delete(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
         groups = await self._consumers_of(name) or ()
         hosted = self.services.replicas.topics.get(name)
         partitions = list(hosted.partitions.values()) if hosted is not None else []
@@ -114,7 +114,7 @@ class LiveTopicChangesView:
             keys_that_stay_ratio=before / lcm(before, count),
         )
 
-    async def purge_topic(
+    async def purge(
         self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
     ) -> PurgedTopic:
         indexes = sorted(partitions or self._existing(name).partitions)
@@ -164,7 +164,7 @@ class LiveTopicChangesView:
                 return found.offset
         return HIGH_WATERMARK
 
-    async def change_topic_configs(
+    async def change_configs(
         self, name: str, changes: Mapping[str, str | None], *, dry_run: bool, changed_by: str
     ) -> ChangedTopicConfigs:
         before = dict(self._existing(name).configs)

@@ -34,7 +34,7 @@ class LiveTopicSegmentsView:
         self.services = services
         self._describing = trio.CapacityLimiter(SEGMENT_THREADS)
 
-    async def partition_segments(self, name: str, partition: int) -> PartitionSegments | None:
+    async def of_partition(self, name: str, partition: int) -> PartitionSegments | None:
         hosted = self.services.replicas.topics.get(name)
         if hosted is None or partition not in {*hosted.partitions, *hosted.failures}:
             return None

@@ -53,7 +53,7 @@ class LiveTopicsView:
 
     # ---- all of them ----
 
-    def topics(self) -> Sequence[TopicInfo]:
+    def list(self) -> Sequence[TopicInfo]:
         return [
             TopicInfo(
                 name=topic.name,
@@ -65,7 +65,7 @@ class LiveTopicsView:
             for topic in sorted(self.services.controller.image.topics.values(), key=lambda topic: topic.name)
         ]
 
-    def topic_names(self) -> Sequence[str]:
+    def names(self) -> Sequence[str]:
         return tuple(self.services.controller.image.topics)
 
     def _partition_info(self, partition: Partition) -> PartitionInfo:
@@ -84,7 +84,7 @@ class LiveTopicsView:
         hosted = self.services.replicas.topics.get(topic.name)
         return hosted if hosted is not None and hosted.topic_id == topic.topic_id else None
 
-    async def topic_summaries(self) -> Sequence[TopicSummary]:
+    async def summaries(self) -> Sequence[TopicSummary]:
         async with self._summarizing:
             # A topic that was created, changed or deleted shows at once.
             offset = self.services.controller.metadata_offset
@@ -132,7 +132,7 @@ class LiveTopicsView:
 
     # ---- one of them ----
 
-    async def topic(self, name: str) -> TopicDetail | None:
+    async def get(self, name: str) -> TopicDetail | None:
         by_topic = await self.topic_lags.by_topic()
         hosted = self.services.replicas.topics.get(name)
         await self._learn_last_writes(partitions_of(hosted))
@@ -151,7 +151,7 @@ class LiveTopicsView:
     def _image_of(self, name: str) -> TopicImage | None:
         return self.services.controller.image.topics.get(name)
 
-    def topic_rates(self, name: str) -> TopicRates | None:
+    def rates(self, name: str) -> TopicRates | None:
         topic = self._image_of(name)
         if topic is None:
             return None
@@ -170,19 +170,19 @@ class LiveTopicsView:
             ),
         )
 
-    async def topic_consumers(self, name: str) -> Sequence[TopicConsumer] | None:
+    async def consumers(self, name: str) -> Sequence[TopicConsumer] | None:
         return None if self._image_of(name) is None else await self.topic_lags.consumers(name)
 
-    def topic_configs(self, name: str) -> Sequence[ConfigEntry] | None:
+    def configs(self, name: str) -> Sequence[ConfigEntry] | None:
         topic = self._image_of(name)
         return None if topic is None else topic_entries(topic.configs, self.services.config)
 
-    def topic_config_defaults(self) -> Sequence[ConfigEntry]:
+    def config_defaults(self) -> Sequence[ConfigEntry]:
         return topic_entries({}, self.services.config)
 
     # ---- its partitions ----
 
-    async def topic_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
         topic = self._image_of(name)
         if topic is None:
             return None

@@ -63,7 +63,7 @@ async def get_changes(request: Request) -> Response:
     As ``application/x-ndjson`` each change is a line, as ``text/csv`` each value of a change; both have all changes
     that the filters let through, oldest first.
     """
-    query, changes = query_of(request, ChangesExportQuery), parts_of(request).view.recorded_changes()
+    query, changes = query_of(request, ChangesExportQuery), parts_of(request).view.changes.list()
     form = wanted_format(request, query.format)
     if form != "json":
         export = partial(exported_lines if form == "ndjson" else exported_csv, changes=changes, query=query)
@@ -93,14 +93,14 @@ async def get_change(request: Request) -> Response:
 async def keep_change(request: Request) -> Response:
     """Make the values of a change on trial stay."""
     check_caller(request)
-    return trial_response(await parts_of(request).view.keep_change(change_of(request).number))
+    return trial_response(await parts_of(request).view.changes.keep(change_of(request).number))
 
 
 @operation(Change, is_change=True, status=200, problems={404: "there is no such change", 409: "it is not on trial"})
 async def undo_change(request: Request) -> Response:
     """Take a change on trial back before its time; answers with the change that does so."""
     check_caller(request)
-    return trial_response(await parts_of(request).view.undo_change(change_of(request).number))
+    return trial_response(await parts_of(request).view.changes.undo(change_of(request).number))
 
 
 def trial_response(result: Change | TrialRefusal) -> Response:
@@ -115,7 +115,7 @@ def change_of(request: Request) -> Change:
     Raises:
         Problem: 404.
     """
-    change = parts_of(request).view.recorded_change(request.path_params["number"])
+    change = parts_of(request).view.changes.get(request.path_params["number"])
     if change is None:
         raise Problem(404, f"there is no change {request.path_params['number']}, or it is no longer kept")
     return change

@@ -45,7 +45,7 @@ WORDS = {
 async def get_changes_page(request: Request) -> Response:
     """The list of changes."""
     parts, query = parts_of(request), query_of(request, ChangesQuery)
-    changes = parts.view.recorded_changes()
+    changes = parts.view.changes.list()
     page = await trio.to_thread.run_sync(select_changes, changes, query)
     table = ListTable("/changes", COLUMNS, query, page, request.query_params, lambda change: str(change.number))
     render = partial(

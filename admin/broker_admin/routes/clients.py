@@ -65,7 +65,7 @@ class Backpressure:
 
 async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page[ConnectionStatistics]:
     """The connections that ``query`` asks for."""
-    connections = await view.connections()
+    connections = await view.clients.connections()
     return await trio.to_thread.run_sync(
         lambda: take_page(
             wanted_connections(connections, query),
@@ -79,7 +79,7 @@ async def page_of_connections(view: BrokerView, query: ConnectionsQuery) -> Page
 
 async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientSummary]:
     """The clients that ``query`` asks for."""
-    connections = await view.connections()
+    connections = await view.clients.connections()
     return await trio.to_thread.run_sync(
         lambda: take_page(
             gather_clients(connections),
@@ -93,9 +93,9 @@ async def page_of_clients(view: BrokerView, query: ClientsQuery) -> Page[ClientS
 
 async def backpressure_of(view: BrokerView) -> Backpressure:
     """Where the connections stand now."""
-    stages = await view.connection_stages()
+    stages = await view.clients.connection_stages()
     counts = tuple(StageCount(stage, stages.get(stage, 0)) for stage in ConnectionStage)
-    return Backpressure(counts, view.network_limits())
+    return Backpressure(counts, view.clients.network_limits())
 
 
 async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
@@ -104,9 +104,9 @@ async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
     Raises:
         Problem: 404, it has no connection.
     """
-    connections, node = await view.connections(), view.node()
+    connections, node = await view.clients.connections(), view.node.description()
     now_ms = node.started_at_ms + round(node.uptime_seconds * 1000)
-    describe = partial(describe_client, client_id, connections, node.listeners, view.served_versions(), now_ms)
+    describe = partial(describe_client, client_id, connections, node.listeners, view.clients.served_versions(), now_ms)
     if (described := await trio.to_thread.run_sync(describe)) is None:
         raise Problem(404, "no connection has this client id; /api/v1/clients lists those there are")
     return described

@@ -81,7 +81,7 @@ class ConfigEndpoint(HTTPEndpoint):
     @operation(Configs)
     async def get(self, request: Request) -> Response:
         """Every config key: value, source, synonyms, update mode, default, type and help."""
-        entries = parts_of(request).view.config_entries()
+        entries = parts_of(request).view.config.entries()
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
     @operation(
@@ -137,7 +137,7 @@ def entry_of(request: Request) -> ConfigEntry:
         Problem: 404, there is no such key.
     """
     name = request.path_params["key"]
-    entry = next((each for each in parts_of(request).view.config_entries() if each.name == name), None)
+    entry = next((each for each in parts_of(request).view.config.entries() if each.name == name), None)
     if entry is None:
         raise Problem(404, f"this broker has no key {shown(name)}")
     return entry
@@ -152,8 +152,8 @@ async def apply_changes(
         Problem: 422, with an error for each key that is refused.
     """
     view = parts_of(request).view
-    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in view.config_entries()})
-    result = await view.change_config(
+    texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in view.config.entries()})
+    result = await view.config.change(
         texts,
         changed_by=caller_name(request),
         level=query.level,
@@ -170,7 +170,7 @@ async def apply_changes(
             for each in result.refusals
         ]
         raise Problem.of_errors(422, errors)
-    entries = view.config_entries()
+    entries = view.config.entries()
     return ChangedConfigs(
         mask_differences(result.differences, sensitive_keys(entries)),
         {entry.name: mask_entry(entry) for entry in entries if entry.name in changes},

@@ -41,8 +41,8 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
     query, parts = query_of(request, ConfigTableQuery), parts_of(request)
-    entries = [mask_entry(entry) for entry in parts.view.config_entries()]
-    context = frame(parts.view, request) | WORDS | {"trial": running_trial(parts.view.recorded_changes())}
+    entries = [mask_entry(entry) for entry in parts.view.config.entries()]
+    context = frame(parts.view, request) | WORDS | {"trial": running_trial(parts.view.changes.list())}
     return await rendered(parts, partial(render_settings, context, entries, query))
 
 
@@ -57,7 +57,7 @@ async def get_loggers_page(request: Request) -> Response:
     """The loggers and their levels."""
     query, parts = query_of(request, LoggersQuery), parts_of(request)
     context = frame(parts.view, request) | {"parameters": request.query_params}
-    return await rendered(parts, partial(render_loggers, context, parts.view.loggers(), query))
+    return await rendered(parts, partial(render_loggers, context, parts.view.loggers.levels(), query))
 
 
 def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], query: LoggersQuery) -> str:

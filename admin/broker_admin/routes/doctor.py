@@ -46,7 +46,7 @@ def client_address(request: Request) -> str:
 async def diagnosis_for(request: Request) -> Diagnosis:
     """The diagnosis that a request asks for."""
     address, view = client_address(request), parts_of(request).view
-    return diagnose(address, await view.listener_facts(), view.failed_handshakes())
+    return diagnose(address, await view.doctor.listener_facts(), view.doctor.failed_handshakes())
 
 
 @operation(Diagnosis, query=DoctorQuery)

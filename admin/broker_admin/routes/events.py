@@ -80,7 +80,7 @@ class EventStream:
 
         # Counted only now, after the head was sent: connections that begin in one turn of the loop may exceed the bound
         # by their number, which harms nothing.
-        unsubscribe = self.parts.view.subscribe(enqueue)
+        unsubscribe = self.parts.view.events.subscribe(enqueue)
         self.parts.open_streams += 1
         try:
             async with trio.open_nursery() as nursery:
@@ -116,7 +116,7 @@ class EventStream:
             name = "groups"
         else:
             name = "config"
-            (event,) = mask_changes([event], sensitive_keys(self.parts.view.config_entries()))
+            (event,) = mask_changes([event], sensitive_keys(self.parts.view.config.entries()))
         data = json.dumps(converter.unstructure(event), separators=(",", ":"))
         return f"event: {name}\ndata: {data}\n\n"
 

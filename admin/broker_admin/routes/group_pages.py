@@ -63,7 +63,7 @@ class GroupsPageQuery(GroupsQuery):
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
     parts, query = parts_of(request), query_of(request, GroupsPageQuery)
-    group_list = await trio.to_thread.run_sync(select_groups, await parts.view.groups(), query)
+    group_list = await trio.to_thread.run_sync(select_groups, await parts.view.groups.report(), query)
     page = Page(group_list.items, group_list.total, group_list.matching, group_list.next_cursor)
     context = frame(parts.view, request) | {
         "here": "groups",
@@ -75,7 +75,7 @@ async def get_groups_page(request: Request) -> Response:
         "is_complete": group_list.is_complete,
         "states": STATES,
         "types": [each.value for each in GroupType],
-        "bootstrap": bootstrap_server(parts.view.node()),
+        "bootstrap": bootstrap_server(parts.view.node.description()),
     }
     render = partial(TEMPLATES.get_template("groups.html").render, **context)
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
@@ -87,10 +87,10 @@ async def get_group_page(request: Request) -> Response:
     group_id = group_id_of(request)
     context = frame(parts.view, request)
     async with parts.reading_lag:
-        offsets = await parts.view.group_offsets(group_id)
+        offsets = await parts.view.groups.offsets(group_id)
     # Read after the wait above, without another between them: members and timeline then belong together.
-    group, rebalances = parts.view.group(group_id), parts.view.group_timeline(group_id)
-    history = parts.view.group_lag_history(group_id)
+    group, rebalances = parts.view.groups.get(group_id), parts.view.groups.timeline(group_id)
+    history = parts.view.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         page = TEMPLATES.get_template("no_group.html").render(
             **context, here="groups", script="groups.js", group_id=group_id

@@ -97,7 +97,7 @@ def no_such_group() -> Problem:
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
     query = query_of(request, GroupsQuery)
-    report = await parts_of(request).view.groups()
+    report = await parts_of(request).view.groups.report()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -109,7 +109,7 @@ def encode_list(report: GroupLagReport, query: GroupsQuery) -> bytes:
 async def get_group(request: Request) -> Response:
     """One group with its members and what is assigned to them; ``offset`` and ``limit`` count members."""
     part = query_of(request, PartQuery).part
-    group = parts_of(request).view.group(group_id_of(request))
+    group = parts_of(request).view.groups.get(group_id_of(request))
     if group is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(group, members=group.members[part]))
@@ -121,7 +121,7 @@ async def get_offsets(request: Request) -> Response:
     parts = parts_of(request)
     part = query_of(request, PartQuery).part
     async with parts.reading_lag:
-        offsets = await parts.view.group_offsets(group_id_of(request))
+        offsets = await parts.view.groups.offsets(group_id_of(request))
     if offsets is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(offsets, partitions=offsets.partitions[part]))
@@ -130,7 +130,7 @@ async def get_offsets(request: Request) -> Response:
 @operation(GroupTimeline, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_timeline(request: Request) -> Response:
     """A group's recent rebalances, oldest first: when, how long, and who made them happen, and why."""
-    rebalances = parts_of(request).view.group_timeline(group_id_of(request))
+    rebalances = parts_of(request).view.groups.timeline(group_id_of(request))
     if rebalances is None:
         raise no_such_group()
     return await json_response_from_thread(GroupTimeline(list(rebalances)))
@@ -139,7 +139,7 @@ async def get_timeline(request: Request) -> Response:
 @operation(GroupLagHistory, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_history(request: Request) -> Response:
     """A group's lag in the last hour, how fast it reads, and when it catches up."""
-    history = parts_of(request).view.group_lag_history(group_id_of(request))
+    history = parts_of(request).view.groups.lag_history(group_id_of(request))
     if history is None:
         raise no_such_group()
     return await json_response_from_thread(history)
@@ -151,9 +151,9 @@ async def get_diagnosis(request: Request) -> Response:
     parts = parts_of(request)
     group_id = group_id_of(request)
     async with parts.reading_lag:
-        offsets = await parts.view.group_offsets(group_id)
-    group, rebalances = parts.view.group(group_id), parts.view.group_timeline(group_id)
-    history = parts.view.group_lag_history(group_id)
+        offsets = await parts.view.groups.offsets(group_id)
+    group, rebalances = parts.view.groups.get(group_id), parts.view.groups.timeline(group_id)
+    history = parts.view.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         raise no_such_group()
     diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms(parts.view))
@@ -162,7 +162,7 @@ async def get_diagnosis(request: Request) -> Response:
 
 def now_ms(view: BrokerView) -> int:
     """The broker's own time, by which its rebalances are dated."""
-    node = view.node()
+    node = view.node.description()
     return node.started_at_ms + int(node.uptime_seconds * 1000)
 
 

@@ -22,7 +22,7 @@ async def healthz(request: Request) -> Response:
 @operation(None, media_type="text/plain", other_statuses={503: "clients are not served"})
 async def readyz(request: Request) -> Response:
     """200 while clients are served, else 503."""
-    readiness = parts_of(request).view.readiness()
+    readiness = parts_of(request).view.node.readiness()
     if readiness.ready:
         return PlainTextResponse("ready\n")
     return PlainTextResponse(f"not ready: {readiness.reason}\n", 503)

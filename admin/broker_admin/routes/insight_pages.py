@@ -20,7 +20,7 @@ async def get_storage_page(request: Request) -> Response:
     context = frame(parts.view, request) | {
         "here": "storage",
         "script": "fresh.js",
-        "report": await parts.view.storage(),
+        "report": await parts.view.storage.report(),
         "forecast_text": forecast_text,
         "retention_text": retention_text,
         "recovery_text": recovery_text,
@@ -32,7 +32,7 @@ async def get_storage_page(request: Request) -> Response:
 async def get_tasks_page(request: Request) -> Response:
     """The tasks of the event loop."""
     parts = parts_of(request)
-    tree = await parts.view.tasks()
+    tree = await parts.view.tasks.tree()
     longest = max(tree.slowest_pass_ms, default=0.0)
     heights = [round(each / longest * 100, 1) if longest else 0.0 for each in tree.slowest_pass_ms]
     context = frame(parts.view, request) | {

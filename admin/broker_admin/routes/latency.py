@@ -16,7 +16,7 @@ from trio_broker.metrics.latency import LatencyReport
 @operation(LatencyReport)
 async def get_latency(request: Request) -> Response:
     """The time of requests by API and phase, and their errors: of the last minute, and since the start."""
-    return await json_response_from_thread(parts_of(request).view.latency())
+    return await json_response_from_thread(parts_of(request).view.latency.report())
 
 
 @operation(Bottleneck)
@@ -25,7 +25,7 @@ async def get_bottleneck(request: Request) -> Response:
 
     The readings are means over the last ten seconds.
     """
-    return json_response(parts_of(request).view.bottleneck())
+    return json_response(parts_of(request).view.latency.bottleneck())
 
 
 ROUTES = [

@@ -57,7 +57,7 @@ class LoggersEndpoint(HTTPEndpoint):
         nearest one above it that has one.
         """
         query = query_of(request, LoggersQuery)
-        loggers = parts_of(request).view.loggers()
+        loggers = parts_of(request).view.loggers.levels()
         return json_response(take_page(loggers, query, id_of=lambda logger: logger.name, columns=LOGGER_COLUMNS))
 
     @operation(
@@ -75,7 +75,7 @@ class LoggersEndpoint(HTTPEndpoint):
             raise Problem(400, 'the body is not a JSON object of loggers and levels, such as {"trio_broker": "DEBUG"}')
         levels = structure_body(body, LoggerChanges)  # type: ignore[type-abstract]
         view = parts_of(request).view
-        result = await view.change_loggers(levels, dry_run=query.dry_run)
+        result = await view.loggers.change(levels, dry_run=query.dry_run)
         if result.refusals:
             errors = [FieldError(body_pointer(each.key) if each.key else "", each.reason) for each in result.refusals]
             raise Problem.of_errors(422, errors)

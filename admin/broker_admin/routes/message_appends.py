@@ -182,14 +182,14 @@ async def post_records(request: Request) -> Response:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in ("application/json", NDJSON):
         raise Problem(415, f"records come as application/json or as {NDJSON}")
-    if parts.view.readable_partitions(topic) is None:
+    if parts.view.messages.readable_partitions(topic) is None:
         raise Problem(404, NO_SUCH_TOPIC)
     body = await read_body(request, MAX_APPEND_BYTES)
     is_single = media_type == "application/json"
     read: Callable[[bytes], list[NewMessage]] = single_message if is_single else messages_of_lines
     # A megabyte of base64 in JSON takes some milliseconds.
     messages = await trio.to_thread.run_sync(read, body)
-    results = await parts.view.append_messages(topic, messages, dry_run=query.dry_run)
+    results = await parts.view.messages.append(topic, messages, dry_run=query.dry_run)
     if results is None:
         raise Problem(404, NO_SUCH_TOPIC)
     if any(each.error is not None for each in results):

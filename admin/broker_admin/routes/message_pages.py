@@ -89,7 +89,7 @@ async def get_messages_page(request: Request) -> Response:
     """The records that the address asks for."""
     parts, topic = parts_of(request), request.path_params["topic"]
     require_contents(parts)
-    readable = parts.view.readable_partitions(topic)
+    readable = parts.view.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     result: SearchResult | None = None
@@ -102,7 +102,7 @@ async def get_messages_page(request: Request) -> Response:
             return Response(status_code=204)
     except Problem as refusal:
         problem = refusal
-    is_topic = topic in parts.view.topic_names()  # the metadata log is none
+    is_topic = topic in parts.view.topics.names()  # the metadata log is none
     context = frame(parts.view, request) | {
         "topic": topic,
         "tabs": tabs_of(request, topic) if is_topic else (),
@@ -110,11 +110,11 @@ async def get_messages_page(request: Request) -> Response:
         "partition_count": len(readable),
         "asked": defaultdict(str, request.query_params),
         "problem": problem,
-        "takes_records": parts.view.takes_records(topic),
+        "takes_records": parts.view.messages.takes_records(topic),
         "jobs": [],
     }
     if result is not None and result.ended_by in TOO_LARGE:
-        bootstrap = bootstrap_address(parts.view.node().listeners)
+        bootstrap = bootstrap_address(parts.view.node.description().listeners)
         context["jobs"] = [export_command(topic, query, bootstrap), spark_lines(topic, query, bootstrap)]
     render = partial(render_messages, context, result)
     page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
@@ -164,8 +164,8 @@ async def get_message_page(request: Request) -> Response:
         "partition": partition,
         "offset": offset,
         "asked": defaultdict(str, request.query_params),
-        "takes_records": parts.view.takes_records(topic),
-        "bootstrap": bootstrap_address(parts.view.node().listeners),
+        "takes_records": parts.view.messages.takes_records(topic),
+        "bootstrap": bootstrap_address(parts.view.node.description().listeners),
     }
     render = partial(render_message, context, result)
     page = await trio.to_thread.run_sync(render, limiter=parts.rendering)

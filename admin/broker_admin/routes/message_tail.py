@@ -103,7 +103,7 @@ class TailStream:
     async def forward(self, send: Send) -> str:
         """Send rounds of records until they cannot be read any more; returns why."""
         while True:
-            fetched = await self.parts.view.fetch_batches(
+            fetched = await self.parts.view.messages.fetch_batches(
                 self.topic, self.positions, max_bytes=ROUND_BYTES, max_wait_seconds=WAIT_SECONDS
             )
             errors = [each.error for each in fetched if each.error is not None]
@@ -155,7 +155,7 @@ async def get_tail(request: Request) -> Response | TailStream:
     parts, topic = parts_of(request), request.path_params["topic"]
     selection = query_of(request, RecordSelection)
     require_contents(parts)
-    readable = parts.view.readable_partitions(topic)
+    readable = parts.view.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     if not parts.has_room_for_a_stream or parts.open_tails >= MAX_TAILS:

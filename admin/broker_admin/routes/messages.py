@@ -55,7 +55,7 @@ def require_contents(parts: AdminParts) -> None:
     Raises:
         Problem: 403.
     """
-    if not parts.view.contents_enabled():
+    if not parts.view.messages.contents_enabled():
         raise Problem(403, CONTENTS_ARE_OFF)
 
 
@@ -66,7 +66,7 @@ async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, sho
         Problem: the query is wrong, or too much else is under way.
     """
     require_contents(parts)
-    readable = parts.view.readable_partitions(topic)
+    readable = parts.view.messages.readable_partitions(topic)
     if readable is None:
         raise Problem(404, NO_SUCH_TOPIC)
     filter_, decoders = compiled_filter(query.where), decoders_of(query)
@@ -75,7 +75,7 @@ async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, sho
         async with parts.searching:
             # The time is that of waiting for a turn alone.
             waiting.deadline = float("inf")
-            ranges = await scan_ranges(parts.view, topic, query, chosen)
+            ranges = await scan_ranges(parts.view.messages, topic, query, chosen)
             search = MessageSearch(
                 ranges,
                 forward=is_forward(query),
@@ -85,7 +85,7 @@ async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, sho
                 show=show,
                 errors={each.partition: each.error for each in chosen if each.error is not None},
             )
-            return await search.run(parts.view, topic, parts.search_threads)
+            return await search.run(parts.view.messages, topic, parts.search_threads)
     raise Problem(503, "other searches take long; try again in some seconds")
 
 

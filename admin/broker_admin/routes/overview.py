@@ -45,7 +45,7 @@ class TopicTable:
 
 def topic_table(view: BrokerView, *, with_internal: bool) -> TopicTable:
     """The first topics by name, with the internal ones or without."""
-    topics = view.topics()
+    topics = view.topics.list()
     chosen = [topic for topic in topics if with_internal or not topic.internal]
     return TopicTable(
         shown=tuple(chosen[:SHOWN_TOPICS]),
@@ -66,8 +66,8 @@ def render_overview(view: BrokerView, frame: dict[str, Any], group_list: GroupLi
         **frame,
         here="overview",
         script="overview.js",
-        threads=view.threads(),
-        knobs=knob_states(view.config_entries()),
+        threads=view.readings.threads(),
+        knobs=knob_states(view.config.entries()),
         changes=shown_changes(view),
         topics=topics,
         group_list=group_list,
@@ -77,12 +77,12 @@ def render_overview(view: BrokerView, frame: dict[str, Any], group_list: GroupLi
 async def furthest_behind(view: BrokerView) -> GroupList:
     """The groups that are furthest behind."""
     query = GroupsQuery(order="-lag_seconds", limit=SHOWN_GROUPS)
-    return await trio.to_thread.run_sync(select_groups, await view.groups(), query)
+    return await trio.to_thread.run_sync(select_groups, await view.groups.report(), query)
 
 
 def shown_changes(view: BrokerView) -> list[SettingChange]:
     """The last changes, newest first, as the page's table has them."""
-    masked = mask_changes(view.setting_changes()[-SHOWN_CHANGES:], sensitive_keys(view.config_entries()))
+    masked = mask_changes(view.config.setting_changes()[-SHOWN_CHANGES:], sensitive_keys(view.config.entries()))
     return masked[::-1]
 
 

@@ -59,19 +59,19 @@ class HistoryOfSamples:
 @operation(NodeDescription)
 async def get_node(request: Request) -> Response:
     """Who the broker is: ids, version, listeners, durability, uptime."""
-    return json_response(parts_of(request).view.node())
+    return json_response(parts_of(request).view.node.description())
 
 
 @operation(ThreadStatistics)
 async def get_threads(request: Request) -> Response:
     """Idle ratio of every network thread and handler slot, the queue between them, and how busy the loop is."""
-    return json_response(parts_of(request).view.threads())
+    return json_response(parts_of(request).view.readings.threads())
 
 
 @operation(HistoryOfSamples)
 async def get_history(request: Request) -> Response:
     """The samples kept, oldest first, one a second."""
-    samples = list(parts_of(request).view.history())
+    samples = list(parts_of(request).view.readings.history())
     return await json_response_from_thread(HistoryOfSamples(SAMPLE_INTERVAL_MS, samples))
 
 
@@ -82,7 +82,7 @@ async def get_series(request: Request) -> Response:
     A step has the mean of its readings; of p99 and queue depth the largest.
     """
     view, query = parts_of(request).view, query_of(request, SeriesQuery)
-    node = view.node()
+    node = view.node.description()
     # Up to now, the present millisecond included.
     to_ms = node.started_at_ms + int(node.uptime_seconds * 1000) + 1 if query.to_ms is None else query.to_ms
     from_ms = max(0, to_ms - DEFAULT_SPAN_MS) if query.from_ms is None else query.from_ms
@@ -96,7 +96,7 @@ async def get_series(request: Request) -> Response:
         detail = f"an answer has at most {MAX_STEPS} steps"
         raise Problem(400, detail, [FieldError(query_pointer("step_ms"), detail)])
     names = tuple(dict.fromkeys(query.series))
-    return await json_response_from_thread(await view.series(names, from_ms, to_ms, step_ms))
+    return await json_response_from_thread(await view.readings.series(names, from_ms, to_ms, step_ms))
 
 
 ROUTES = [

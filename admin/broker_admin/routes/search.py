@@ -62,13 +62,13 @@ async def search(request: Request) -> Response:
     """Topics, groups, clients, config keys and pages whose name has ``q`` in it."""
     parts = parts_of(request)
     wanted = query_of(request, SearchQuery).q.casefold()
-    report = await parts.view.groups()
+    report = await parts.view.groups.report()
     searched = Searched(
         rail=parts.rail,
-        topics=parts.view.topic_names(),
+        topics=parts.view.topics.names(),
         groups=tuple(lag.group for lag in report.groups),
-        clients=Counter(connection.client_id for connection in await parts.view.connections()),
-        config_entries=parts.view.config_entries(),
+        clients=Counter(connection.client_id for connection in await parts.view.clients.connections()),
+        config_entries=parts.view.config.entries(),
     )
     return json_response(await trio.to_thread.run_sync(searched.best_hits, wanted))
 

@@ -31,7 +31,7 @@ class ManifestQuery:
 async def get_manifest(request: Request) -> Response:
     """The segments of a topic's partitions, or of those that are named by ``partition``, with what readers need."""
     wanted = frozenset(query_of(request, ManifestQuery).partition)
-    manifest = await parts_of(request).view.topic_manifest(request.path_params["topic"], wanted)
+    manifest = await parts_of(request).view.segments.manifest(request.path_params["topic"], wanted)
     if manifest is None:
         raise Problem(404, "there is no such topic here; /api/v1/topics lists those there are")
     if missing := wanted - {each.partition for each in manifest.partitions}:

@@ -15,7 +15,7 @@ from broker_admin.views.storage import StorageReport
 @operation(StorageReport)
 async def get_storage(request: Request) -> Response:
     """Data directories with a forecast, the largest topics, retention, compaction, syncs, and the last recovery."""
-    return await json_response_from_thread(await parts_of(request).view.storage())
+    return await json_response_from_thread(await parts_of(request).view.storage.report())
 
 
 ROUTES = [Route("/api/v1/storage", get_storage)]

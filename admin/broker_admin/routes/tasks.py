@@ -18,7 +18,7 @@ async def get_tasks(request: Request) -> Response:
 
     To ask for it turns on the timing of steps for a minute, which costs a busy broker a few hundredths of its time.
     """
-    return await json_response_from_thread(await parts_of(request).view.tasks())
+    return await json_response_from_thread(await parts_of(request).view.tasks.tree())
 
 
 ROUTES = [Route("/api/v1/tasks", get_tasks)]

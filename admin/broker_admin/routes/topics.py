@@ -35,6 +35,7 @@ from broker_admin.topic_list import (
     select_segments,
     select_topics,
 )
+from broker_admin.view import BrokerView
 from broker_admin.views.topics import (
     AddedPartitions,
     ChangedTopicConfigs,
@@ -49,7 +50,6 @@ from broker_admin.views.topics import (
     TopicRates,
     TopicRefused,
     TopicSummary,
-    TopicsView,
 )
 
 MAX_PURGED_PARTITIONS = 10_000
@@ -117,7 +117,7 @@ class SegmentList:
     segments: Page[SegmentDetail]
 
 
-def view_of(request: Request) -> TopicsView:
+def view_of(request: Request) -> BrokerView:
     return parts_of(request).view
 
 
@@ -146,9 +146,9 @@ def no_such_partition() -> Problem:
     return Problem(404, "there is no such partition here")
 
 
-def topic_texts(view: TopicsView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:
+def topic_texts(view: BrokerView, values: ConfigChanges) -> tuple[dict[str, str | None], dict[str, str]]:
     """Values of topic keys as texts, and for each suffix (``"7 d"``) that cannot be read the reason."""
-    return plain_texts(values, {entry.name: entry.unit for entry in view.topic_config_defaults()})
+    return plain_texts(values, {entry.name: entry.unit for entry in view.topics.config_defaults()})
 
 
 def problem_of(
@@ -174,7 +174,7 @@ class TopicsEndpoint(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """The topics, without the broker's own, with rates of the last minute, size, retention, lag and last write."""
         query = query_of(request, TopicsQuery)
-        summaries = await view_of(request).topic_summaries()
+        summaries = await view_of(request).topics.summaries()
         return await json_response_from_thread(await trio.to_thread.run_sync(select_topics, summaries, query))
 
     @operation(
@@ -189,7 +189,7 @@ class TopicsEndpoint(HTTPEndpoint):
         texts, reasons = topic_texts(view_of(request), body.configs)
         configs = {key: text for key, text in texts.items() if text is not None}  # null is no value of a new topic's
         try:
-            created = await view_of(request).create_topic(
+            created = await view_of(request).topic_changes.create(
                 body.name,
                 body.partitions,
                 body.replication_factor,
@@ -208,7 +208,7 @@ class TopicEndpoint(HTTPEndpoint):
     @operation(TopicDetail, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """One topic as it is now, with the settings of its own."""
-        topic = await view_of(request).topic(name_of(request))
+        topic = await view_of(request).topics.get(name_of(request))
         if topic is None:
             raise no_such_topic(name_of(request))
         return json_response(topic)
@@ -222,7 +222,7 @@ class TopicEndpoint(HTTPEndpoint):
         check_caller(request)
         dry_run = query_of(request, ChangeQuery).dry_run
         try:
-            deleted = await view_of(request).delete_topic(
+            deleted = await view_of(request).topic_changes.delete(
                 name_of(request), dry_run=dry_run, changed_by=caller_name(request)
             )
         except TopicRefused as refused:
@@ -233,7 +233,7 @@ class TopicEndpoint(HTTPEndpoint):
 @operation(TopicRates, problems=NO_SUCH_TOPIC)
 async def get_rates(request: Request) -> Response:
     """A topic's rates of the last hour, for a chart; kept for those topics that carry most."""
-    rates = view_of(request).topic_rates(name_of(request))
+    rates = view_of(request).topics.rates(name_of(request))
     if rates is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(rates)
@@ -243,16 +243,16 @@ async def get_rates(request: Request) -> Response:
 async def get_partitions(request: Request) -> Response:
     """A topic's partitions with offsets, size, rates, and their shares of the topic."""
     query = query_of(request, PartitionsQuery)
-    partitions = await view_of(request).topic_partitions(name_of(request))
+    partitions = await view_of(request).topics.partitions(name_of(request))
     if partitions is None:
         raise no_such_topic(name_of(request))
     page = await trio.to_thread.run_sync(select_partitions, partitions, query)
     return await json_response_from_thread(await with_oldest_records(view_of(request), name_of(request), page))
 
 
-async def with_oldest_records(view: TopicsView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
+async def with_oldest_records(view: BrokerView, name: str, page: Page[PartitionDetail]) -> Page[PartitionDetail]:
     """``page`` with the time of the oldest record of each partition."""
-    oldest = await view.oldest_records(name, [each.partition for each in page.items])
+    oldest = await view.topics.oldest_records(name, [each.partition for each in page.items])
     items = tuple(attrs.evolve(each, oldest_record_at_ms=oldest.get(each.partition)) for each in page.items)
     return attrs.evolve(page, items=items)
 
@@ -262,7 +262,7 @@ async def get_segments(request: Request) -> Response:
     """The files of one partition: which offsets, size and index, and what retention takes when."""
     query = query_of(request, SegmentsQuery)
     try:
-        found = await view_of(request).partition_segments(name_of(request), partition_of(request))
+        found = await view_of(request).topic_segments.of_partition(name_of(request), partition_of(request))
     except TopicRefused as refused:
         raise problem_of(refused) from refused
     if found is None:
@@ -283,7 +283,7 @@ async def get_segments(request: Request) -> Response:
 async def get_groups(request: Request) -> Response:
     """The groups that read a topic, with their lag there and whether it grows; the one most behind first."""
     query = query_of(request, ConsumersQuery)
-    groups = await view_of(request).topic_consumers(name_of(request))
+    groups = await view_of(request).topics.consumers(name_of(request))
     if groups is None:
         raise no_such_topic(name_of(request))
     return await json_response_from_thread(await trio.to_thread.run_sync(select_consumers, groups, query))
@@ -300,7 +300,7 @@ async def add_partitions(request: Request) -> Response:
     dry_run = query_of(request, ChangeQuery).dry_run
     body = await read_change(request, AddPartitionsBody)
     try:
-        added = await view_of(request).add_partitions(
+        added = await view_of(request).topic_changes.add_partitions(
             name_of(request), body.partitions, dry_run=dry_run, changed_by=caller_name(request)
         )
     except TopicRefused as refused:
@@ -315,7 +315,7 @@ async def purge_topic(request: Request) -> Response:
     body = await read_change(request, PurgeBody)
     target = purge_target(body)
     try:
-        purged = await view_of(request).purge_topic(
+        purged = await view_of(request).topic_changes.purge(
             name_of(request), target, body.partitions, dry_run=dry_run, changed_by=caller_name(request)
         )
     except TopicRefused as refused:
@@ -350,7 +350,7 @@ class TopicConfigEndpoint(HTTPEndpoint):
     @operation(Configs, problems=NO_SUCH_TOPIC)
     async def get(self, request: Request) -> Response:
         """Every topic key as it stands for this topic: value, the chain of its sources, default and help."""
-        entries = view_of(request).topic_configs(name_of(request))
+        entries = view_of(request).topics.configs(name_of(request))
         if entries is None:
             raise no_such_topic(name_of(request))
         return json_response(Configs({entry.name: entry for entry in entries}))
@@ -361,7 +361,7 @@ class TopicConfigEndpoint(HTTPEndpoint):
         dry_run = query_of(request, ChangeQuery).dry_run
         changes, reasons = topic_texts(view_of(request), await read_config_changes(request))
         try:
-            changed = await view_of(request).change_topic_configs(
+            changed = await view_of(request).topic_changes.change_configs(
                 name_of(request), changes, dry_run=dry_run, changed_by=caller_name(request)
             )
         except TopicRefused as refused:

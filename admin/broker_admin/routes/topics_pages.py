@@ -160,7 +160,7 @@ def page_context(request: Request) -> dict[str, Any]:
 
 def bootstrap_of(view: BrokerView) -> str:
     """Where a command line finds the broker: its first listener."""
-    listeners = view.node().listeners
+    listeners = view.node.description().listeners
     return f"{listeners[0].host or 'localhost'}:{listeners[0].port}" if listeners else "localhost:9092"
 
 
@@ -176,9 +176,9 @@ def creation_order(key: str) -> int:
 
 def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
     """What the dialog that creates a topic needs."""
-    defaults = sorted(view.topic_config_defaults(), key=lambda entry: creation_order(entry.name))
+    defaults = sorted(view.topics.config_defaults(), key=lambda entry: creation_order(entry.name))
     settings = "".join(f" [--config {entry.name}={{configs/{entry.name}}}]" for entry in defaults)
-    partitions = next((entry.value for entry in view.config_entries() if entry.name == "num.partitions"), None)
+    partitions = next((entry.value for entry in view.config.entries() if entry.name == "num.partitions"), None)
     return {
         "defaults": defaults,
         "usual_keys": USUAL_KEYS,
@@ -195,7 +195,7 @@ async def get_topics_page(request: Request) -> Response:
     """The list of topics."""
     query = query_of(request, TopicsQuery)
     view = parts_of(request).view
-    page = await trio.to_thread.run_sync(select_topics, await view.topic_summaries(), query)
+    page = await trio.to_thread.run_sync(select_topics, await view.topics.summaries(), query)
     table = ListTable("/topics", TOPIC_TABLE, query, page, request.query_params, key_of=lambda topic: topic.name)
     context = page_context(request)
     return await rendered(
@@ -206,7 +206,7 @@ async def get_topics_page(request: Request) -> Response:
 async def get_topic_page(request: Request) -> Response:
     """One topic: facts, rates, actions."""
     view, name = parts_of(request).view, name_of(request)
-    topic, rates = await view.topic(name), view.topic_rates(name)
+    topic, rates = await view.topics.get(name), view.topics.rates(name)
     if topic is None or rates is None:
         raise no_such_topic(name)
     context = topic_context(request, "Overview")
@@ -227,7 +227,7 @@ async def get_topic_page(request: Request) -> Response:
 async def get_partitions_page(request: Request) -> Response:
     """The partitions of one topic."""
     query, name = query_of(request, PartitionsQuery), name_of(request)
-    partitions = await view_of(request).topic_partitions(name)
+    partitions = await view_of(request).topics.partitions(name)
     if partitions is None:
         raise no_such_topic(name)
     selected = await trio.to_thread.run_sync(select_partitions, partitions, query)
@@ -244,7 +244,7 @@ async def get_segments_page(request: Request) -> Response:
     """The files of one partition."""
     query, partition = query_of(request, SegmentsQuery), partition_of(request)
     try:
-        found = await view_of(request).partition_segments(name_of(request), partition)
+        found = await view_of(request).topic_segments.of_partition(name_of(request), partition)
     except TopicRefused as refused:
         raise problem_of(refused) from refused
     if found is None:
@@ -261,7 +261,7 @@ async def get_segments_page(request: Request) -> Response:
 async def get_consumers_page(request: Request) -> Response:
     """The groups that read one topic."""
     query, name = query_of(request, ConsumersQuery), name_of(request)
-    groups, topic = await view_of(request).topic_consumers(name), await view_of(request).topic(name)
+    groups, topic = await view_of(request).topics.consumers(name), await view_of(request).topics.get(name)
     if groups is None or topic is None:
         raise no_such_topic(name)
     page = await trio.to_thread.run_sync(select_consumers, groups, query)
@@ -280,7 +280,7 @@ async def get_consumers_page(request: Request) -> Response:
 async def get_config_page(request: Request) -> Response:
     """The settings of one topic."""
     query = query_of(request, ConfigPageQuery)
-    entries = view_of(request).topic_configs(name_of(request))
+    entries = view_of(request).topics.configs(name_of(request))
     if entries is None:
         raise no_such_topic(name_of(request))
     shown = [entry for entry in entries if not query.changed or entry.source.name == OWN_SOURCE]

@@ -27,18 +27,18 @@ async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
     parts = parts_of(request)
     view = parts.view
-    settings = [change for change in view.recorded_changes() if change.is_of_settings]
+    settings = [change for change in view.changes.list() if change.is_of_settings]
     render = partial(
         TEMPLATES.get_template("tuning/tuning.html").render,
         **frame(view, request),
         **WORDS,
         here="tuning",
         script="tuning.js",
-        bottleneck=view.bottleneck(),
-        apis=lifecycle_bars(view.latency().apis),
+        bottleneck=view.latency.bottleneck(),
+        apis=lifecycle_bars(view.latency.report().apis),
         phases=[phase.value.replace("_", " ") for phase in SHOWN_PHASES],
-        threads=view.threads(),
-        knobs=knob_states(view.config_entries()),
+        threads=view.readings.threads(),
+        knobs=knob_states(view.config.entries()),
         trial_seconds=TRIAL_SECONDS,
         trial=running_trial(settings),
         changes=settings[: -SHOWN_CHANGES - 1 : -1],

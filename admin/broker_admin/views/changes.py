@@ -20,18 +20,18 @@ class TrialRefusal:
 class ChangesView(Protocol):
     """The changes of a broker, as the admin app sees them. Secrets are not among their values."""
 
-    def recorded_changes(self) -> Sequence[Change]:
+    def list(self) -> Sequence[Change]:
         """The changes that are kept, oldest first."""
         ...
 
-    def recorded_change(self, number: int) -> Change | None:
+    def get(self, number: int) -> Change | None:
         """One of them; None if there was none of that number, or it is no longer kept."""
         ...
 
-    async def keep_change(self, number: int) -> Change | TrialRefusal:
+    async def keep(self, number: int) -> Change | TrialRefusal:
         """Make the values on trial stay; returns once that is durable."""
         ...
 
-    async def undo_change(self, number: int) -> Change | TrialRefusal:
+    async def undo(self, number: int) -> Change | TrialRefusal:
         """End a trial before its time; returns the change that takes it back."""
         ...

@@ -51,11 +51,11 @@ class ConfigChangeResult:
 class ConfigView(Protocol):
     """The config keys of a broker, as the admin app sees and changes them."""
 
-    def config_entries(self) -> Sequence[ConfigEntry]:
+    def entries(self) -> Sequence[ConfigEntry]:
         """Every broker key, in the order they are to be shown."""
         ...
 
-    async def change_config(
+    async def change(
         self,
         changes: Mapping[str, str | None],
         *,

@@ -159,7 +159,7 @@ class GroupChangesView(Protocol):
         """
         ...
 
-    async def delete_group(self, group_id: str, *, dry_run: bool) -> DeletedGroup:
+    async def delete(self, group_id: str, *, dry_run: bool) -> DeletedGroup:
         """Delete a group without members, with its offsets.
 
         Raises:
@@ -167,9 +167,7 @@ class GroupChangesView(Protocol):
         """
         ...
 
-    async def delete_group_offsets(
-        self, group_id: str, scopes: Sequence[ResetScope], *, dry_run: bool
-    ) -> DeletedOffsets:
+    async def delete_offsets(self, group_id: str, scopes: Sequence[ResetScope], *, dry_run: bool) -> DeletedOffsets:
         """Delete what a group has committed in ``scopes``, everything if there are none.
 
         Raises:

@@ -31,22 +31,22 @@ class GroupsRebalanced:
 class GroupsView(Protocol):
     """The groups of a broker, as the admin app sees them."""
 
-    async def groups(self) -> GroupLagReport:
+    async def report(self) -> GroupLagReport:
         """All groups by id, with their lag from memory: it reads no disk, and may be some seconds old."""
         ...
 
-    def group(self, group_id: str) -> GroupSnapshot | None:
+    def get(self, group_id: str) -> GroupSnapshot | None:
         """One group with its members, as it is now; None if there is none."""
         ...
 
-    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
+    async def offsets(self, group_id: str) -> GroupOffsets | None:
         """Its committed offsets and lag, by topic and partition; None if there is no such group."""
         ...
 
-    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
+    def lag_history(self, group_id: str) -> GroupLagHistory | None:
         """Its lag in the last hour, and how fast it reads; None if there is no such group."""
         ...
 
-    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
+    def timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         """Its recent rebalances, oldest first, bounded; the last may be under way. None if there is no such group."""
         ...

@@ -11,7 +11,7 @@ from trio_broker.metrics.latency import LatencyReport
 class LatencyView(Protocol):
     """The times of a broker's requests, as the admin app sees them."""
 
-    def latency(self) -> LatencyReport:
+    def report(self) -> LatencyReport:
         """The answered requests by API and phase, with their errors."""
         ...
 

@@ -32,10 +32,10 @@ class LoggerChangeResult:
 class LoggersView(Protocol):
     """The loggers of a broker, as the admin app sees and changes them."""
 
-    def loggers(self) -> Sequence[LoggerLevel]:
+    def levels(self) -> Sequence[LoggerLevel]:
         """The root logger and the broker's own, by name. Levels have the names of log4j, as in Kafka's tools."""
         ...
 
-    async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
+    async def change(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
         """Set levels until the next start, None for that of the parent; all of them or none."""
         ...

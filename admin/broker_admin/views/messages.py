@@ -151,7 +151,7 @@ class MessagesView(Protocol):
         """
         ...
 
-    async def append_messages(
+    async def append(
         self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
     ) -> Sequence[AppendedMessage] | None:
         """Append records as a producer with acks=all does, one result for each; None if there is no such topic."""

@@ -41,7 +41,7 @@ class Readiness:
 class NodeView(Protocol):
     """Who the broker is, as the admin app sees it."""
 
-    def node(self) -> NodeDescription:
+    def description(self) -> NodeDescription:
         """Who the broker is and how long it has been up."""
         ...
 

@@ -78,6 +78,10 @@ class ReadingsView(Protocol):
         ``to_ms``: up to an hour of seconds, and a week of minutes."""
         ...
 
+
+class MetricsView(Protocol):
+    """What Prometheus scrapes."""
+
     async def prometheus_renderer(self) -> Callable[[], bytes]:
         """Take the numbers now, of many partitions if need be; what is returned makes Prometheus's text of them.
 

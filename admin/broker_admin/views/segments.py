@@ -85,7 +85,7 @@ class TopicManifest:
 class SegmentsView(Protocol):
     """The segments of a broker, as the admin app sees them."""
 
-    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
+    async def manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
         """The files of these partitions, or of all, by number; None if there is no such topic.
 
         Each partition is of one point in time; those that do not exist are left out.

@@ -156,6 +156,6 @@ class StorageReport:
 class StorageView(Protocol):
     """The disks of a broker, as the admin app sees them."""
 
-    async def storage(self) -> StorageReport:
+    async def report(self) -> StorageReport:
         """A report that may be some seconds old: it looks at every partition, and at the files of some."""
         ...

@@ -59,6 +59,6 @@ class TaskTree:
 class TasksView(Protocol):
     """The tasks of the event loop, as the admin app sees them."""
 
-    async def tasks(self) -> TaskTree:
+    async def tree(self) -> TaskTree:
         """All tasks, read in turns, so they may have moved on meanwhile. One report at a time."""
         ...

@@ -271,33 +271,29 @@ class ChangedTopicConfigs:
 
 
 class TopicsView(Protocol):
-    """The topics of a broker, as the admin app sees and changes them.
+    """The topics of a broker, as the admin app sees them. Whatever is asked of one that does not exist is None."""
 
-    Whatever is asked of a topic that does not exist is None; changes of it raise ``TopicRefused``. ``changed_by`` says
-    who asks for a change and from where, in words, for the record.
-    """
-
-    def topics(self) -> Sequence[TopicInfo]:
+    def list(self) -> Sequence[TopicInfo]:
         """All topics, by name."""
         ...
 
-    def topic_names(self) -> Sequence[str]:
+    def names(self) -> Sequence[str]:
         """The names of all topics, in no order; cheap however many they are."""
         ...
 
-    async def topic_summaries(self) -> Sequence[TopicSummary]:
+    async def summaries(self) -> Sequence[TopicSummary]:
         """All topics, by name, from a report that may be some seconds old."""
         ...
 
-    async def topic(self, name: str) -> TopicDetail | None:
+    async def get(self, name: str) -> TopicDetail | None:
         """One topic as it is now."""
         ...
 
-    def topic_rates(self, name: str) -> TopicRates | None:
+    def rates(self, name: str) -> TopicRates | None:
         """Its rates of the last hour."""
         ...
 
-    async def topic_partitions(self, name: str) -> Sequence[PartitionDetail] | None:
+    async def partitions(self, name: str) -> Sequence[PartitionDetail] | None:
         """Its partitions, in order, from memory: without ``oldest_record_at_ms``."""
         ...
 
@@ -305,27 +301,23 @@ class TopicsView(Protocol):
         """The timestamp (ms) of the first batch of each of these partitions that has one. Reads the head of logs."""
         ...
 
-    async def partition_segments(self, name: str, partition: int) -> PartitionSegments | None:
-        """The files of one partition, oldest first; None if there is no such partition.
-
-        Raises:
-            TopicRefused: its disk failed.
-        """
-        ...
-
-    async def topic_consumers(self, name: str) -> Sequence[TopicConsumer] | None:
+    async def consumers(self, name: str) -> Sequence[TopicConsumer] | None:
         """The groups with committed offsets of it, by id, from a report that may be some seconds old."""
         ...
 
-    def topic_configs(self, name: str) -> Sequence[ConfigEntry] | None:
+    def configs(self, name: str) -> Sequence[ConfigEntry] | None:
         """Every topic key as it stands for this topic."""
         ...
 
-    def topic_config_defaults(self) -> Sequence[ConfigEntry]:
+    def config_defaults(self) -> Sequence[ConfigEntry]:
         """Every topic key as it stands for a topic without settings of its own."""
         ...
 
-    async def create_topic(
+
+class TopicChangesView(Protocol):
+    """Changes of topics. ``changed_by`` says who asks for one and from where, in words, for the record."""
+
+    async def create(
         self, name: str, partitions: int | None, replication_factor: int | None, configs: Mapping[str, str],
         *, dry_run: bool, changed_by: str,
     ) -> TopicCreation:  # fmt: skip
@@ -336,7 +328,7 @@ class TopicsView(Protocol):
         """
         ...
 
-    async def delete_topic(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
+    async def delete(self, name: str, *, dry_run: bool, changed_by: str) -> TopicDeletion:
         """Delete a topic with all of its records.
 
         Raises:
@@ -352,7 +344,7 @@ class TopicsView(Protocol):
         """
         ...
 
-    async def purge_topic(
+    async def purge(
         self, name: str, target: PurgeTarget, partitions: Collection[int], *, dry_run: bool, changed_by: str
     ) -> PurgedTopic:
         """Delete the records before ``target`` in ``partitions``, or in all if there are none.
@@ -364,12 +356,24 @@ class TopicsView(Protocol):
         """
         ...
 
-    async def change_topic_configs(
+    async def change_configs(
         self, name: str, changes: Mapping[str, str | None], *, dry_run: bool, changed_by: str
     ) -> ChangedTopicConfigs:
         """Set keys of a topic, or reset those whose value is None to what the broker says; all of them or none.
 
         Raises:
             TopicRefused: as it says.
+        """
+        ...
+
+
+class TopicSegmentsView(Protocol):
+    """The files of partitions, as the admin app sees them."""
+
+    async def of_partition(self, name: str, partition: int) -> PartitionSegments | None:
+        """The files of one partition, oldest first; None if there is no such partition.
+
+        Raises:
+            TopicRefused: its disk failed.
         """
         ...

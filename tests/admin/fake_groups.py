@@ -1,4 +1,4 @@
-"""Groups for ``FakeBrokerView``, five of different shape.
+"""Groups for ``FakeBroker``, five of different shape.
 
 A healthy classic group, a consumer group that has fallen behind, one that is in the middle of a rebalance, a connect
 group without offsets, and an empty one whose offsets are kept.

@@ -1,18 +1,13 @@
-"""FakeBrokerView: a broker of constants and curves, for tests and for working on the pages.
+"""FakeBroker: a broker of constants and curves, whose ``view`` keeps the promises of ``BrokerView`` and nothing more.
 
-It keeps the promises of ``BrokerView`` and nothing more. Time does not pass by itself: ``tick`` makes one second of it,
+Time does not pass by itself: ``tick`` makes one second of it,
 with readings that follow smooth curves, so that two runs give the same history. The pools take 1 to 256
 threads, ``password`` is a sensitive key, ``node.id`` may not be changed.
-
-``python -m broker_admin.testing [port]`` serves the page over such a broker, one tick a second, until
-it is interrupted.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -20,13 +15,10 @@ from typing import Any
 import attrs
 import trio
 
-from broker_admin.fake_groups import FakeGroup, fake_groups
-from broker_admin.server import AdminAddress, serve_admin
-from broker_admin.views.changes import TrialRefusal
+from broker_admin.view import BrokerView
 from broker_admin.views.config import ConfigChangeResult, ConfigRefusal, SettingChange
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
-from broker_admin.views.loggers import LoggerChangeResult
 from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
 from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
@@ -39,9 +31,10 @@ from broker_admin.views.segments import (
     SegmentInfo,
     TopicManifest,
 )
+from tests.admin.fake_groups import FakeGroup, fake_groups
 from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
-from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym, LoggerLevel
+from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope, ConfigSource, ConfigSynonym
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupLagReport,
@@ -127,6 +120,16 @@ def fake_partition_manifest(topic: str, info: PartitionInfo) -> PartitionManifes
     return PartitionManifest(info.partition, None, log)
 
 
+class NotFaked:
+    """What is tested over a real broker: it can be handed on, and not be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__} has no {name}")
+
+
+NOT_FAKED: Any = NotFaked()
+
+
 class NoMessages:
     """Records that are not to be seen: ``admin.messages.enabled=false``. Tests of messages run over a real broker."""
 
@@ -147,14 +150,165 @@ class NoMessages:
     ) -> Sequence[PartitionBatches]:
         return []
 
-    async def append_messages(
+    async def append(
         self, topic: str, messages: Sequence[NewMessage], *, dry_run: bool = False
     ) -> Sequence[AppendedMessage] | None:
         return None
 
 
 @attrs.define
-class FakeBrokerView(NoMessages):
+class FakeNode:
+    broker: FakeBroker
+
+    def description(self) -> NodeDescription:
+        return NodeDescription(
+            node_id=1,
+            cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
+            version="0.1.0",
+            durability=self.broker.durability,
+            listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
+            started_at_ms=self.broker.started_at_ms,
+            uptime_seconds=(self.broker.now_ms - self.broker.started_at_ms) / 1000,
+        )
+
+    def readiness(self) -> Readiness:
+        return Readiness(True) if self.broker.ready else Readiness(False, "loading logs")
+
+
+@attrs.define
+class FakeConfig:
+    broker: FakeBroker
+
+    def entries(self) -> Sequence[ConfigEntry]:
+        return [self.broker.config_entry(name) for name in DEFAULTS]
+
+    async def change(
+        self,
+        changes: Mapping[str, str | None],
+        *,
+        changed_by: str,
+        level: ConfigScope = ConfigScope.BROKER,
+        dry_run: bool = False,
+        try_seconds: int | None = None,
+    ) -> ConfigChangeResult:
+        await trio.lowlevel.checkpoint()
+        reasons = {key: self.broker.reason_to_refuse(key, value) for key, value in changes.items()}
+        refusals = tuple(ConfigRefusal(key, reason) for key, reason in reasons.items() if reason)
+        if refusals:
+            return ConfigChangeResult(refusals=refusals)
+        made = tuple(self.broker.change(key, value, changed_by) for key, value in changes.items())
+        for change in made:
+            self.broker.publish(change)
+        return ConfigChangeResult(changes=made)
+
+    def setting_changes(self) -> Sequence[SettingChange]:
+        return list(self.broker.journal)
+
+
+class FakeChanges(NotFaked):
+    def list(self) -> Sequence[Change]:
+        return ()
+
+
+@attrs.define
+class FakeTopics(NotFaked):
+    broker: FakeBroker
+
+    def list(self) -> Sequence[TopicInfo]:
+        return self.broker.topic_list
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(topic.name for topic in self.broker.topic_list)
+
+
+@attrs.define
+class FakeGroups:
+    broker: FakeBroker
+
+    async def report(self) -> GroupLagReport:
+        await trio.lowlevel.checkpoint()
+        lags = tuple(group.lag() for _, group in sorted(self.broker.group_list.items()))
+        return GroupLagReport(collected_at_ms=self.broker.now_ms, is_complete=True, groups=lags)
+
+    def get(self, group_id: str) -> GroupSnapshot | None:
+        return self.broker.group_list[group_id].snapshot if group_id in self.broker.group_list else None
+
+    async def offsets(self, group_id: str) -> GroupOffsets | None:
+        await trio.lowlevel.checkpoint()
+        return self.broker.group_list[group_id].offsets() if group_id in self.broker.group_list else None
+
+    def lag_history(self, group_id: str) -> GroupLagHistory | None:
+        """Nothing is kept of a fake group's lag."""
+        return GroupLagHistory(interval_ms=5000, samples=(), rates=None) if group_id in self.broker.group_list else None
+
+    def timeline(self, group_id: str) -> Sequence[Rebalance] | None:
+        return list(self.broker.group_list[group_id].rebalances) if group_id in self.broker.group_list else None
+
+
+@attrs.define
+class FakeReadings(NotFaked):
+    broker: FakeBroker
+
+    def threads(self) -> ThreadStatistics:
+        sample = self.broker.samples[-1] if self.broker.samples else self.broker.sample()
+        return ThreadStatistics(
+            network=pool_statistics("network-thread", sample.network_idle_ratio, sample.network_idle_ratios),
+            io=pool_statistics("io-thread", sample.io_idle_ratio, sample.io_idle_ratios),
+            queue=QueueStatistics(sample.queue_depth, sample.queue_capacity),
+            parked_requests=sample.parked_requests,
+            event_loop_busy_ratio=sample.event_loop_busy_ratio,
+        )
+
+    def history(self) -> Sequence[HistorySample]:
+        return list(self.broker.samples)
+
+
+@attrs.define
+class FakeMetrics:
+    broker: FakeBroker
+
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
+        await trio.lowlevel.checkpoint()
+        return lambda: self.broker.metrics_text
+
+
+@attrs.define
+class FakeLatency:
+    broker: FakeBroker
+
+    def report(self) -> LatencyReport:
+        return LatencyReport(apis=(), sync_count=0, syncs=NO_LATENCY, sync_waits=NO_LATENCY)
+
+    def bottleneck(self) -> Bottleneck:
+        return bottleneck(readings_of(tuple(self.broker.samples)))
+
+
+@attrs.define
+class FakeSegments:
+    broker: FakeBroker
+
+    async def manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
+        await trio.lowlevel.checkpoint()
+        for info in self.broker.topic_list:
+            if info.name == topic:
+                chosen = [each for each in info.partitions if not partitions or each.partition in partitions]
+                manifests = tuple(fake_partition_manifest(topic, each) for each in chosen)
+                node = self.broker.view.node.description()
+                return TopicManifest(MANIFEST_VERSION, node.cluster_id, node.node_id, topic, info.topic_id, manifests)
+        return None
+
+
+@attrs.define
+class FakeEvents:
+    broker: FakeBroker
+
+    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
+        self.broker.listeners.append(listener)
+        return lambda: self.broker.listeners.remove(listener)
+
+
+@attrs.define
+class FakeBroker:
     """A broker made of constants, curves and a dictionary of dynamic configs."""
 
     now_ms: int = START_MS
@@ -162,34 +316,37 @@ class FakeBrokerView(NoMessages):
     durability: str = "fsync"
     ready: bool = True
     dynamic: dict[str, str] = attrs.field(factory=dict)
-    changes: list[SettingChange] = attrs.field(factory=list)
-    change_list: list[Change] = attrs.field(factory=list)
+    journal: list[SettingChange] = attrs.field(factory=list)
     samples: deque[HistorySample] = attrs.field(factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     listeners: list[Callable[[BrokerEvent], None]] = attrs.field(factory=list)
     metrics_text: bytes = b"trio_broker_requests_total 1.0\n"
     topic_list: tuple[TopicInfo, ...] = attrs.field(factory=fake_topics)
     group_list: dict[str, FakeGroup] = attrs.field(factory=lambda: fake_groups(START_MS))
+    view: BrokerView = attrs.field(init=False)
 
-    def __getattr__(self, name: str) -> Any:
-        """Refuse what is not faked: the areas that came later are tested, and looked at, over a real broker."""
-        raise AttributeError(f"FakeBrokerView has no {name}")
-
-    def node(self) -> NodeDescription:
-        return NodeDescription(
-            node_id=1,
-            cluster_id="Vt3kq0ZcQ3y8dW1nQeN5Aw",
-            version="0.1.0",
-            durability=self.durability,
-            listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092),),
-            started_at_ms=self.started_at_ms,
-            uptime_seconds=(self.now_ms - self.started_at_ms) / 1000,
+    @view.default
+    def _view(self) -> BrokerView:
+        return BrokerView(
+            node=FakeNode(self),
+            config=FakeConfig(self),
+            loggers=NOT_FAKED,
+            changes=FakeChanges(),
+            topics=FakeTopics(self),
+            topic_changes=NOT_FAKED,
+            topic_segments=NOT_FAKED,
+            messages=NoMessages(),
+            groups=FakeGroups(self),
+            group_changes=NOT_FAKED,
+            readings=FakeReadings(self),
+            metrics=FakeMetrics(self),
+            latency=FakeLatency(self),
+            segments=FakeSegments(self),
+            clients=NOT_FAKED,
+            doctor=NOT_FAKED,
+            storage=NOT_FAKED,
+            tasks=NOT_FAKED,
+            events=FakeEvents(self),
         )
-
-    def readiness(self) -> Readiness:
-        return Readiness(True) if self.ready else Readiness(False, "loading logs")
-
-    def config_entries(self) -> Sequence[ConfigEntry]:
-        return [self.config_entry(name) for name in DEFAULTS]
 
     def config_entry(self, name: str) -> ConfigEntry:
         """The entry of one key, with the layers that have a value for it."""
@@ -210,25 +367,6 @@ class FakeBrokerView(NoMessages):
             sensitive=name == "password",
             allowed_range=AllowedRange(1, max(256, 2 * int(value))) if name in POOL_KEYS else None,
         )
-
-    async def change_config(
-        self,
-        changes: Mapping[str, str | None],
-        *,
-        changed_by: str,
-        level: ConfigScope = ConfigScope.BROKER,
-        dry_run: bool = False,
-        try_seconds: int | None = None,
-    ) -> ConfigChangeResult:
-        await trio.lowlevel.checkpoint()
-        reasons = {key: self.reason_to_refuse(key, value) for key, value in changes.items()}
-        refusals = tuple(ConfigRefusal(key, reason) for key, reason in reasons.items() if reason)
-        if refusals:
-            return ConfigChangeResult(refusals=refusals)
-        made = tuple(self.change(key, value, changed_by) for key, value in changes.items())
-        for change in made:
-            self.publish(change)
-        return ConfigChangeResult(changes=made)
 
     def reason_to_refuse(self, key: str, value: str | None) -> str | None:
         """Why ``key`` cannot become ``value``, or None if it can."""
@@ -255,98 +393,13 @@ class FakeBrokerView(NoMessages):
         else:
             self.dynamic[key] = value
         new = self.config_entry(key).value
-        change = SettingChange(len(self.changes) + 1, self.now_ms, changed_by, key, old, new)
-        self.changes.append(change)
+        change = SettingChange(len(self.journal) + 1, self.now_ms, changed_by, key, old, new)
+        self.journal.append(change)
         return change
-
-    def loggers(self) -> Sequence[LoggerLevel]:
-        return [LoggerLevel("root", "INFO", "INFO", None)]
-
-    async def change_loggers(self, levels: Mapping[str, str | None], *, dry_run: bool = False) -> LoggerChangeResult:
-        await trio.lowlevel.checkpoint()
-        return LoggerChangeResult(refusals=tuple(ConfigRefusal(name, "a fake broker logs nothing") for name in levels))
-
-    def recorded_changes(self) -> Sequence[Change]:
-        return self.change_list
-
-    def recorded_change(self, number: int) -> Change | None:
-        return next((change for change in self.change_list if change.number == number), None)
-
-    async def keep_change(self, number: int) -> Change | TrialRefusal:
-        await trio.lowlevel.checkpoint()
-        return TrialRefusal(f"change {number} is not being tried")
-
-    async def undo_change(self, number: int) -> Change | TrialRefusal:
-        return await self.keep_change(number)
-
-    def setting_changes(self) -> Sequence[SettingChange]:
-        return list(self.changes)
-
-    def threads(self) -> ThreadStatistics:
-        sample = self.samples[-1] if self.samples else self.sample()
-        return ThreadStatistics(
-            network=pool_statistics("network-thread", sample.network_idle_ratio, sample.network_idle_ratios),
-            io=pool_statistics("io-thread", sample.io_idle_ratio, sample.io_idle_ratios),
-            queue=QueueStatistics(sample.queue_depth, sample.queue_capacity),
-            parked_requests=sample.parked_requests,
-            event_loop_busy_ratio=sample.event_loop_busy_ratio,
-        )
-
-    def topics(self) -> Sequence[TopicInfo]:
-        return self.topic_list
-
-    def topic_names(self) -> tuple[str, ...]:
-        return tuple(topic.name for topic in self.topic_list)
-
-    async def topic_manifest(self, topic: str, partitions: Collection[int] = ()) -> TopicManifest | None:
-        await trio.lowlevel.checkpoint()
-        for info in self.topic_list:
-            if info.name == topic:
-                chosen = [each for each in info.partitions if not partitions or each.partition in partitions]
-                manifests = tuple(fake_partition_manifest(topic, each) for each in chosen)
-                node = self.node()
-                return TopicManifest(MANIFEST_VERSION, node.cluster_id, node.node_id, topic, info.topic_id, manifests)
-        return None
-
-    def latency(self) -> LatencyReport:
-        return LatencyReport(apis=(), sync_count=0, syncs=NO_LATENCY, sync_waits=NO_LATENCY)
-
-    def bottleneck(self) -> Bottleneck:
-        return bottleneck(readings_of(tuple(self.samples)))
-
-    def history(self) -> Sequence[HistorySample]:
-        return list(self.samples)
-
-    async def groups(self) -> GroupLagReport:
-        await trio.lowlevel.checkpoint()
-        lags = tuple(group.lag() for _, group in sorted(self.group_list.items()))
-        return GroupLagReport(collected_at_ms=self.now_ms, is_complete=True, groups=lags)
-
-    def group(self, group_id: str) -> GroupSnapshot | None:
-        return self.group_list[group_id].snapshot if group_id in self.group_list else None
-
-    async def group_offsets(self, group_id: str) -> GroupOffsets | None:
-        await trio.lowlevel.checkpoint()
-        return self.group_list[group_id].offsets() if group_id in self.group_list else None
-
-    def group_lag_history(self, group_id: str) -> GroupLagHistory | None:
-        """Nothing is kept of a fake group's lag."""
-        return GroupLagHistory(interval_ms=5000, samples=(), rates=None) if group_id in self.group_list else None
-
-    def group_timeline(self, group_id: str) -> Sequence[Rebalance] | None:
-        return list(self.group_list[group_id].rebalances) if group_id in self.group_list else None
 
     def rebalanced(self, *group_ids: str) -> None:
         """Publish that these groups have rebalanced."""
         self.publish(GroupsRebalanced(self.now_ms, group_ids))
-
-    def subscribe(self, listener: Callable[[BrokerEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
-
-    async def prometheus_renderer(self) -> Callable[[], bytes]:
-        await trio.lowlevel.checkpoint()
-        return lambda: self.metrics_text
 
     def publish(self, event: BrokerEvent) -> None:
         """Pass ``event`` to all listeners."""
@@ -427,25 +480,3 @@ def idle_ratios(busy: float, workers: int, second: float) -> tuple[float, ...]:
 def pool_statistics(name: str, idle_ratio: float, ratios: Sequence[float]) -> PoolStatistics:
     workers = tuple(WorkerStatistics(f"{name}-{index}", ratio) for index, ratio in enumerate(ratios))
     return PoolStatistics(len(workers), idle_ratio, workers)
-
-
-async def serve_fake_broker(port: int) -> None:
-    """Serve the page over a fake broker with some minutes behind it, and let its time pass with ours."""
-    view = FakeBrokerView()
-    view.tick(190)
-    await view.change_config({"num.io.threads": "12"}, changed_by="http (page) from 127.0.0.1")
-    view.tick(70)
-    await view.change_config({"queued.max.requests": "1000"}, changed_by="kafka client rdkafka from 10.0.0.7")
-    view.tick(40)
-    view.group_list = fake_groups(view.now_ms)
-    async with trio.open_nursery() as nursery:
-        address: AdminAddress = await nursery.start(serve_admin, view, "127.0.0.1", port)
-        logging.getLogger(__name__).info("serving a fake broker at %s", address.url)
-        while True:
-            await trio.sleep(1)
-            view.tick()
-
-
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    trio.run(serve_fake_broker, int(sys.argv[1]) if len(sys.argv) > 1 else 0)

@@ -1,0 +1,65 @@
+"""What Prometheus scrapes of a running broker, for the admin app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import attrs
+
+from trio_broker.broker_view.groups import LiveGroupsView
+from trio_broker.broker_view.latency import LiveLatencyView
+from trio_broker.broker_view.node import LiveNodeView
+from trio_broker.broker_view.partition_readings import partition_readings
+from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.metrics.latency import api_name
+from trio_broker.network.socket_server import SocketServer
+from trio_broker.yield_budget import InTurns
+
+
+@attrs.frozen
+class LiveMetricsView:
+    """The part of the admin app's view that is scraped; it reads several of the others."""
+
+    services: BrokerServices
+    server: SocketServer
+    node: LiveNodeView
+    groups: LiveGroupsView
+    latency: LiveLatencyView
+
+    async def prometheus_renderer(self) -> Callable[[], bytes]:
+        # Imported here: prometheus_client is for those who are scraped.
+        from trio_broker.metrics.prometheus import render
+        from trio_broker.metrics.snapshot import MetricsSnapshot
+
+        config = self.services.config.node
+        names, per_partition = config.metrics_names, config.metrics_per_partition
+        report = await self.groups.new_lag_report() if per_partition or "kafka-exporter" in names else None
+        partitions = await partition_readings(self.services) if per_partition or names else ()
+        recent_requests = {
+            api_name(api_key): metrics.last_minute()
+            async for api_key, metrics in InTurns(list(self.server.channel.metrics.by_api.items()))
+            if "jmx-exporter" in names
+        }
+        node, replicas = self.node.description(), self.services.replicas
+        snapshot = MetricsSnapshot(
+            version=node.version,
+            node_id=node.node_id,
+            cluster_id=node.cluster_id,
+            durability=node.durability,
+            address=next((f"{each.host}:{each.port}" for each in node.listeners), ""),
+            uptime_seconds=node.uptime_seconds,
+            log_size_bytes=sum(partition.log.size_bytes for partition in replicas.partitions()),
+            server=self.server.statistics(),
+            requests=self.latency.request_times(),
+            replicas=replicas.statistics(),
+            cleaner=replicas.log_maintenance.log_cleaner.statistics(),
+            groups=self.services.groups.statistics(),
+            names=names,
+            per_partition=per_partition,
+            recent_requests=recent_requests,
+            partitions=partitions,
+            groups_with_lag=() if report is None else report.groups,
+            lags=() if report is None else report.partitions,
+        )
+        return partial(render, snapshot)
