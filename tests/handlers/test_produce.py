@@ -211,6 +211,24 @@ async def test_version_8_names_the_bad_record_and_the_reason(client, replicas):
     assert (older.error_code, older.error_message, older.record_errors) == (ErrorCode.INVALID_RECORD, None, [])
 
 
+async def test_a_batch_out_of_sequence_is_answered_with_the_log_start_offset(client, replicas):
+    """By it a producer sees that the broker has lost its sequence because its records were deleted."""
+    [partition] = await add_topic(replicas)
+    idempotent = {"producer_id": 7, "producer_epoch": 0}
+    assert (await ask(client, batch(b"a", b"b", base_sequence=0, **idempotent))).error_code == 0
+    await replicas.delete_records(partition, 1)
+    answer = await ask(client, batch(b"d", base_sequence=9, **idempotent))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1)
+
+
+async def test_a_corrupt_batch_is_answered_without_an_offset(client, replicas):
+    await add_topic(replicas)
+    damaged = bytearray(batch(b"a"))
+    damaged[-1] ^= 1
+    answer = await ask(client, bytes(damaged))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
 async def test_a_transactional_batch_is_refused(client, replicas):
     await add_topic(replicas)
     records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

@@ -61,6 +61,17 @@ BATCHES_PER_TURN = 64
 
 NO_RECORDS = memoryview(b"")
 
+WITHOUT_LOG_START_OFFSET = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+}
+"""The refusals beside which Kafka answers -1; beside all others, such as a sequence out of order, a producer gets the
+log start offset and sees whether its records were deleted (ReplicaManager.appendToLocalLog)."""
+
 
 def error_response(request: ProduceRequest, error: KafkaError) -> ProduceResponse:
     """Every partition has the error.
@@ -163,6 +174,9 @@ class ProduceOperation:
             # Before the partition is looked for: no retry after UNKNOWN_TOPIC_OR_PARTITION could help this batch.
             require_no_transaction(records)
             partition = hosted.partition(data.index)
+        except KafkaError as error:
+            return failed(data.index, error)
+        try:
             is_acks_all = self.request.acks == ACKS_ALL
             info = await append_batch(
                 self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.context.version
@@ -172,11 +186,9 @@ class ProduceOperation:
             producer.bytes += len(records)
             kind = records[ATTRIBUTES_LOW_BYTE] & CODEC_MASK | records[PRODUCER_ID_HIGH_BYTE] & NOT_IDEMPOTENT
             producer.batches_by_kind[kind] += 1
-        except RecordValidationError as error:
-            # Kafka gives the log start offset beside record errors as well (ReplicaManager, RecordValidationException).
-            return failed(data.index, error, partition.log_start_offset)
         except KafkaError as error:
-            return failed(data.index, error)
+            knows_no_offset = error.code in WITHOUT_LOG_START_OFFSET
+            return failed(data.index, error, -1 if knows_no_offset else partition.log_start_offset)
         response = PartitionProduceResponse(
             index=data.index,
             base_offset=info.first_offset,
