@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import trio
 
+from broker_admin.event_stream import EventStream
 from broker_admin.messages.query import RecordSelection, compiled_filter, decoders_of
 from broker_admin.parts import AdminParts
 from broker_admin.routes import message_tail
-from broker_admin.routes.message_tail import TailStream
+from broker_admin.routes.message_tail import MessageTail
 from broker_admin.views.messages import NewMessage
 from tests.admin.live_admin import LiveAdmin
 
@@ -25,12 +26,12 @@ class OpenTail:
         self.gone = trio.Event()
         self.sender, self.events = trio.open_memory_channel[tuple[str, Any]](100)
         self.parts = AdminParts(live.view, self.stopping)
-        self.tail = TailStream(
+        self.tail = MessageTail(
             self.parts, "orders", {0: 0}, compiled_filter(chosen.where), decoders_of(chosen), chosen.max_value_bytes
         )
 
     async def run(self) -> None:
-        await self.tail({"method": "GET"}, self.receive, self.send)
+        await EventStream(self.parts, self.tail.send_events)({"method": "GET"}, self.receive, self.send)
 
     async def receive(self) -> dict[str, Any]:
         await self.gone.wait()

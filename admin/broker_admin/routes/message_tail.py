@@ -17,9 +17,9 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from broker_admin.encoding import converter
+from broker_admin.event_stream import EventStream, SendText
 from broker_admin.filters.record_filter import RecordFilter, Verdict
 from broker_admin.messages.pace import run_in_slices
 from broker_admin.messages.query import RecordSelection, chosen_partitions, compiled_filter, decoders_of
@@ -27,7 +27,6 @@ from broker_admin.messages.rows import Decoders, MessageRow, RecordVariables, me
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import MAX_EVENT_STREAMS, MAX_TAILS, AdminParts, parts_of
 from broker_admin.problems import Problem
-from broker_admin.routes.events import cancel_at_disconnect, cancel_at_stop, send_text
 from broker_admin.routes.messages import NO_SUCH_TOPIC, PROBLEMS, require_contents
 from broker_admin.views.messages import PartitionBatches, UnreadableBatch
 
@@ -66,8 +65,8 @@ class TailRound:
 
 
 @attrs.frozen
-class TailStream:
-    """One client's tail, as an ASGI response."""
+class MessageTail:
+    """One client's tail, and where it is."""
 
     parts: AdminParts
     topic: str
@@ -76,31 +75,19 @@ class TailStream:
     decoders: Decoders
     shown_bytes: int
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-        if scope["method"] == "GET":
-            await self.stream(receive, send)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def stream(self, receive: Receive, send: Send) -> None:
-        """Send what comes until the client is gone, the server stops, or the time is over."""
-        self.parts.open_streams += 1
+    async def send_events(self, send_text: SendText) -> None:
+        """Send what comes until it cannot be read any more, or the time is over."""
         self.parts.open_tails += 1
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(cancel_at_disconnect, receive, nursery.cancel_scope)
-                nursery.start_soon(cancel_at_stop, self.parts.stopping, nursery.cancel_scope)
-                reason = "ten minutes are over"
-                with trio.move_on_after(TAIL_SECONDS):
-                    await send_text(send, ": waiting for records\n\n")
-                    reason = await self.forward(send)
-                await send_text(send, f"event: end\ndata: {json.dumps(reason)}\n\n")
-                nursery.cancel_scope.cancel()
+            reason = "ten minutes are over"
+            with trio.move_on_after(TAIL_SECONDS):
+                await send_text(": waiting for records\n\n")
+                reason = await self.forward(send_text)
+            await send_text(f"event: end\ndata: {json.dumps(reason)}\n\n")
         finally:
-            self.parts.open_streams -= 1
             self.parts.open_tails -= 1
 
-    async def forward(self, send: Send) -> str:
+    async def forward(self, send_text: SendText) -> str:
         """Send rounds of records until they cannot be read any more; returns why."""
         while True:
             fetched = await self.parts.view.messages.fetch_batches(
@@ -110,7 +97,7 @@ class TailStream:
             if errors:
                 return f"the topic cannot be read any more: {errors[0]}"
             if not any(each.size_bytes for each in fetched):
-                await send_text(send, ": still here\n\n")
+                await send_text(": still here\n\n")
                 continue
             found = TailRound()
             await run_in_slices(self.walk(fetched, found), self.parts.search_threads)
@@ -124,7 +111,7 @@ class TailStream:
             rows = sorted(found.rows, key=lambda row: (row.timestamp_ms or 0, row.partition, row.offset))
             event = TailEvent(tuple(rows), skipped, failed)
             data = await trio.to_thread.run_sync(event_data, event, limiter=self.parts.search_threads)
-            await send_text(send, f"event: records\ndata: {data}\n\n")
+            await send_text(f"event: records\ndata: {data}\n\n")
             await trio.sleep(ROUND_SECONDS)
 
     def walk(self, fetched: Sequence[PartitionBatches], found: TailRound) -> Iterator[None]:
@@ -150,7 +137,7 @@ def event_data(event: TailEvent) -> str:
 
 
 @operation(None, query=RecordSelection, media_type="text/event-stream", problems=PROBLEMS)
-async def get_tail(request: Request) -> Response | TailStream:
+async def get_tail(request: Request) -> Response | EventStream:
     """The records that come from now on, as server-sent events, at most 200 a second; it ends after ten minutes."""
     parts, topic = parts_of(request), request.path_params["topic"]
     selection = query_of(request, RecordSelection)
@@ -161,7 +148,7 @@ async def get_tail(request: Request) -> Response | TailStream:
     if not parts.has_room_for_a_stream or parts.open_tails >= MAX_TAILS:
         raise Problem(503, f"{MAX_TAILS} tails, or {MAX_EVENT_STREAMS} event streams, are open already")
     chosen = [each for each in chosen_partitions(selection.partitions, readable) if each.error is None]
-    return TailStream(
+    tail = MessageTail(
         parts=parts,
         topic=topic,
         positions={each.partition: each.end_offset for each in chosen},
@@ -169,6 +156,7 @@ async def get_tail(request: Request) -> Response | TailStream:
         decoders=decoders_of(selection),
         shown_bytes=min(selection.max_value_bytes, 2048),
     )
+    return EventStream(parts, tail.send_events)
 
 
 ROUTES = [Route("/api/v1/topics/{topic}/tail", get_tail)]

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response_from_thread
+from broker_admin.event_stream import cancel_at_disconnect
 from broker_admin.messages.export import CSV_COLUMNS, csv_text, show_lines
 from broker_admin.messages.query import (
     RecordsQuery,
@@ -92,15 +93,9 @@ async def search_records(parts: AdminParts, topic: str, query: RecordsQuery, sho
 async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) -> T | None:
     """The result of ``work``, which is cancelled when the client goes; None then, for nobody."""
     result: T | None = None
-
-    async def cancel_at_disconnect() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        nursery.cancel_scope.cancel()
-
     error: Problem | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(cancel_at_disconnect)
+        nursery.start_soon(cancel_at_disconnect, request.receive, nursery.cancel_scope)
         try:
             result = await work()
         except Problem as problem:
