@@ -31,9 +31,9 @@ def retention_text(outlook: RetentionOutlook, now_ms: int) -> str:
     then = ""
     if outlook.then_due_at_ms is not None:
         waits = duration_text(max(0, outlook.then_due_at_ms - now_ms) / 1000)
-        then = f" The time of the next one after that is over in {waits} ({outlook.then_partition})."
+        then = f" The next segment after that is due in {waits} ({outlook.then_partition})."
     if not outlook.segments:
-        return f"Next: nothing, at the check {check}.{then}"
+        return f"The next check, {check}, deletes nothing.{then}"
     segments = f"{number_text(outlook.segments)} segment{'s' if outlook.segments > 1 else ''}"
     partitions = f"{number_text(outlook.partitions)} partition{'s' if outlook.partitions > 1 else ''}"
     return f"Next: {segments} of {partitions}, {bytes_text(outlook.size_bytes)}, {check}.{then}"

@@ -42,7 +42,7 @@ def trend_text(group: TopicConsumer) -> str:
     """Whether a group falls behind or catches up, and until when at this rate."""
     change, lag = group.lag_change_per_second, group.lag_records
     if change is None or lag is None:
-        return "not read twice yet"
+        return "not known yet"
     if lag == 0:
         return "up to date"
     if abs(change) <= lag * STEADY_SHARE:

@@ -115,10 +115,10 @@ def test_retention_says_what_goes_next_and_when():
     )  # fmt: skip
     assert retention_text(outlook, 0) == (
         "Next: 3 segments of 2 partitions, 300.0 MiB, in 12 min 0 s."
-        " The time of the next one after that is over in 2 h 0 min (orders-0)."
+        " The next segment after that is due in 2 h 0 min (orders-0)."
     )
     nothing = attrs.evolve(outlook, segments=0, then_due_at_ms=None)
-    assert retention_text(nothing, 0) == "Next: nothing, at the check in 12 min 0 s."
+    assert retention_text(nothing, 0) == "The next check, in 12 min 0 s, deletes nothing."
     assert retention_text(attrs.evolve(outlook, next_check_at_ms=None), 0).startswith("Never")
 
 

@@ -161,7 +161,7 @@ def consumer(lag: int | None, change: float | None) -> TopicConsumer:
 @pytest.mark.parametrize(
     ("lag", "change", "text"),
     [
-        (10, None, "not read twice yet"),
+        (10, None, "not known yet"),
         (0, -5, "up to date"),
         (1000, 0.5, "stands still"),
         (1000, 20, "falls behind by 20.0 records/s"),

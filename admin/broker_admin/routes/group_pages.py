@@ -42,7 +42,7 @@ STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "R
 GROUP_TABLE = [
     Column("Group", "group_id"),
     Column("Lag, time", "lag_seconds", is_number=True),
-    Column("Lag, records", "lag_records", is_number=True),
+    Column("Lag, records", "lag_records", is_number=True, hidden_below="narrow"),
     Column("Consumes", "consumed", is_number=True, hidden_below="narrow", explanation="by what it commits"),
     Column("Catches up", "catches_up", explanation="if both rates stay as they are"),
     Column("State", "state", hidden_below="narrow"),
