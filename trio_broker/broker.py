@@ -199,7 +199,7 @@ class Broker:
             cause = error.__cause__
             taken = isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE
             return str(error) + (PORT_TAKEN.format("--admin-port or admin.listener") if taken else "")
-        nursery.start_soon(view.readings.series_history.run)
+        nursery.start_soon(view.readings.history_writer.run)
         self.admin_url = address.url
         self.server.name_admin_page(address.url)
         return ""

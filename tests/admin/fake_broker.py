@@ -21,7 +21,13 @@ from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
-from broker_admin.views.readings import PoolStatistics, QueueStatistics, ThreadStatistics, WorkerStatistics
+from broker_admin.views.readings import (
+    PoolStatistics,
+    QueueStatistics,
+    SeriesReport,
+    ThreadStatistics,
+    WorkerStatistics,
+)
 from broker_admin.views.segments import (
     MANIFEST_VERSION,
     AbortedTransactionInfo,
@@ -261,6 +267,11 @@ class FakeReadings(NotFaked):
 
     def history(self) -> Sequence[HistorySample]:
         return list(self.broker.samples)
+
+    async def group_series(self, group_id: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
+        """Nothing is kept of a fake group's lag."""
+        await trio.lowlevel.checkpoint()
+        return SeriesReport(step_ms, (), {}) if group_id in self.broker.group_list else None
 
 
 @attrs.define

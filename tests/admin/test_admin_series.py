@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tests.admin.live_admin import LiveAdmin
+from tests.admin.lagging_group import GROUP_ID, TOPIC, make_group, make_lag, produce_to_all
+from tests.admin.live_admin import LiveAdmin, open_live_admin
+from trio_broker.clock import ManualClock
 from trio_broker.metrics.history import SERIES
+from trio_broker.metrics.minute_file import MINUTE_MS
+from trio_broker.metrics.series import GROUP_SERIES, TOPIC_SERIES
 
 ADDRESS = "/api/v1/history/series"
+
+ONE_AT_ONCE = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
+"""Members divide the partitions in as many heartbeats as the helper sends."""
 
 
 async def sample(live: LiveAdmin) -> None:
@@ -30,6 +40,82 @@ async def test_every_series_can_be_asked_for(live: LiveAdmin) -> None:
         ADDRESS, series=list(SERIES), step_ms=1000, from_ms=live.view.node.description().started_at_ms - 1000
     )
     assert set(answer["series"]) == set(SERIES)
+
+
+async def take_readings(live: LiveAdmin) -> None:
+    """Have the broker read topics and groups now."""
+    await live.broker.services.replicas.topic_stats.take_snapshot(live.broker.services.replicas._topics.values())
+    await live.broker.services.groups.sample_lag()
+
+
+async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
+    """Let the minute end, and have it written."""
+    await sample(live)
+    clock.advance(60)
+    await sample(live)
+    await live.view.readings.history_writer.flush()
+
+
+def known(answer: Any, name: str) -> list[float]:
+    return [value for value in answer["series"][name] if value is not None]
+
+
+async def test_the_hour_of_a_topic_and_of_a_group_is_read_from_memory(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_live_admin(tmp_path, clock=clock, **ONE_AT_ONCE) as live:
+        members = await make_group(live)
+        await make_lag(live, clock, members)
+        await take_readings(live)
+        group = await live.get("/api/v1/history/groups", group_id=GROUP_ID, step_ms=5000)
+        assert tuple(group["series"]) == GROUP_SERIES
+        assert len(group["times_ms"]) > 10
+        assert max(known(group, "lag_records")) >= 2 * (4 * 200 - 41)
+        assert max(known(group, "lag_seconds")) > 60
+        assert max(known(group, "consumed_per_second")) > 0
+        topic = await live.get("/api/v1/history/topics", topic=TOPIC)
+        assert tuple(topic["series"]) == TOPIC_SERIES
+        assert known(topic, "records_in_per_second")[-1] > 0
+
+
+async def test_the_week_of_a_topic_and_of_a_group_outlives_the_broker(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_live_admin(tmp_path, clock=clock, **ONE_AT_ONCE) as live:
+        members = await make_group(live)
+        await produce_to_all(live)
+        await members[0].commit(10)
+        clock.advance(10)
+        await take_readings(live)
+        before = await live.get("/api/v1/history/groups", group_id=GROUP_ID, step_ms=5000)
+        await end_minute(live, clock)
+    clock.advance(86_400)
+    async with open_live_admin(tmp_path, clock=clock, **ONE_AT_ONCE) as live:
+        await live.broker.services.groups.find(GROUP_ID)
+        from_ms = clock.now_ms() - 2 * 86_400_000
+        topic = await live.get("/api/v1/history/topics", topic=TOPIC, from_ms=from_ms, step_ms=MINUTE_MS * 2)
+        assert known(topic, "records_in_per_second") == [pytest.approx(80, rel=0.03)]
+        assert known(topic, "records_out_per_second") == []
+        group = await live.get("/api/v1/history/groups", group_id=GROUP_ID, from_ms=from_ms, step_ms=MINUTE_MS * 2)
+        assert known(group, "lag_records") == [pytest.approx(max(known(before, "lag_records")), rel=0.03)]
+        assert group["times_ms"][0] < clock.now_ms() - 86_400_000
+        page = (await live.http.get(f"/groups/{GROUP_ID}?range=7d")).text
+        assert "There is no reading in this time" in page  # a line needs two of them
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "status", "pointer"),
+    [
+        ("topics", {}, 400, "?topic"),
+        ("topics", {"topic": "nowhere"}, 404, "?topic"),
+        ("groups", {"group_id": "nobody"}, 404, "?group_id"),
+        ("groups", {"group_id": "nobody", "from_ms": 7, "to_ms": 7}, 400, "?from_ms"),
+    ],
+)
+async def test_a_topic_or_group_that_is_not_there_is_refused_with_its_parameter(
+    live: LiveAdmin, address: str, query: dict[str, Any], status: int, pointer: str
+) -> None:
+    answer = await live.http.get(f"/api/v1/history/{address}", params=query)
+    assert answer.status_code == status
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
 
 
 @pytest.mark.parametrize(

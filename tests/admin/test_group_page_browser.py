@@ -46,9 +46,9 @@ def committed(lagging: LaggingGroup) -> set[int]:
 
 async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: LaggingGroup):
     page = lagging.page
-    drawn = "[...document.querySelectorAll('.lag-chart .line')]"
+    drawn = "[...document.querySelectorAll('.series-chart .line')]"
     lines = await page.evaluate(f"{drawn}.map((line) => line.getTotalLength())")
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert min(lines) > 100
     assert await page.evaluate("document.querySelector('.actions button').disabled")
     assert "it has 2 members with positions of their own" in await page.text(".actions p")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from broker_admin.app import create_app
-from broker_admin.rate_chart import nice_top, rate_charts
 from broker_admin.topic_texts import retention_text, segment_end_text, span_text, trend_text
-from broker_admin.views.topics import SegmentDetail, TopicConsumer, TopicRatePoint, TopicRates
+from broker_admin.views.topics import SegmentDetail, TopicConsumer
 from tests.admin.chromium import Page, needs_chromium, open_browser
-from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.admin.test_topics_api import commit
+from trio_broker.clock import ManualClock
 
 HTML = {"accept": "text/html"}
 
@@ -93,7 +94,7 @@ async def test_one_topic_shows_what_it_carries_and_what_can_be_done(live: LiveAd
     await live.kafka.create_topic("orders", 2)
     await live.kafka.produce("orders", b"one", b"two")
     html = await page_text(live, "/topics/orders")
-    assert "Its rates appear here" in html
+    assert "No rates in this time" in html
     for command in (
         "trio-broker topics alter orders --partitions",
         "kafka-topics.sh --bootstrap-server",
@@ -101,10 +102,21 @@ async def test_one_topic_shows_what_it_carries_and_what_can_be_done(live: LiveAd
         "trio-broker topics delete orders",
     ):
         assert command in html
-    stats = live.broker.services.replicas.topic_stats
-    for _ in range(2):
-        await stats.take_snapshot(live.broker.services.replicas.topics.values())
-    assert '<path class="line first" d="M' in await page_text(live, "/topics/orders")
+
+
+async def test_the_rates_of_a_topic_are_charts_of_any_length(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_live_admin(tmp_path, clock=clock) as live:
+        await live.kafka.create_topic("orders", 2)
+        await live.kafka.produce("orders", b"one", b"two")
+        for _ in range(3):
+            clock.advance(10)
+            await live.broker.services.replicas.topic_stats.take_snapshot(live.broker.services.replicas.topics.values())
+        for chosen in ("5m", "1h"):
+            html = await page_text(live, f"/topics/orders?range={chosen}")
+            assert '<path class="line first" d="M' in html
+        assert '<a href="/topics/orders?range=1h#rates-title" aria-current="true">1 h</a>' in html
+        await page_text(live, "/topics/orders?range=1y", 400)
 
 
 async def test_partitions_lead_to_their_segments(live: LiveAdmin) -> None:
@@ -195,25 +207,6 @@ def test_a_segment_says_when_retention_takes_it(
 
 def test_durations_leave_out_a_second_unit_of_zero() -> None:
     assert (span_text(604_800), span_text(100_800), span_text(5)) == ("7 d", "1 d 4 h", "5 s")
-
-
-def test_the_scale_of_a_chart_ends_at_a_round_number_of_its_unit() -> None:
-    assert [nice_top(value) for value in (0, 1, 1.5, 7, 95, 2500)] == [1, 1, 2, 8, 100, 3000]
-    assert [nice_top(value, 1024) for value in (500, 1500, 30 * 1024)] == [600, 2048, 30 * 1024]
-
-
-def test_a_chart_has_a_gap_where_points_are_missing() -> None:
-    points = tuple(
-        TopicRatePoint(
-            at_ms=at_ms, records_in_per_second=1, bytes_in_per_second=1024, records_out_per_second=0,
-            bytes_out_per_second=0,
-        )
-        for at_ms in (0, 10_000, 50_000, 60_000)
-    )  # fmt: skip
-    charts = rate_charts(TopicRates(interval_ms=10_000, points=points))
-    assert charts is not None
-    assert re.findall("[ML]", charts[0].incoming) == ["M", "L", "M", "L"]
-    assert rate_charts(TopicRates(interval_ms=10_000, points=points[:1])) is None
 
 
 async def test_retention_is_said_in_words(live: LiveAdmin) -> None:

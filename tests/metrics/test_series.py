@@ -184,7 +184,7 @@ async def test_a_minute_is_written_when_it_is_over_and_outlives_the_broker(tmp_p
     history = SeriesHistory(MinuteFile(path, SERIES))
     for second in range(61):
         history.add(attrs.evolve(sample_at(NOON_MS + 1000 * second), requests_per_second=second))
-    await history.flush()
+    await history.writer.flush()
     [minute] = await SeriesHistory(MinuteFile(path, SERIES)).rows(0, NOON_MS + 10 * MINUTE_MS, 1000)
     assert (minute.at_ms, value(minute, "requests_per_second")) == (NOON_MS, sum(range(60)) / 60)
 
@@ -193,7 +193,7 @@ async def test_a_disk_that_refuses_costs_one_line_in_the_log(tmp_path: Path, cap
     history = SeriesHistory(MinuteFile(tmp_path / "nowhere" / "history.dat", SERIES))
     for minute in range(4):
         history.add(sample_at(NOON_MS + MINUTE_MS * minute))
-        await history.flush()
+        await history.writer.flush()
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     assert len(await history.rows(NOON_MS, NOON_MS + 4 * MINUTE_MS, MINUTE_MS)) == 4
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
-from math import isnan
+from math import isnan, nan
 from pathlib import Path
 
 from broker_admin.views.readings import (
@@ -13,10 +14,22 @@ from broker_admin.views.readings import (
     ThreadStatistics,
     WorkerStatistics,
 )
+from kafka_wire.errors import KafkaError
+from kafka_wire.primitives import uuid_text
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.history import SERIES, BrokerReadings, History, HistorySample
 from trio_broker.metrics.minute_file import FILE_NAME, MinuteFile
-from trio_broker.metrics.series import Row, SeriesHistory
+from trio_broker.metrics.named_minute_file import NamedMinuteFile
+from trio_broker.metrics.series import (
+    GROUP_SCALES,
+    GROUP_SERIES,
+    TOPIC_SCALES,
+    TOPIC_SERIES,
+    HistoryWriter,
+    NamedSeriesHistory,
+    Row,
+    SeriesHistory,
+)
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
 
@@ -29,8 +42,18 @@ class LiveReadingsView:
         self.server = server
         self.samples = History(self.readings(server.statistics()), services.clock.now_ms)
         directory = Path(services.config.node.log_dirs[0])
-        self.series_history = SeriesHistory(MinuteFile(directory / FILE_NAME, SERIES))
+        self.history_writer = HistoryWriter()
+        self.series_history = SeriesHistory(MinuteFile(directory / FILE_NAME, SERIES), self.history_writer)
+        self.topic_weeks = NamedSeriesHistory(
+            NamedMinuteFile(directory / "history-topics.dat", TOPIC_SCALES), self._topic_means, self.history_writer
+        )
+        self.group_weeks = NamedSeriesHistory(
+            NamedMinuteFile(directory / "history-groups.dat", GROUP_SCALES),
+            services.groups.lag_peaks,
+            self.history_writer,
+        )
         self.samples.subscribe(self.series_history.add)
+        self.samples.subscribe(self._note_minute)
         server.subscribe(lambda statistics: self.samples.add(self.readings(statistics)))
 
     def readings(self, server: SocketServerStatistics) -> BrokerReadings:
@@ -49,6 +72,46 @@ class LiveReadingsView:
 
     async def series(self, names: Sequence[str], from_ms: int, to_ms: int, step_ms: int) -> SeriesReport:
         return series_report(names, step_ms, await self.series_history.rows(from_ms, to_ms, step_ms, names))
+
+    def _note_minute(self, sample: HistorySample) -> None:
+        self.topic_weeks.tick(sample.sampled_at_ms)
+        self.group_weeks.tick(sample.sampled_at_ms)
+
+    def _topic_means(self, from_ms: int, to_ms: int) -> dict[str, tuple[float, ...]]:
+        """The mean rates of a minute by topic id, in the order of ``TOPIC_SCALES``."""
+        means = self.services.replicas.topic_stats.means(from_ms, to_ms)
+        return {
+            uuid_text(topic_id): (rates.records_in, rates.bytes_in, rates.bytes_out)
+            for topic_id, rates in means.items()
+        }
+
+    async def topic_series(self, name: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
+        topic = self.services.controller.image.topics.get(name)
+        if topic is None:
+            return None
+        points = self.services.replicas.topic_stats.history(topic.topic_id)
+        kept = [
+            Row(
+                point.at_ms,
+                array("f", (rates.records_in, rates.bytes_in, rates.bytes_out, rates.records_out)),
+            )
+            for point in points
+            for rates in (point.rates,)
+        ]
+        rows = await self.topic_weeks.rows(uuid_text(topic.topic_id), kept, from_ms, to_ms, step_ms, TOPIC_SERIES)
+        return series_report(TOPIC_SERIES, step_ms, rows)
+
+    async def group_series(self, group_id: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
+        try:
+            samples = self.services.groups.lag_history(group_id).samples
+        except KafkaError:
+            return None
+        kept = [
+            Row(each.at_ms, array("f", map(number, (each.lag_records, each.lag_seconds, each.consumed_per_second))))
+            for each in samples
+        ]
+        rows = await self.group_weeks.rows(group_id, kept, from_ms, to_ms, step_ms, GROUP_SERIES)
+        return series_report(GROUP_SERIES, step_ms, rows)
 
     def threads(self) -> ThreadStatistics:
         server, config = self.server.statistics(), self.services.config
@@ -73,6 +136,10 @@ def series_report(names: Sequence[str], step_ms: int, rows: Sequence[Row]) -> Se
     """The series ``names``, which are the columns of ``rows``."""
     columns = {name: tuple(measured(row.values[place]) for row in rows) for place, name in enumerate(names)}
     return SeriesReport(step_ms, tuple(row.at_ms for row in rows), columns)
+
+
+def number(value: float | None) -> float:
+    return nan if value is None else value
 
 
 def measured(value: float) -> float | None:

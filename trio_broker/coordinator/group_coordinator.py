@@ -251,6 +251,10 @@ class GroupCoordinator:
             interval_ms=SAMPLE_INTERVAL_MS, samples=history.samples(group_id), rates=history.rates(group_id)
         )
 
+    def lag_peaks(self, from_ms: int, to_ms: int) -> dict[str, tuple[float | None, ...]]:
+        """What ``LagHistory.peaks`` has of a minute that is just over."""
+        return self._lag_collector.history.peaks(from_ms, to_ms)
+
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with the id of each group that has finished a rebalance, on the event loop."""
         self._rebalance_listeners.append(listener)

@@ -20,14 +20,23 @@ from broker_admin.group_actions import bootstrap_server, group_actions, group_ad
 from broker_admin.group_detail import group_detail
 from broker_admin.group_diagnosis import diagnosis
 from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
-from broker_admin.lag_picture import lag_picture
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
-from broker_admin.routes.groups import GroupRoute, group_id_of, now_ms
+from broker_admin.routes.groups import GroupRoute, group_id_of
+from broker_admin.routes.readings import now_ms_of
+from broker_admin.series_chart import (
+    GROUP_CHARTS,
+    RANGES,
+    RangeQuery,
+    range_links,
+    rebalance_marks,
+    series_picture,
+)
 from broker_admin.tables import Column, ListTable
 from broker_admin.texts import shown_text
+from broker_admin.views.readings import SeriesReport
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupOffsets,
@@ -81,22 +90,37 @@ async def get_groups_page(request: Request) -> Response:
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
+@attrs.frozen
+class GroupPageQuery(RangeQuery):
+    """Which group, as for the API, and what time its charts show."""
+
+    id: str | None = None
+    group_id: str | None = None
+
+
 async def get_group_page(request: Request) -> Response:
     """The page of one group; under ``/reset`` it opens with the reset of its offsets."""
     parts = parts_of(request)
     group_id = group_id_of(request)
-    context = frame(parts.view, request)
+    chosen = query_of(request, GroupPageQuery).range
+    at_ms = now_ms_of(parts.view)
+    context = frame(parts.view, request) | {
+        "ranges": range_links(group_address(group_id).partition("?")[0], request.query_params, chosen, "history-title"),
+        "time_range": RANGES[chosen],
+    }
+    span = RANGES[chosen]
+    series = await parts.view.readings.group_series(group_id, at_ms - span.span_ms, at_ms + 1, span.step_ms)
     async with parts.reading_lag:
         offsets = await parts.view.groups.offsets(group_id)
     # Read after the wait above, without another between them: members and timeline then belong together.
     group, rebalances = parts.view.groups.get(group_id), parts.view.groups.timeline(group_id)
     history = parts.view.groups.lag_history(group_id)
-    if offsets is None or group is None or rebalances is None or history is None:
+    if offsets is None or group is None or rebalances is None or history is None or series is None:
         page = TEMPLATES.get_template("no_group.html").render(
             **context, here="groups", script="groups.js", group_id=group_id
         )
         return HTMLResponse(page, 404)
-    render = partial(render_group, context, group, offsets, tuple(rebalances), history, now_ms(parts.view))
+    render = partial(render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(parts.view))
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
@@ -106,6 +130,7 @@ def render_group(
     offsets: GroupOffsets,
     rebalances: tuple[Rebalance, ...],
     history: GroupLagHistory,
+    series: SeriesReport,
     at_ms: int,
 ) -> str:
     """The page of one group; runs in a worker thread."""
@@ -120,7 +145,7 @@ def render_group(
         actions=actions,
         findings=diagnosis(group, offsets, history.rates, rebalances, at_ms).findings,
         history=history,
-        lag_chart=lag_picture(history, rebalances, at_ms),
+        picture_of_lag=series_picture(series, GROUP_CHARTS, context["time_range"], at_ms, rebalance_marks(rebalances)),
     )
 
 

@@ -28,8 +28,8 @@ from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
+from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
-from broker_admin.view import BrokerView
 from trio_broker.coordinator.reporting.snapshot import (
     GroupLagHistory,
     GroupLagReport,
@@ -156,14 +156,8 @@ async def get_diagnosis(request: Request) -> Response:
     history = parts.view.groups.lag_history(group_id)
     if offsets is None or group is None or rebalances is None or history is None:
         raise no_such_group()
-    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms(parts.view))
+    diagnose = partial(diagnosis, group, offsets, history.rates, rebalances, now_ms_of(parts.view))
     return json_response(await trio.to_thread.run_sync(diagnose))
-
-
-def now_ms(view: BrokerView) -> int:
-    """The broker's own time, by which its rebalances are dated."""
-    node = view.node.description()
-    return node.started_at_ms + int(node.uptime_seconds * 1000)
 
 
 ROUTES = [

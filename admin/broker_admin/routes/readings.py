@@ -15,6 +15,7 @@ from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import Words, bounded
+from broker_admin.view import BrokerView
 from broker_admin.views.node import NodeDescription
 from broker_admin.views.readings import SeriesReport, ThreadStatistics
 from trio_broker.metrics.history import SERIES, HistorySample
@@ -39,13 +40,69 @@ SeriesName = Annotated[str, Words({"enum": list(SERIES)})]
 
 
 @attrs.frozen(kw_only=True)
-class SeriesQuery:
-    """Which series, from when up to when (the last hour), and in steps of how many milliseconds (a 300th of that)."""
+class TimesQuery:
+    """From when up to when (the last hour), and in steps of how many milliseconds (a 300th of that)."""
 
-    series: tuple[SeriesName, ...] = bounded(minItems=1, maxItems=len(SERIES))
     from_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIME_MS)
     to_ms: int | None = bounded(None, minimum=0, maximum=MAX_TIME_MS)
     step_ms: int | None = bounded(None, minimum=SAMPLE_INTERVAL_MS, maximum=MAX_TIME_MS)
+
+
+@attrs.frozen(kw_only=True)
+class SeriesQuery(TimesQuery):
+    """Which series, from when up to when (the last hour), and in steps of how many milliseconds (a 300th of that)."""
+
+    series: tuple[SeriesName, ...] = bounded(minItems=1, maxItems=len(SERIES))
+
+
+@attrs.frozen(kw_only=True)
+class TopicSeriesQuery(TimesQuery):
+    """Which topic, and which times, as with the broker's own series."""
+
+    topic: str
+
+
+@attrs.frozen(kw_only=True)
+class GroupSeriesQuery(TimesQuery):
+    """Which group, and which times, as with the broker's own series."""
+
+    group_id: str
+
+
+@attrs.frozen
+class Times:
+    """The times of a query, with what it left out."""
+
+    from_ms: int
+    to_ms: int
+    step_ms: int
+
+
+def times_of(view: BrokerView, query: TimesQuery) -> Times:
+    """The times that ``query`` asks for.
+
+    Raises:
+        Problem: they are out of order, or give too many steps.
+    """
+    # Up to now, the present millisecond included.
+    to_ms = now_ms_of(view) + 1 if query.to_ms is None else query.to_ms
+    from_ms = max(0, to_ms - DEFAULT_SPAN_MS) if query.from_ms is None else query.from_ms
+    if from_ms >= to_ms:
+        detail = "the times end before they begin"
+        raise Problem(400, detail, [FieldError(query_pointer("from_ms"), detail)])
+    step_ms = (
+        max(SAMPLE_INTERVAL_MS, -(-(to_ms - from_ms) // DEFAULT_STEPS)) if query.step_ms is None else query.step_ms
+    )
+    if (to_ms - from_ms) // step_ms > MAX_STEPS:
+        detail = f"an answer has at most {MAX_STEPS} steps"
+        raise Problem(400, detail, [FieldError(query_pointer("step_ms"), detail)])
+    return Times(from_ms, to_ms, step_ms)
+
+
+def now_ms_of(view: BrokerView) -> int:
+    """The broker's own time."""
+    node = view.node.description()
+    return node.started_at_ms + int(node.uptime_seconds * 1000)
 
 
 @attrs.frozen
@@ -75,28 +132,49 @@ async def get_history(request: Request) -> Response:
     return await json_response_from_thread(HistoryOfSamples(SAMPLE_INTERVAL_MS, samples))
 
 
-@operation(SeriesReport, query=SeriesQuery, problems={400: "the times are out of order, or give too many steps"})
+BAD_TIMES = {400: "the times are out of order, or give too many steps"}
+
+
+@operation(SeriesReport, query=SeriesQuery, problems=BAD_TIMES)
 async def get_series(request: Request) -> Response:
     """Readings over time: the last hour by seconds, the last week by minutes, in steps of any length.
 
     A step has the mean of its readings; of p99 and queue depth the largest.
     """
     view, query = parts_of(request).view, query_of(request, SeriesQuery)
-    node = view.node.description()
-    # Up to now, the present millisecond included.
-    to_ms = node.started_at_ms + int(node.uptime_seconds * 1000) + 1 if query.to_ms is None else query.to_ms
-    from_ms = max(0, to_ms - DEFAULT_SPAN_MS) if query.from_ms is None else query.from_ms
-    if from_ms >= to_ms:
-        detail = "the times end before they begin"
-        raise Problem(400, detail, [FieldError(query_pointer("from_ms"), detail)])
-    step_ms = (
-        max(SAMPLE_INTERVAL_MS, -(-(to_ms - from_ms) // DEFAULT_STEPS)) if query.step_ms is None else query.step_ms
-    )
-    if (to_ms - from_ms) // step_ms > MAX_STEPS:
-        detail = f"an answer has at most {MAX_STEPS} steps"
-        raise Problem(400, detail, [FieldError(query_pointer("step_ms"), detail)])
-    names = tuple(dict.fromkeys(query.series))
-    return await json_response_from_thread(await view.readings.series(names, from_ms, to_ms, step_ms))
+    times, names = times_of(view, query), tuple(dict.fromkeys(query.series))
+    return await json_response_from_thread(await view.readings.series(names, times.from_ms, times.to_ms, times.step_ms))
+
+
+@operation(SeriesReport, query=TopicSeriesQuery, problems=BAD_TIMES | {404: "there is no such topic"})
+async def get_topic_series(request: Request) -> Response:
+    """What a topic carried over time: the last hour every ten seconds, the last week by minutes to within 3 %.
+
+    Kept are the 200 topics that carry most. Records per second that were read are known of the last hour only.
+    """
+    view, query = parts_of(request).view, query_of(request, TopicSeriesQuery)
+    times = times_of(view, query)
+    report = await view.readings.topic_series(query.topic, times.from_ms, times.to_ms, times.step_ms)
+    if report is None:
+        detail = "there is no such topic; /api/v1/topics lists those there are"
+        raise Problem(404, detail, [FieldError(query_pointer("topic"), detail)])
+    return await json_response_from_thread(report)
+
+
+@operation(SeriesReport, query=GroupSeriesQuery, problems=BAD_TIMES | {404: "there is no such group"})
+async def get_group_series(request: Request) -> Response:
+    """A group's lag and what it consumed over time: the last hour every five seconds, the last week by minutes to
+    within 3 %.
+
+    Kept are the 200 groups that are furthest behind. A step has the largest lag, and the mean of what was consumed.
+    """
+    view, query = parts_of(request).view, query_of(request, GroupSeriesQuery)
+    times = times_of(view, query)
+    report = await view.readings.group_series(query.group_id, times.from_ms, times.to_ms, times.step_ms)
+    if report is None:
+        detail = "there is no such group; /api/v1/groups lists those there are"
+        raise Problem(404, detail, [FieldError(query_pointer("group_id"), detail)])
+    return await json_response_from_thread(report)
 
 
 ROUTES = [
@@ -104,4 +182,6 @@ ROUTES = [
     Route("/api/v1/threads", get_threads),
     Route("/api/v1/history", get_history),
     Route("/api/v1/history/series", get_series),
+    Route("/api/v1/history/topics", get_topic_series),
+    Route("/api/v1/history/groups", get_group_series),
 ]

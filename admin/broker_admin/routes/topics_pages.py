@@ -19,7 +19,7 @@ from broker_admin import topic_texts
 from broker_admin.operations import query_of
 from broker_admin.pages import TEMPLATES, frame
 from broker_admin.parts import parts_of
-from broker_admin.rate_chart import rate_charts
+from broker_admin.routes.readings import now_ms_of
 from broker_admin.routes.topics import (
     name_of,
     no_such_partition,
@@ -29,6 +29,7 @@ from broker_admin.routes.topics import (
     view_of,
     with_oldest_records,
 )
+from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_picture
 from broker_admin.tables import Column, ListTable
 from broker_admin.topic_list import (
     ConsumersQuery,
@@ -113,7 +114,10 @@ SOURCES: Mapping[str, str] = {
 """Where a value comes from, in words."""
 
 TOPICS_WITH_RATES = 200
-"""As many topics as the broker keeps the rates of the last hour of; said where there is none."""
+"""As many topics as the broker keeps the rates of over time; said where there is none."""
+
+SECONDS_BETWEEN_RATES = 10
+"""How often it takes them."""
 
 
 def value_text(text: str | None, unit: ConfigUnit | None) -> str:
@@ -205,9 +209,10 @@ async def get_topics_page(request: Request) -> Response:
 
 async def get_topic_page(request: Request) -> Response:
     """One topic: facts, rates, actions."""
-    view, name = parts_of(request).view, name_of(request)
-    topic, rates = await view.topics.get(name), view.topics.rates(name)
-    if topic is None or rates is None:
+    view, name, chosen = parts_of(request).view, name_of(request), query_of(request, RangeQuery).range
+    topic, now_ms = await view.topics.get(name), now_ms_of(view)
+    series = await view.readings.topic_series(name, now_ms - RANGES[chosen].span_ms, now_ms + 1, RANGES[chosen].step_ms)
+    if topic is None or series is None:
         raise no_such_topic(name)
     context = topic_context(request, "Overview")
     return await rendered(
@@ -217,8 +222,9 @@ async def get_topic_page(request: Request) -> Response:
         | creation_context(view, context["bootstrap"])
         | {
             "topic": topic,
-            "rates": rates,
-            "charts": rate_charts(rates),
+            "ranges": range_links(context["address"], request.query_params, chosen, "rates-title"),
+            "picture": series_picture(series, TOPIC_CHARTS, RANGES[chosen], now_ms),
+            "reading_seconds": SECONDS_BETWEEN_RATES,
             "topics_with_history": TOPICS_WITH_RATES,
         },
     )

@@ -78,6 +78,16 @@ class ReadingsView(Protocol):
         ``to_ms``: up to an hour of seconds, and a week of minutes."""
         ...
 
+    async def topic_series(self, name: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
+        """What a topic carried, as ``series``: an hour every 10 seconds, and a week of minutes of those that carry
+        most. None if there is no such topic."""
+        ...
+
+    async def group_series(self, group_id: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
+        """A group's lag and what it consumed, as ``series``: an hour every 5 seconds, and a week of minutes of those
+        that are furthest behind. None if there is no such group."""
+        ...
+
 
 class MetricsView(Protocol):
     """What Prometheus scrapes."""

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import attrs
 
-from trio_broker.coordinator.reporting.snapshot import GroupRates, LagSample, LagTrend
+from trio_broker.coordinator.reporting.snapshot import GroupRates, LagSample, LagTrend, max_known
 
 SAMPLE_INTERVAL_MS = 5000
 """Between two readings: as long as clients wait between two commits by default."""
@@ -36,6 +36,9 @@ MIN_TREND_SECONDS = 4.0
 
 STEADY_SHARE = 0.1
 """A lag that changes by less than this share of what is produced or consumed is steady: single commits move it so."""
+
+MAX_READINGS_A_MINUTE = 2 * 60_000 // SAMPLE_INTERVAL_MS
+"""So many of the latest readings have a minute that is just over among them."""
 
 NUMBERS_PER_READING = 6
 
@@ -117,7 +120,25 @@ class LagHistory:
         """The lag of the last hour, oldest first."""
         ring = self._rings.get(group_id)
         readings = [] if ring is None else ring.latest()
-        return tuple(LagSample(each.at_ms, each.lag_records, each.lag_seconds) for each in readings)
+        return tuple(
+            LagSample(each.at_ms, each.lag_records, each.lag_seconds, consumed_between(earlier, each))
+            for earlier, each in zip([None, *readings], readings, strict=False)
+        )
+
+    def peaks(self, from_ms: int, to_ms: int) -> dict[str, tuple[float | None, ...]]:
+        """Of each group the largest lag in records and in seconds, and the mean of what it consumed per second, from
+        ``from_ms`` up to ``to_ms``, a minute at most that is not long over."""
+        peaks: dict[str, tuple[float | None, ...]] = {}
+        for group_id, ring in self._rings.items():
+            readings = [each for each in ring.latest(MAX_READINGS_A_MINUTE) if from_ms <= each.at_ms < to_ms]
+            if readings:
+                rates = rates_of(readings)
+                peaks[group_id] = (
+                    max_known(each.lag_records for each in readings),
+                    max_known(each.lag_seconds for each in readings),
+                    None if rates is None else rates.consumed_per_second,
+                )
+        return peaks
 
 
 def chosen_groups(lags: Mapping[str, int | None], held: Iterable[str]) -> list[str]:
@@ -163,6 +184,13 @@ def rates_of(readings: Sequence[GroupReading]) -> GroupRates | None:
         trend=trend,
         catches_up_in_seconds=catches_up,
     )
+
+
+def consumed_between(before: GroupReading | None, after: GroupReading) -> float | None:
+    """What the group consumed per second from one reading to the next, as far as that is known."""
+    if before is None or after.at_ms <= before.at_ms or not is_comparable(before, after):
+        return None
+    return (after.committed - before.committed) * 1000 / (after.at_ms - before.at_ms)
 
 
 def is_comparable(before: GroupReading, after: GroupReading) -> bool:

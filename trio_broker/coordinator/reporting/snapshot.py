@@ -139,11 +139,12 @@ class GroupRates:
 
 @attrs.frozen
 class LagSample:
-    """The lag of a group at one time; None where it was not known."""
+    """The lag of a group at one time, and what it consumed since the sample before; None where it was not known."""
 
     at_ms: int
     lag_records: int | None
     lag_seconds: float | None
+    consumed_per_second: float | None = None
 
 
 @attrs.frozen(kw_only=True)
