@@ -211,6 +211,17 @@ async def test_keys_go_to_pages_move_in_tables_and_list_themselves(page: Page) -
     await page.until("location.pathname === '/groups'")
 
 
+@needs_chromium
+async def test_a_narrow_screen_shows_where_in_the_rail_one_is(page: Page) -> None:
+    await page.set_view(width=420)
+    await page.click("API", "/api")
+    left, right = await page.evaluate(
+        "(() => { const {left, right} = document.querySelector('.rail [aria-current]').getBoundingClientRect();"
+        " return [left, right]; })()"
+    )
+    assert 0 <= left < right <= 420
+
+
 # --- themes ---
 
 

@@ -134,4 +134,6 @@ document.addEventListener("keydown", (event) => {
   return undefined;
 });
 
+// On a narrow screen the rail scrolls sideways, and the page that is shown may stand beyond its edge.
+document.querySelector(".rail [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 keepClock();
