@@ -39,19 +39,17 @@ class LiveGroupsView:
         self._now_ms = now_ms
         self._collecting = trio.Lock()
         self._report: GroupLagReport | None = None
-        self._report_has_partitions = False
         self._good_until = 0.0
         self._rebalanced: dict[str, None] = {}
         coordinator.subscribe(self._note_rebalance)
 
     # ---- all of them ----
 
-    async def report(self, *, with_partitions: bool = False) -> GroupLagReport:
-        """All groups, and on demand their lag in each partition, from a report that may be some seconds old."""
+    async def report(self) -> GroupLagReport:
+        """All groups and their topics, from a report that may be some seconds old."""
         async with self._collecting:
-            is_good = trio.current_time() < self._good_until and self._report_has_partitions >= with_partitions
-            if self._report is None or not is_good:
-                self._report = await self._collect(with_partitions=with_partitions)
+            if self._report is None or trio.current_time() >= self._good_until:
+                self._report = await self._collect(with_partitions=False)
             return self._report
 
     async def new_lag_report(self) -> GroupLagReport:
@@ -63,7 +61,6 @@ class LiveGroupsView:
     async def _collect(self, *, with_partitions: bool) -> GroupLagReport:
         began = trio.current_time()
         report = await self.coordinator.lag_report(with_partitions=with_partitions)
-        self._report_has_partitions = with_partitions
         took = trio.current_time() - began
         self._good_until = trio.current_time() + max(REPORT_SECONDS, REPORT_PAUSE_FACTOR * took)
         return report

@@ -7,7 +7,6 @@ app needs and the broker does not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from broker_admin.view import BrokerView
 from trio_broker.broker_view.changes import LiveChangesView
@@ -44,7 +43,7 @@ class LiveBrokerView(BrokerView):
         events = LiveEventsView()
         node = LiveNodeView(services, is_stopping)
         groups = LiveGroupsView(services.groups, services.clock.now_ms)
-        topics = LiveTopicsView(services, partial(groups.report, with_partitions=True))
+        topics = LiveTopicsView(services, groups.report)
         readings = LiveReadingsView(services, server)
         latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
         super().__init__(

@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from itertools import groupby
 
 import attrs
 import trio
 
 from broker_admin.views.topics import TopicConsumer
-from trio_broker.coordinator.reporting.snapshot import (
-    ConsumerLag,
-    GroupLag,
-    GroupLagReport,
-    max_known,
-    sum_known,
-)
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
 
 TREND_SECONDS = 60.0
 """The time over which a change of lag is reported, once readings reach so far back."""
@@ -30,17 +23,6 @@ MIN_TREND_SECONDS = 2.0
 
 MAX_READINGS = 31
 """Earlier readings kept: a report every two seconds for a minute."""
-
-
-@attrs.frozen
-class TopicGroup:
-    """One group's lag in one topic."""
-
-    group: GroupLag
-    partition_count: int
-    partitions_without_lag: int
-    lag_records: int | None
-    lag_seconds: float | None
 
 
 @attrs.frozen
@@ -57,10 +39,10 @@ class TopicLags:
 
     lag_report: Callable[[], Awaitable[GroupLagReport]]
     _of_report: GroupLagReport | None = None
-    _by_topic: Mapping[str, Sequence[TopicGroup]] = attrs.field(factory=dict)
+    _by_topic: Mapping[str, Sequence[GroupTopicLag]] = attrs.field(factory=dict)
     _readings: deque[LagReading] = attrs.field(factory=lambda: deque(maxlen=MAX_READINGS))
 
-    async def by_topic(self) -> Mapping[str, Sequence[TopicGroup]]:
+    async def by_topic(self) -> Mapping[str, Sequence[GroupTopicLag]]:
         """The groups of each topic, by id, from a report that may be some seconds old."""
         report = await self.lag_report()
         if report is not self._of_report:
@@ -69,7 +51,7 @@ class TopicLags:
             self._note(by_topic)
         return self._by_topic
 
-    def _note(self, by_topic: Mapping[str, Sequence[TopicGroup]]) -> None:
+    def _note(self, by_topic: Mapping[str, Sequence[GroupTopicLag]]) -> None:
         known = {
             (topic, each.group.group.group_id): each.lag_records
             for topic, groups in by_topic.items()
@@ -83,7 +65,7 @@ class TopicLags:
         groups = (await self.by_topic()).get(topic, ())
         return [self._consumer(topic, each) for each in groups]
 
-    def _consumer(self, topic: str, lag: TopicGroup) -> TopicConsumer:
+    def _consumer(self, topic: str, lag: GroupTopicLag) -> TopicConsumer:
         group = lag.group.group
         newest = self._readings[-1]
         key = topic, group.group_id
@@ -115,22 +97,9 @@ class TopicLags:
         )
 
 
-def lags_by_topic(report: GroupLagReport) -> dict[str, list[TopicGroup]]:
-    """The groups of each topic, by id, with the sum of their lag there."""
-    groups = {each.group.group_id: each for each in report.groups}
-    by_topic: dict[str, list[TopicGroup]] = {}
-    rows = sorted(report.partitions, key=lambda each: (each.group_id, each.lag.topic))
-    for (group_id, topic), partitions in groupby(rows, key=lambda each: (each.group_id, each.lag.topic)):
-        lags = [each.lag for each in partitions]
-        by_topic.setdefault(topic, []).append(topic_group(groups[group_id], lags))
+def lags_by_topic(report: GroupLagReport) -> dict[str, list[GroupTopicLag]]:
+    """The groups of each topic, by id."""
+    by_topic: dict[str, list[GroupTopicLag]] = {}
+    for each in report.topics:
+        by_topic.setdefault(each.topic, []).append(each)
     return by_topic
-
-
-def topic_group(group: GroupLag, lags: Sequence[ConsumerLag]) -> TopicGroup:
-    return TopicGroup(
-        group=group,
-        partition_count=len(lags),
-        partitions_without_lag=sum(lag.lag_records is None for lag in lags),
-        lag_records=sum_known(lag.lag_records for lag in lags),
-        lag_seconds=max_known(lag.lag_seconds for lag in lags),
-    )

@@ -22,13 +22,13 @@ from broker_admin.views.topics import (
 )
 from kafka_wire.primitives import uuid_text
 from trio_broker.broker_view.groups import REPORT_PAUSE_FACTOR, REPORT_SECONDS
-from trio_broker.broker_view.topic_lags import TopicGroup, TopicLags
+from trio_broker.broker_view.topic_lags import TopicLags
 from trio_broker.cluster.metadata_image import TopicImage
 from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport
+from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
 from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
@@ -103,7 +103,7 @@ class LiveTopicsView:
         topics = sorted(image.topics.values(), key=lambda topic: topic.name)
         return [self._summary(topic, by_topic.get(topic.name, ())) async for topic in InTurns(topics)]
 
-    def _summary(self, topic: TopicImage, groups: Sequence[TopicGroup]) -> TopicSummary:
+    def _summary(self, topic: TopicImage, groups: Sequence[GroupTopicLag]) -> TopicSummary:
         hosted = self._hosted(topic)
         partitions = partitions_of(hosted)
         config = self.services.config.log if hosted is None else hosted.config
@@ -272,7 +272,7 @@ class TopicTotals:
     bytes_in_per_second: float
 
 
-def lag_seconds_of(lag: TopicGroup) -> float:
+def lag_seconds_of(lag: GroupTopicLag) -> float:
     return lag.lag_seconds or 0.0
 
 

@@ -143,10 +143,13 @@ class BrokerTopicStats:
     def rates(self, partitions: Iterable[Partition]) -> TrafficRates:
         """What ``partitions`` together carried per second in the last minute, or since the broker's start."""
         oldest = self._snapshots[0]
-        return rates_over(
-            (traffic_of(partition).since(oldest.counters.get(partition, NO_TRAFFIC)) for partition in partitions),
-            self._clock.monotonic() - oldest.taken_at,
-        )
+        carried = []
+        for partition in partitions:
+            now, before = traffic_of(partition), oldest.counters.get(partition, NO_TRAFFIC)
+            # Of ten thousand partitions most are idle, and a list of topics asks for all of them.
+            if now != before:
+                carried.append(now.since(before))
+        return rates_over(carried, self._clock.monotonic() - oldest.taken_at) if carried else TrafficRates()
 
     def history(self, topic_id: bytes) -> Sequence[TrafficPoint]:
         """The points of a topic, oldest first; empty where none are kept."""

@@ -142,6 +142,11 @@ def is_usual_commit_value(value: bytes) -> bool:
     return value[:2] == b"\0\3" and len(value) == _V3_EMPTY_BYTES and value[14:16] == b"\0\0"
 
 
+def committed_offset(value: bytes) -> int:
+    """The offset in ``value``, which must be whole: in all versions it stands behind the version."""
+    return int.from_bytes(value[2:10], "big", signed=True)
+
+
 def read_commit_value(value: bytes) -> CommitFields | None:
     """Return what ``value`` says, or None if it is not of the usual forms in versions 3 and 4."""
     try:

@@ -59,6 +59,20 @@ async def test_each_group_is_told_with_its_lag(broker):
     }
 
 
+async def test_every_report_has_the_lag_of_each_group_by_topic(broker):
+    await append(broker, b"a", b"b")
+    broker.advance(40)
+    await broker.commit("reader", 1)
+    await broker.commit("reader", 5, topic="gone")
+    lag_report = await broker.groups.lag_report()
+    [group] = lag_report.groups
+    topics = {each.topic: each for each in lag_report.topics}
+    assert all(each.group is group for each in lag_report.topics)
+    assert (topics["t"].lag_records, topics["t"].lag_seconds, topics["t"].partition_count) == (1, 40.0, 1)
+    assert (topics["gone"].lag_records, topics["gone"].partitions_without_lag) == (None, 1)
+    assert (group.lag_records, group.partition_count, group.partitions_without_lag) == (1, 2, 1)
+
+
 async def test_a_group_is_told_with_what_it_is(broker):
     joined = await broker.settle("workers")
     await broker.commit("workers", 0, member=joined)

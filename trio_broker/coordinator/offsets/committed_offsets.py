@@ -22,6 +22,7 @@ from kafka_wire.stored.offset_commits import (
     PARTITION_BYTES,
     CommitFields,
     commit_key_prefix,
+    committed_offset,
     encode_commit_key,
     encode_commit_value,
     is_usual_commit_value,
@@ -150,6 +151,11 @@ class CommittedOffsets:
     def partitions_of(self, group_id: str, topic: str) -> list[int]:
         """The partitions of ``topic`` with commits of the group."""
         return list(self._topics(group_id).get(topic, ()))
+
+    def offsets_of(self, group_id: str, topic: str) -> list[tuple[int, int]]:
+        """The partitions of ``topic`` with commits of the group, each with its offset, for walks over all commits."""
+        values = self._topics(group_id).get(topic, {})
+        return [(partition, committed_offset(value)) for partition, value in values.items()]
 
     def count_of(self, group_id: str) -> int:
         """How many commits the group has."""

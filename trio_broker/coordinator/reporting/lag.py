@@ -19,6 +19,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
+from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.storage.log_file import FileRecords
@@ -97,8 +98,12 @@ def partition_owners(group: GroupSnapshot) -> dict[TopicPartition, str]:
 
 def hosted_partition(replicas: ReplicaManager, place: TopicPartition) -> Partition | None:
     """The partition, if this broker has it and it has not failed."""
-    topic = replicas.topics.get(place.topic)
-    partition = None if topic is None else topic.partitions.get(place.partition)
+    return available_partition(replicas.topics.get(place.topic), place.partition)
+
+
+def available_partition(topic: HostedTopic | None, index: int) -> Partition | None:
+    """A partition of a topic that this broker may have, if it is here and has not failed."""
+    partition = None if topic is None else topic.partitions.get(index)
     return None if partition is None or partition.failure is not None else partition
 
 

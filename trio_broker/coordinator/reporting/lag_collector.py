@@ -10,6 +10,7 @@ The groups of a report are therefore not of one instant; each group by itself is
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import attrs
@@ -18,16 +19,25 @@ import trio
 from trio_broker.clock import Clock
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
-from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timestamps, consumer_lag, hosted_partition
+from trio_broker.coordinator.reporting.lag import (
+    UnconsumedRecord,
+    available_partition,
+    batch_timestamps,
+    consumer_lag,
+    hosted_partition,
+)
 from trio_broker.coordinator.reporting.lag_history import GroupReading, LagHistory
 from trio_broker.coordinator.reporting.snapshot import (
-    ConsumerLag,
     GroupLag,
     GroupLagReport,
     GroupPartitionLag,
     GroupSnapshot,
+    GroupTopicLag,
+    max_known,
+    sum_known,
 )
 from trio_broker.coordinator.reporting.statistics import ReportedGroup, ReportedShard
+from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
@@ -49,12 +59,10 @@ class RecordPosition:
     offset: int
 
 
-@attrs.define(kw_only=True)
-class _GroupTally:
-    """The lag of one group while it is being collected; see ``GroupLag``."""
+@attrs.define
+class _TopicTally:
+    """The lag of one group in one topic while it is being collected; see ``GroupLag``."""
 
-    group: GroupSnapshot
-    last_rebalance_at_ms: int | None
     partition_count: int = 0
     partitions_without_lag: int = 0
     lag_records: int | None = None
@@ -62,33 +70,50 @@ class _GroupTally:
     committed: int = 0
     ends: int = 0
 
-    def add(self, lag: ConsumerLag) -> None:
-        """Count ``lag``, one of its partitions."""
+    def add_without_lag(self) -> None:
+        """Count a partition whose lag is not known."""
         self.partition_count += 1
-        if lag.lag_records is None:
-            self.partitions_without_lag += 1
-        else:
-            self.lag_records = (self.lag_records or 0) + lag.lag_records
-            self.committed += lag.committed_offset or 0
-            self.ends += lag.log_end_offset or 0
-        self.add_seconds(lag.lag_seconds)
+        self.partitions_without_lag += 1
+
+    def add(self, committed: int, end: int) -> None:
+        """Count a partition of which the group has consumed ``committed`` of the offsets up to ``end``."""
+        self.partition_count += 1
+        self.lag_records = (self.lag_records or 0) + max(end - committed, 0)
+        self.committed += committed
+        self.ends += end
 
     def add_seconds(self, seconds: float | None) -> None:
         if seconds is not None:
             self.lag_seconds = max(self.lag_seconds or 0.0, seconds)
 
-    def reading(self, now_ms: int) -> GroupReading:
-        """The sums for the history."""
-        known = self.partition_count - self.partitions_without_lag
-        return GroupReading(now_ms, self.lag_records, self.lag_seconds, self.committed, self.ends, known)
+
+@attrs.define
+class _GroupTally:
+    """One group and its lag by topic."""
+
+    group: GroupSnapshot
+    last_rebalance_at_ms: int | None
+    topics: defaultdict[str, _TopicTally] = attrs.field(factory=lambda: defaultdict(_TopicTally))
+
+    def sum(self) -> _TopicTally:
+        """The lag in all topics."""
+        topics = self.topics.values()
+        return _TopicTally(
+            sum(each.partition_count for each in topics),
+            sum(each.partitions_without_lag for each in topics),
+            sum_known(each.lag_records for each in topics),
+            max_known(each.lag_seconds for each in topics),
+            sum(each.committed for each in topics),
+            sum(each.ends for each in topics),
+        )
 
 
 @attrs.define
 class TimestampLookup:
-    """A record whose time is not known, and the groups whose lag it is."""
+    """A record whose time is not known, and the topics of groups whose lag it is."""
 
     record: UnconsumedRecord
-    groups: list[_GroupTally]
+    tallies: list[_TopicTally]
 
 
 @attrs.define
@@ -107,10 +132,13 @@ class LagCollector:
     async def sample(self, shards: Iterable[ReportedShard]) -> None:
         """Add a reading of each group to the history; it reads no disk."""
         collection = await self._visit(list(shards), with_partitions=False)
-        tallies = {tally.group.group_id: tally for tally in collection.groups}
         budget = YieldBudget(COLLECTION_YIELD_SECONDS)
-        for group_id in self.history.keep({group_id: tally.lag_records for group_id, tally in tallies.items()}):
-            self.history.add(group_id, tallies[group_id].reading(collection.now_ms))
+        sums: dict[str, _TopicTally] = {}
+        for tally in collection.groups:
+            sums[tally.group.group_id] = tally.sum()
+            await budget.maybe_yield()
+        for group_id in self.history.keep({group_id: lag.lag_records for group_id, lag in sums.items()}):
+            self.history.add(group_id, _reading(sums[group_id], collection.now_ms))
             await budget.maybe_yield()
 
     async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
@@ -128,10 +156,12 @@ class LagCollector:
         await collection.look_up()
         self._times_ms = collection.wanted_times_ms
         await trio.lowlevel.checkpoint()
+        groups, topics = await trio.to_thread.run_sync(_finished, collection.groups, self.history)
         return GroupLagReport(
             collected_at_ms=collection.now_ms,
             is_complete=all(shard.is_active for shard in shards),
-            groups=await trio.to_thread.run_sync(_finished, collection.groups, self.history),
+            groups=groups,
+            topics=topics,
             partitions=tuple(collection.partitions),
         )
 
@@ -156,17 +186,16 @@ class _Collection:
         reported = shard.groups.get(group_id)
         if reported is None:
             return
-        group = _GroupTally(
-            group=shard.snapshot(group_id, with_members=False),
-            last_rebalance_at_ms=shard.last_rebalance_at_ms(group_id),
-        )
+        group = _GroupTally(shard.snapshot(group_id, with_members=False), shard.last_rebalance_at_ms(group_id))
         self.groups.append(group)
         for topic in shard.offsets.topics_of(group_id):
-            for partition in shard.offsets.partitions_of(group_id, topic):
+            hosted, tally = self.replicas.topics.get(topic), group.topics[topic]
+            for index, offset in shard.offsets.offsets_of(group_id, topic):
                 await self.budget.maybe_yield()
-                commit = shard.offsets.get(group_id, topic, partition)
+                seconds = self._add(tally, available_partition(hosted, index), offset)
+                commit = shard.offsets.get(group_id, topic, index) if self.with_partitions else None
                 if commit is not None:
-                    self._add(group, TopicPartition(topic, partition), commit)
+                    self._add_partition(group_id, TopicPartition(topic, index), commit, seconds)
         await self._count_uncommitted(shard, reported, group)
 
     async def _count_uncommitted(self, shard: ReportedShard, reported: ReportedGroup, group: _GroupTally) -> None:
@@ -176,65 +205,91 @@ class _Collection:
         uncommitted: set[TopicPartition] = set()
         for place in reported.owned_partitions(self.image):
             await self.budget.maybe_yield()
-            if shard.offsets.get(reported.group_id, place.topic, place.partition) is None:
+            if not shard.offsets.has_offset(reported.group_id, place.topic, place.partition):
                 uncommitted.add(place)
-        if self.with_partitions:
-            self.partitions += [
-                GroupPartitionLag(
-                    reported.group_id, consumer_lag(place, hosted_partition(self.replicas, place), None, None)
-                )
-                for place in uncommitted
-            ]
-        group.partition_count += len(uncommitted)
-        group.partitions_without_lag += len(uncommitted)
+        for place in uncommitted:
+            group.topics[place.topic].add_without_lag()
+            if self.with_partitions:
+                self._add_partition(reported.group_id, place, None, None)
 
-    def _add(self, group: _GroupTally, place: TopicPartition, commit: OffsetAndMetadata) -> None:
-        partition = hosted_partition(self.replicas, place)
-        seconds = None
-        if partition is not None and partition.high_watermark > commit.offset:
-            seconds = self._seconds_since(group, UnconsumedRecord.after(partition, commit.offset))
-        lag = consumer_lag(place, partition, commit, seconds)
-        group.add(lag)
-        if self.with_partitions:
-            self.partitions.append(GroupPartitionLag(group.group.group_id, lag))
+    def _add_partition(
+        self, group_id: str, place: TopicPartition, commit: OffsetAndMetadata | None, seconds: float | None
+    ) -> None:
+        lag = consumer_lag(place, hosted_partition(self.replicas, place), commit, seconds)
+        self.partitions.append(GroupPartitionLag(group_id, lag))
 
-    def _seconds_since(self, group: _GroupTally, record: UnconsumedRecord) -> float | None:
-        """How long ago ``record`` was appended; None where it has to be looked up, which is noted for ``group``."""
-        appended_ms = record.partition.append_times.appended_at(record.offset)
+    def _add(self, tally: _TopicTally, partition: Partition | None, offset: int) -> float | None:
+        """Count a partition with a commit at ``offset``; returns its lag in seconds, as far as that is known now."""
+        if partition is None:
+            tally.add_without_lag()
+            return None
+        end = partition.high_watermark
+        tally.add(offset, end)
+        seconds = 0.0 if end <= offset else self._seconds_since(tally, partition, offset)
+        tally.add_seconds(seconds)
+        return seconds
+
+    def _seconds_since(self, tally: _TopicTally, partition: Partition, committed_offset: int) -> float | None:
+        """How long ago the first unconsumed record was appended; None where it has to be looked up, which is noted for
+        ``tally``.
+        """
+        offset = max(committed_offset, partition.log_start_offset)
+        appended_ms = partition.append_times.appended_at(offset)
         if appended_ms is None:
-            old = RecordPosition(record.partition.topic_id, record.partition.topic_partition.partition, record.offset)
+            old = RecordPosition(partition.topic_id, partition.topic_partition.partition, offset)
             if old in self.known_times_ms:
                 appended_ms = self.wanted_times_ms[old] = self.known_times_ms[old]
             elif old in self.lookups:
-                self.lookups[old].groups.append(group)
+                self.lookups[old].tallies.append(tally)
             elif len(self.lookups) < MAX_TIMESTAMP_LOOKUPS:
-                self.lookups[old] = TimestampLookup(record, [group])
+                self.lookups[old] = TimestampLookup(UnconsumedRecord(partition, offset), [tally])
         return None if appended_ms is None else max(self.now_ms - appended_ms, 0) / 1000
 
     async def look_up(self) -> None:
-        """Read the times that were noted from the log, and add them to their groups."""
+        """Read the times that were noted from the log, and add them to their tallies."""
         if not self.lookups:
             return
         records = [lookup.record for lookup in self.lookups.values()]
         times = await trio.to_thread.run_sync(batch_timestamps, records, limiter=self.replicas.io_limiter)
         for (old, lookup), appended_ms in zip(self.lookups.items(), times, strict=True):
             self.wanted_times_ms[old] = appended_ms
-            for group in lookup.groups:
-                group.add_seconds(None if appended_ms is None else max(self.now_ms - appended_ms, 0) / 1000)
+            for tally in lookup.tallies:
+                tally.add_seconds(None if appended_ms is None else max(self.now_ms - appended_ms, 0) / 1000)
 
 
-def _finished(tallies: Iterable[_GroupTally], history: LagHistory) -> tuple[GroupLag, ...]:
-    """The groups by id; there may be thousands of them, so this runs in a worker thread."""
-    lags = [
-        GroupLag(
+def _reading(lag: _TopicTally, now_ms: int) -> GroupReading:
+    """The sums of a group for the history."""
+    known = lag.partition_count - lag.partitions_without_lag
+    return GroupReading(now_ms, lag.lag_records, lag.lag_seconds, lag.committed, lag.ends, known)
+
+
+def _finished(
+    tallies: Iterable[_GroupTally], history: LagHistory
+) -> tuple[tuple[GroupLag, ...], tuple[GroupTopicLag, ...]]:
+    """The groups by id, and their topics; there may be thousands of them, so this runs in a worker thread."""
+    groups: list[GroupLag] = []
+    topics: list[GroupTopicLag] = []
+    for tally in sorted(tallies, key=lambda each: each.group.group_id):
+        lag = tally.sum()
+        group = GroupLag(
             group=tally.group,
             last_rebalance_at_ms=tally.last_rebalance_at_ms,
-            partition_count=tally.partition_count,
-            partitions_without_lag=tally.partitions_without_lag,
-            lag_records=tally.lag_records,
-            lag_seconds=tally.lag_seconds,
+            partition_count=lag.partition_count,
+            partitions_without_lag=lag.partitions_without_lag,
+            lag_records=lag.lag_records,
+            lag_seconds=lag.lag_seconds,
             rates=history.rates(tally.group.group_id),
         )
-        for tally in tallies
-    ]
-    return tuple(sorted(lags, key=lambda lag: lag.group.group_id))
+        groups.append(group)
+        topics += [
+            GroupTopicLag(
+                group=group,
+                topic=topic,
+                partition_count=each.partition_count,
+                partitions_without_lag=each.partitions_without_lag,
+                lag_records=each.lag_records,
+                lag_seconds=each.lag_seconds,
+            )
+            for topic, each in tally.topics.items()
+        ]
+    return tuple(groups), tuple(topics)

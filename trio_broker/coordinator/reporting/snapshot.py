@@ -175,6 +175,18 @@ class GroupLag:
     rates: GroupRates | None = None
 
 
+@attrs.frozen(kw_only=True)
+class GroupTopicLag:
+    """The lag of one group in one topic; the numbers are as in ``GroupLag``."""
+
+    group: GroupLag
+    topic: str
+    partition_count: int
+    partitions_without_lag: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
 @attrs.frozen
 class GroupPartitionLag:
     """The lag of one group in one partition, without the member that owns the partition."""
@@ -185,11 +197,15 @@ class GroupPartitionLag:
 
 @attrs.frozen(kw_only=True)
 class GroupLagReport:
-    """All groups by id. ``partitions`` is empty unless it was asked for; ``is_complete`` is false while shards load."""
+    """All groups by id, and the topics of each in the same order.
+
+    ``partitions`` is empty unless it was asked for; ``is_complete`` is false while shards load.
+    """
 
     collected_at_ms: int
     is_complete: bool
     groups: tuple[GroupLag, ...]
+    topics: tuple[GroupTopicLag, ...] = ()
     partitions: tuple[GroupPartitionLag, ...] = ()
 
 
