@@ -151,6 +151,7 @@ async def find_why_the_group_lags(page: Page) -> None:
     assert "Look at what it does at 127.0.0.1" in why
     await page.click("What till-b is asking for now", "/clients/client")
     assert "till-b" in await page.text("#client-title")
+    await page.click(GROUP_ID, f"/groups/{GROUP_ID}")
 
 
 async def turn_the_threads_up(page: Page) -> None:

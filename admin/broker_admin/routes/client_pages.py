@@ -29,7 +29,18 @@ from broker_admin.routes.clients import (
 )
 from broker_admin.routes.doctor import diagnosis_for
 from broker_admin.tables import Column, ListTable
+from broker_admin.view import BrokerView
+from trio_broker.coordinator.reporting.snapshot import GroupLag
 from trio_broker.network.statistics import ConnectionStage
+
+MAX_SEARCHED_GROUPS = 1000
+"""Groups that are searched for the members of a client: a copy of each one's members takes some microseconds."""
+
+GROUPS_IN_A_TURN = 20
+"""Searched before the event loop serves others; a group may have a thousand members."""
+
+MAX_SHOWN_GROUPS = 20
+"""On the page of a client; one that reads in more of them is rare."""
 
 
 @attrs.frozen
@@ -125,14 +136,36 @@ async def get_connections_page(request: Request) -> Response:
     return await rendered(request, "clients/connections.html", script="fresh.js", table=table)
 
 
+async def groups_of(view: BrokerView, client_id: str) -> list[GroupLag]:
+    """The groups with a member of that client id, the furthest behind first; bounded."""
+    report = await view.groups.report()
+    joined = [lag for lag in report.groups if lag.group.member_count]
+    joined.sort(key=lambda lag: lag.lag_seconds or 0.0, reverse=True)
+    found: list[GroupLag] = []
+    for number, lag in enumerate(joined[:MAX_SEARCHED_GROUPS]):
+        if number % GROUPS_IN_A_TURN == 0:
+            await trio.lowlevel.checkpoint()
+        group = view.groups.get(lag.group.group_id)
+        if group is not None and any(member.client_id == client_id for member in group.members):
+            found.append(lag)
+    return found[:MAX_SHOWN_GROUPS]
+
+
 async def get_client_page(request: Request) -> Response:
     """One client id."""
-    client_id = query_of(request, ClientQuery).client_id
+    view, client_id = parts_of(request).view, query_of(request, ClientQuery).client_id
     try:
-        client = await description_of(parts_of(request).view, client_id)
+        client = await description_of(view, client_id)
     except Problem:
         return await rendered(request, "clients/client.html", 404, script="fresh.js", client=None, client_id=client_id)
-    return await rendered(request, "clients/client.html", script="fresh.js", client=client, client_id=client_id)
+    return await rendered(
+        request,
+        "clients/client.html",
+        script="fresh.js",
+        client=client,
+        client_id=client_id,
+        groups=await groups_of(view, client_id),
+    )
 
 
 async def get_doctor_page(request: Request) -> Response:
