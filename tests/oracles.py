@@ -20,6 +20,7 @@ ORACLES: Final = {
     "spark": "the jars of tests/compat/spark/pom.xml",
     "kcat": "kcat",
     "chromium": "Chromium, or Chrome",
+    "schemathesis": "schemathesis, which `pip install -e '.[dev]'` brings",
     "node": "Node, and the packages of tests/compat/node/package.json",
 }
 

@@ -3,12 +3,14 @@ line of text for everything else."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from broker_admin.pages import error_page
 from broker_admin.problems import FieldError, Problem, problem_response
@@ -41,7 +43,27 @@ def answer_http_exception(request: Request, exception: Exception) -> Response:
     text = EXPLANATIONS.get(exception.status_code, exception.detail)
     response = answer_error(request, exception.status_code, text)
     response.headers.update(exception.headers or {})
+    if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["allow"] = ", ".join(allowed_methods(request))
     return response
+
+
+def allowed_methods(request: Request) -> Sequence[str]:
+    """The methods of the request's address.
+
+    Starlette names those of the first route that has the path; another may have the same path, or suit it better, as
+    ``/topics/{topic}:purge`` does than ``/topics/{topic}``.
+    """
+    path = request.scope["path"]
+    routes = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
+    closest = max((literal_length(each) for each in routes), default=0)
+    methods = {method for each in routes if literal_length(each) == closest for method in each.methods or ()}
+    return sorted(methods)
+
+
+def literal_length(route: Route) -> int:
+    """How much of a route's path is not a parameter."""
+    return len(re.sub(r"\{[^}]*\}", "", route.path))
 
 
 def answer_bug(request: Request, exception: Exception) -> Response:

@@ -248,3 +248,19 @@ async def test_errors_are_problems_under_api(client: httpx.AsyncClient) -> None:
     }
     assert {error["pointer"] for error in problem["errors"]} == {"?limit", "?order"}
     assert (await client.get("/api/v1/nothing")).json()["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("address", "methods"),
+    [
+        ("/api/v1/topics/orders", {"GET", "HEAD", "DELETE"}),
+        ("/api/v1/topics/orders:purge", {"POST"}),
+        ("/api/v1/topics/orders/records", {"GET", "HEAD", "POST"}),
+    ],
+)
+async def test_allow_names_the_methods_of_the_address_and_of_no_other(
+    client: httpx.AsyncClient, address: str, methods: set[str]
+) -> None:
+    answer = await client.put(address, headers=CHANGE_HEADERS)
+    assert answer.status_code == 405
+    assert set(answer.headers["allow"].split(", ")) == methods

@@ -10,6 +10,7 @@ key is pointed at: ``/node.id``. ``/api/v1/config/{key}`` is about one key, with
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
@@ -22,7 +23,7 @@ from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
-from broker_admin.schemas import bounded
+from broker_admin.schemas import Words, bounded
 from broker_admin.structuring import shown, structure_body
 from broker_admin.views.config import SettingChange
 from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS
@@ -33,7 +34,7 @@ from trio_broker.config.quantities import plain_number
 ConfigValue = str | int | float | bool | None
 """A value as a caller may write it; null resets the key."""
 
-ConfigChanges = Mapping[str, ConfigValue]
+ConfigChanges = Annotated[Mapping[str, ConfigValue], Words({"minProperties": 1})]
 """The body of a change."""
 
 

@@ -7,6 +7,7 @@ object of logger → level, null for the level of the parent; all of them are se
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import attrs
 from starlette.endpoints import HTTPEndpoint
@@ -20,12 +21,13 @@ from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, read_change_json
+from broker_admin.schemas import Words
 from broker_admin.structuring import structure_body
 from broker_admin.views.config import SettingChange
 from broker_admin.views.loggers import LoggerDifference
 from trio_broker.config.entries import LoggerLevel
 
-LoggerChanges = Mapping[str, str | None]
+LoggerChanges = Annotated[Mapping[str, str | None], Words({"minProperties": 1})]
 """The body of a change."""
 
 LOGGER_COLUMNS = {"name": lambda logger: logger.name, "level": lambda logger: logger.level}

@@ -27,6 +27,8 @@ from broker_admin.views.groups import GroupsRebalanced
 ALWAYS = {403: "the Host or Origin header is not one of this server", 500: "a bug; the broker's log says more"}
 """What every address may answer."""
 
+TOO_LARGE = "the address and the headers are larger than the server reads; the answer has no body"
+
 OF_QUERIES = {400: "a parameter of the query is wrong"}
 
 OF_CHANGES = {403: "X-Requested-With is missing, or the Host or Origin header is not one of this server"}
@@ -65,6 +67,7 @@ class Describer:
                     for status, text in operation.other_statuses.items()
                 },
                 **{str(status): self.problem(text) for status, text in sorted(problems.items())},
+                "431": {"description": TOO_LARGE},
             },
         }
         if rest.strip():
