@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from http import HTTPStatus
+from http import HTTPMethod, HTTPStatus
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -57,8 +57,16 @@ def allowed_methods(request: Request) -> Sequence[str]:
     path = request.scope["path"]
     routes = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
     closest = max((literal_length(each) for each in routes), default=0)
-    methods = {method for each in routes if literal_length(each) == closest for method in each.methods or ()}
-    return sorted(methods)
+    methods = [methods_of(each) for each in routes if literal_length(each) == closest]
+    return sorted(set().union(*methods))
+
+
+def methods_of(route: Route) -> set[str]:
+    """What a route takes: one of a class, whose methods are named after HTTP's, leaves it to the class."""
+    if route.methods is not None:
+        return route.methods
+    methods = {method.value for method in HTTPMethod if hasattr(route.endpoint, method.lower())}
+    return methods | ({"HEAD"} if "GET" in methods else set())
 
 
 def literal_length(route: Route) -> int:
