@@ -165,7 +165,8 @@ async def get_topic_series(request: Request) -> Response:
 async def get_group_series(request: Request) -> Response:
     """A group's lag and what it consumed over time: the last hour, and the last week by minutes.
 
-    The hour is kept every five seconds, the week to within 3 %. Kept are the 200 groups that are furthest behind. A step has the largest lag, and the mean of what was consumed.
+    The hour is kept every five seconds, the week to within 3 %. Kept are the 200 groups that are furthest behind. A
+    step has the largest lag, and the mean of what was consumed.
     """
     view, query = parts_of(request).view, query_of(request, GroupSeriesQuery)
     times = times_of(view, query)
