@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from broker_admin.app import create_app
 from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, LoginThrottle, local_target
 from broker_admin.tokens import SESSION_SECONDS, AdminTokens, Role, TokenFileError, read_or_make_tokens
+from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.fake_broker import FakeBroker
+from tests.admin.live_admin import LiveAdmin, served
 
 ADMIN = "admin-token-0123456789"
 VIEWER = "viewer-token-0123456789"
@@ -205,12 +208,15 @@ async def test_a_viewer_may_log_out(guarded: httpx.AsyncClient) -> None:
     assert (await guarded.post("/logout")).status_code == 303
 
 
-async def test_a_wrong_token_gets_the_form_again_and_many_close_it(guarded: httpx.AsyncClient) -> None:
+async def test_a_wrong_token_gets_the_form_again_and_many_close_it(
+    guarded: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
     for _ in range(MAX_FAILURES):
         answer = await log_in(guarded, "<script>guess</script>")
         assert answer.status_code == 401
         assert "That is no token of this broker." in answer.text
         assert "guess" not in answer.text
+    assert caplog.messages == ["a login from 127.0.0.1 was refused: wrong token"] * MAX_FAILURES
     answer = await log_in(guarded, ADMIN)
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
@@ -252,3 +258,43 @@ async def test_a_form_of_another_site_logs_nobody_out(guarded: httpx.AsyncClient
 async def test_without_tokens_there_is_no_login(client: httpx.AsyncClient) -> None:
     assert (await client.get("/login")).status_code == 404
     assert (await client.get("/api/v1/node")).status_code == 200
+
+
+# --- In a browser ---
+
+
+async def give(page: Page, token: str) -> None:
+    """Send the form, and wait for the page that answers."""
+    await page.evaluate("document.body.dataset.isSent = ''")
+    await page.evaluate(f"document.querySelector('#token').value = {json.dumps(token)}")
+    await page.evaluate("document.querySelector('button[type=submit]').click()")
+    await page.until("document.body?.dataset.isSent === undefined && document.readyState === 'complete'")
+
+
+PATCH = """fetch("/api/v1/config", {method: "PATCH", body: '{"num.io.threads": 12}',
+    headers: {"x-requested-with": "admin page", "content-type": "application/json"}}).then((answer) => answer.status)"""
+
+
+@needs_chromium
+async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, tmp_path: Path) -> None:
+    async with served(create_app(live.view, tokens=TOKENS)) as url, open_browser(tmp_path) as browser:
+        page = await browser.open_page("about:blank")
+        await page.command("Page.navigate", url=f"{url}/config?live=true")
+        await page.until("location.pathname === '/login' && document.readyState === 'complete'")
+        assert await page.evaluate("document.activeElement.id") == "token"
+        await give(page, "wrong-token-0123456789")
+        assert await page.text("[role=alert]") == "That is no token of this broker."
+        await give(page, VIEWER)
+        assert await page.evaluate("location.pathname + location.search") == "/config?live=true"
+        assert await page.text(".badge") == "read-only"
+        assert await page.evaluate("document.cookie") == ""
+        assert await page.evaluate(PATCH) == 403
+        await page.evaluate("document.querySelector('form[action=\"/logout\"] button').click()")
+        await page.until("location.pathname === '/login' && document.readyState === 'complete'")
+        assert await page.evaluate("fetch('/api/v1/node').then((answer) => answer.status)") == 401
+        await give(page, ADMIN)
+        await page.until("location.pathname === '/'")
+        assert await page.evaluate("document.querySelector('.badge')") is None
+        assert await page.evaluate(PATCH) == 200
+    [change] = live.view.recorded_changes()
+    assert (change.origin.channel.value, change.origin.role) == ("page", "admin")

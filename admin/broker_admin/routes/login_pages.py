@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,6 +18,8 @@ from broker_admin.pages import ASSETS, TEMPLATES
 from broker_admin.problems import Problem
 from broker_admin.request_body import read_body
 from broker_admin.tokens import SESSION_SECONDS, AdminTokens
+
+log = logging.getLogger(__name__)
 
 MAX_FORM_BYTES = 16 * 1024
 """A token, and the address to go on to."""
@@ -73,6 +76,7 @@ async def post_login(request: Request, tokens: AdminTokens, throttle: LoginThrot
     role = tokens.role_of(form.get("token", [""])[0].strip())
     if role is None:
         throttle.note_failure()
+        log.warning("a login from %s was refused: wrong token", request.client.host if request.client else "somewhere")
         return login_page(target, "That is no token of this broker.", 401)
     response = RedirectResponse(target, 303)
     response.set_cookie(
