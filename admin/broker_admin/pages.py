@@ -143,6 +143,6 @@ def render_template(name: str, context: dict[str, Any]) -> str:
 
 def error_page(request: Request, status: int, title: str, text: str) -> Response:
     """An error as a page of this site, with its header and its links to the other pages."""
-    context = frame(parts_of(request).view, request) | {"here": None, "script": None}
+    context = frame(parts_of(request).view, request) | {"here": None, "script": "watch.js"}
     page = TEMPLATES.get_template("error.html").render(**context, status=status, title=title, text=text)
     return HTMLResponse(page, status)

@@ -346,3 +346,34 @@ async def test_without_a_script_nothing_is_offered_that_does_nothing(app: Starle
     for button in re.findall(r"<button[^>]*>", outside):
         assert "hidden" in button or "needs-script" in button or 'type="submit"' in button or "data-theme" in button
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\bsrc=)", page)
+
+
+# --- tabs ---
+
+
+SHOWN_OR_HIDDEN = """Object.defineProperty(document, "hidden", {value: %s, configurable: true});
+document.dispatchEvent(new Event("visibilitychange"))"""
+
+
+@needs_chromium
+async def test_a_tab_in_the_background_gives_its_stream_back_and_takes_one_again(page: Page, live: LiveAdmin) -> None:
+    """A browser opens six connections to one host, so that a seventh tab could not be loaded."""
+    url = await page.evaluate("location.origin")
+    tabs = []
+    for _ in range(8):
+        tabs.append(tab := await page.browser.open_page(f"{url}/changes"))
+        await tab.until("document.querySelector('[data-link]').dataset.link === 'live'")
+        await tab.evaluate(SHOWN_OR_HIDDEN % "true")
+        await tab.until("document.querySelector('[data-link]').dataset.link === 'paused'")
+    await live.kafka.create_topic("orders")
+    await tabs[0].evaluate(SHOWN_OR_HIDDEN % "false")
+    await tabs[0].until("document.querySelector('[data-link]').dataset.link === 'live'")
+    await tabs[0].until("document.querySelector('#changes tbody').innerText.includes('created topic orders')")
+
+
+@needs_chromium
+@pytest.mark.parametrize("path", ["/topics/orders/messages", "/clients/doctor", "/nowhere", "/config", "/changes"])
+async def test_every_page_says_whether_the_broker_answers(page: Page, live: LiveAdmin, path: str) -> None:
+    await live.kafka.create_topic("orders")
+    await page.go_to(f"{await page.evaluate('location.origin')}{path}")
+    await page.until("document.querySelector('[data-link]').dataset.link === 'live'")

@@ -171,7 +171,7 @@ async def get_client_page(request: Request) -> Response:
 async def get_doctor_page(request: Request) -> Response:
     """Whether a client at an address can come back, and who failed to connect."""
     # Without a script that reads the page again: each reading connects to the advertised addresses.
-    return await rendered(request, "clients/doctor.html", script=None, diagnosis=await diagnosis_for(request))
+    return await rendered(request, "clients/doctor.html", script="watch.js", diagnosis=await diagnosis_for(request))
 
 
 ROUTES = [

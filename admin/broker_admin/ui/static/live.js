@@ -20,7 +20,7 @@ export const isStill = new URLSearchParams(location.search).has("still");
 /** @typedef {{started_at_ms: number, uptime_seconds: number, version: string, durability: string,
  *   listeners: {name: string, host: string, port: number}[]}} Node */
 
-/** @type {"live" | "polling" | "lost"} */
+/** @type {"live" | "polling" | "lost" | "paused"} */
 let state = "live";
 let lastReadingAt = performance.now(); // when the broker last answered or sent an event, on the page's own clock
 let startedAtMs = Number(document.body.dataset.startedAtMs);
@@ -109,7 +109,7 @@ function durationText(seconds) {
   return parts.slice(0, 2).map(([amount, unit]) => `${amount} ${unit}`).join(" ");
 }
 
-/** @param {"live" | "polling" | "lost"} newState @param {string} text */
+/** @param {"live" | "polling" | "lost" | "paused"} newState @param {string} text */
 function showState(newState, text) {
   state = newState;
   part("[data-link]").dataset.link = newState;
@@ -123,6 +123,7 @@ export function showConnections(count) {
 
 /** Show once a second what the age of the last reading means. */
 function showAge() {
+  if (state === "paused") return; // nobody looks at it
   const ageMs = performance.now() - lastReadingAt;
   const isStale = ageMs > STALE_MS;
   document.body.toggleAttribute("data-stale", isStale);
@@ -179,8 +180,23 @@ async function loadReadiness() {
 /** Open the event stream, and again when it ends. @param {() => Promise<unknown>} load reads everything
  * @param {Record<string, (data: any) => void>} handlers by the names of the events */
 function connect(load, handlers) {
+  const again = () => connect(load, handlers);
+  if (document.hidden) {
+    // A browser opens six connections to one host. If tabs in the background held theirs, a seventh could not be loaded.
+    showState("paused", "paused");
+    document.addEventListener("visibilitychange", again, { once: true });
+    return;
+  }
   const stream = new EventSource("/api/v1/events");
+  const over = new AbortController();
+  const close = () => {
+    over.abort();
+    stream.close();
+    again();
+  };
+  document.addEventListener("visibilitychange", close, { signal: over.signal });
   stream.addEventListener("open", () => {
+    lastReadingAt = performance.now();
     showState("live", "live");
     quietly(load);
   });
@@ -195,7 +211,8 @@ function connect(load, handlers) {
     const isRefused = stream.readyState === EventSource.CLOSED;
     if (!isRefused || isLive()) showState("lost", "reconnecting");
     if (!isRefused) return;
-    setTimeout(() => connect(load, handlers), STREAM_RETRY_MS);
+    over.abort();
+    setTimeout(again, STREAM_RETRY_MS);
     quietly(showWhyRefused);
   });
 }
@@ -220,6 +237,6 @@ export function keepUpToDate(load, handlers) {
     showAge();
   });
   setInterval(showAge, 1000);
-  setInterval(() => !isLive() && quietly(loadAll), POLL_MS);
+  setInterval(() => !isLive() && !document.hidden && quietly(loadAll), POLL_MS);
   setInterval(() => isLive() && quietly(loadReadiness), READINESS_MS);
 }

@@ -4,6 +4,7 @@
 import "./dialog.js";
 import "./produce_file.js";
 import "./toast.js";
+import "./watch.js";
 import { keepClock, read } from "./live.js";
 import { growTrees } from "./tree.js";
 import { Tail } from "./tail.js";
