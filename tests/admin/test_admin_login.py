@@ -296,5 +296,5 @@ async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, tmp
         await page.until("location.pathname === '/'")
         assert await page.evaluate("document.querySelector('.badge')") is None
         assert await page.evaluate(PATCH) == 200
-    [change] = live.view.recorded_changes()
+    [change] = live.view.changes.list()
     assert (change.origin.channel.value, change.origin.role) == ("page", "admin")
