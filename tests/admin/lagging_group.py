@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -97,11 +98,11 @@ async def make_group(live: LiveAdmin) -> list[Consumer]:
     return members
 
 
-async def produce_to_all(live: LiveAdmin) -> None:
-    """Append ``RECORDS`` to each partition."""
+async def produce_to_all(live: LiveAdmin, partitions: Iterable[int] = range(PARTITIONS)) -> None:
+    """Append ``RECORDS`` to each partition, or to some."""
     now_ms = live.broker.clock.now_ms()
     records = build_batch([NewRecord(timestamp=now_ms, key=None, value=b"%d" % each) for each in range(RECORDS)])
-    data = [PartitionProduceData(index=index, records=records) for index in range(PARTITIONS)]
+    data = [PartitionProduceData(index=index, records=records) for index in partitions]
     request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
     response = await live.kafka.ask(request, 9)
     assert {each.error_code for each in response.responses[0].partition_responses} == {0}
