@@ -23,7 +23,6 @@ from trio_broker.changes.change import (
     TrialOutcome,
 )
 from trio_broker.config.entries import ValueChange
-from trio_broker.metrics.bottleneck import Unit
 
 ANY = ""
 """What a filter holds that lets everything through."""
@@ -168,8 +167,8 @@ def trial_text(trial: Trial) -> str:
     return TRIAL_TITLES[trial.outcome] + (f" by {origin_text(trial.ended_by)}" if trial.ended_by else "")
 
 
-def effect_text(value: float | None, unit: ReadingUnit) -> str:
-    """A reading of an effect, as the tables show it."""
+def reading_text(value: float | None, unit: ReadingUnit) -> str:
+    """A reading of an effect, or one behind the verdict on what limits the broker."""
     if value is None:
         return "–"
     match unit:
@@ -177,26 +176,13 @@ def effect_text(value: float | None, unit: ReadingUnit) -> str:
             return f"{100 * value:.0f} %"
         case ReadingUnit.SECONDS:
             return f"{1000 * value:.1f} ms"
+        case ReadingUnit.MILLISECONDS:
+            return f"{value:.1f} ms"
         case ReadingUnit.BYTES_PER_SECOND:
             return f"{value / 1024:.0f} KiB/s"
-        case ReadingUnit.RECORDS_PER_SECOND:
+        case ReadingUnit.RECORDS_PER_SECOND | ReadingUnit.PER_SECOND:
             return f"{value:.0f} /s"
         case ReadingUnit.COUNT:
-            return f"{value:.1f}"
-
-
-def evidence_text(value: float, unit: Unit) -> str:
-    """A reading behind the verdict on what limits the broker."""
-    match unit:
-        case Unit.RATIO:
-            return f"{100 * value:.0f} %"
-        case Unit.MILLISECONDS:
-            return f"{value:.1f} ms"
-        case Unit.PER_SECOND:
-            return f"{value:.0f} /s"
-        case Unit.BYTES_PER_SECOND:
-            return f"{value / 1024:.0f} KiB/s"
-        case Unit.COUNT:
             return f"{value:.1f}"
 
 

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.authentication import ROLE_IN_SCOPE
-from broker_admin.change_list import difference_text, effect_text, evidence_text
+from broker_admin.change_list import difference_text, reading_text
 from broker_admin.group_actions import group_address
 from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
 from broker_admin.rail import RAIL, RailEntry
@@ -79,8 +79,7 @@ def page_environment() -> jinja2.Environment:
         quoted=lambda text: quote(text, safe=""),
         partition_records=partition_records,
         topic_bytes=topic_bytes,
-        effect_text=effect_text,
-        evidence_text=evidence_text,
+        reading_text=reading_text,
         difference_text=difference_text,
     )
     environment.globals["zip"] = zip

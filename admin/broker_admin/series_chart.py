@@ -14,7 +14,8 @@ from starlette.datastructures import QueryParams
 
 from broker_admin.schemas import bounded
 from broker_admin.texts import bytes_text, number_text, short_duration_text
-from broker_admin.timeline_picture import LONG_SPAN_MS, rebalance_entry
+from broker_admin.time_axis import TimeAxis
+from broker_admin.timeline_picture import rebalance_entry
 from broker_admin.topic_texts import rate_text
 from broker_admin.views.readings import SeriesReport
 from trio_broker.coordinator.reporting.snapshot import Rebalance
@@ -158,26 +159,11 @@ class ChartMark:
 
 @attrs.frozen
 class SeriesPicture:
-    """Charts from ``start_ms`` to ``end_ms``, with the same marks on each."""
+    """Charts over one axis, with the same marks on each."""
 
-    start_ms: int
-    end_ms: int
+    axis: TimeAxis
     charts: tuple[SeriesChart, ...]
     marks: tuple[ChartMark, ...]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether the axis needs no seconds."""
-        return self.end_ms - self.start_ms >= LONG_SPAN_MS
-
-    @property
-    def has_dates(self) -> bool:
-        """Whether a time of day does not say which day."""
-        return self.end_ms - self.start_ms > 86_400_000
-
-    @property
-    def middle_ms(self) -> int:
-        return (self.start_ms + self.end_ms) // 2
 
 
 def series_picture(
@@ -193,13 +179,13 @@ def series_picture(
     start_ms = end_ms - chosen.span_ms
     if chosen.span_ms <= 3_600_000:
         start_ms = max(start_ms, min(report.times_ms[0], end_ms - MIN_SPAN_MS))
+    axis = TimeAxis(start_ms, end_ms)
     gap_ms = GAP_STEPS * chosen.longest_step_ms
     return SeriesPicture(
-        start_ms=start_ms,
-        end_ms=end_ms,
-        charts=tuple(series_chart(report, each, start_ms, end_ms, gap_ms) for each in shown),
+        axis=axis,
+        charts=tuple(series_chart(report, each, axis, gap_ms) for each in shown),
         marks=tuple(
-            attrs.evolve(mark, left=round(100 * (mark.at_ms - start_ms) / (end_ms - start_ms), 2))
+            attrs.evolve(mark, left=round(axis.percent(mark.at_ms), 2))
             for mark in marks
             if start_ms <= mark.at_ms <= end_ms
         ),
@@ -214,7 +200,7 @@ def rebalance_marks(rebalances: Iterable[Rebalance]) -> list[ChartMark]:
     ]
 
 
-def series_chart(report: SeriesReport, shown: ChartLines, start_ms: int, end_ms: int, gap_ms: float) -> SeriesChart:
+def series_chart(report: SeriesReport, shown: ChartLines, axis: TimeAxis, gap_ms: float) -> SeriesChart:
     columns = [report.series.get(series, ()) for series, _ in shown.lines]
     largest = max((value for column in columns for value in column if value is not None), default=0.0)
     top = nice_top(largest, shown.base) if shown.top is None else shown.top
@@ -223,11 +209,11 @@ def series_chart(report: SeriesReport, shown: ChartLines, start_ms: int, end_ms:
         parts: list[list[tuple[float, float]]] = []
         previous_ms = None
         for at_ms, value in zip(report.times_ms, column, strict=False):
-            if value is None or at_ms < start_ms:
+            if value is None or at_ms < axis.start_ms:
                 continue
             if previous_ms is None or at_ms - previous_ms > gap_ms:
                 parts.append([])
-            x, y = WIDTH * (at_ms - start_ms) / (end_ms - start_ms), HEIGHT * (1 - min(value, top) / top)
+            x, y = WIDTH * axis.percent(at_ms) / 100, HEIGHT * (1 - min(value, top) / top)
             parts[-1].append((round(x, 1), round(y, 1)))
             previous_ms = at_ms
         latest = column[-1] if column else None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import attrs
 
 from broker_admin.texts import short_duration_text
+from broker_admin.time_axis import TimeAxis
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.reporting.snapshot import Rebalance
 
@@ -19,9 +20,6 @@ SHOWN_CAUSES = 4
 
 MIN_SPAN_MS = 60_000
 """The picture shows at least a minute, or a single rebalance would be as wide as it is."""
-
-LONG_SPAN_MS = 600_000
-"""A picture of less has an axis with seconds."""
 
 MIN_HEIGHT_PERCENT = 14.0
 """A rebalance of no time can still be seen."""
@@ -72,21 +70,11 @@ class Stem:
 
 @attrs.frozen
 class TimelinePicture:
-    """The picture from ``start_ms`` to ``end_ms``; the highest stem is ``longest`` long, in words."""
+    """The picture over ``axis``; the highest stem is ``longest`` long, in words."""
 
-    start_ms: int
-    end_ms: int
+    axis: TimeAxis
     longest: str
     stems: tuple[Stem, ...]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether its axis needs no seconds."""
-        return self.end_ms - self.start_ms >= LONG_SPAN_MS
-
-    @property
-    def middle_ms(self) -> int:
-        return (self.start_ms + self.end_ms) // 2
 
 
 def tone_of(kind: GroupEventKind) -> str:
@@ -113,19 +101,18 @@ def timeline_picture(entries: Sequence[RebalanceEntry], now_ms: int) -> Timeline
     first_ms = min(entry.rebalance.started_at_ms for entry in entries)
     end_ms = max(now_ms, *(entry.rebalance.ended_at_ms or entry.rebalance.started_at_ms for entry in entries))
     # Four percent of room on the left, or the first stem's circle would be cut at the edge.
-    span_ms = max(MIN_SPAN_MS, (end_ms - first_ms) * 100 // 96)
-    start_ms = end_ms - span_ms
+    axis = TimeAxis(end_ms - max(MIN_SPAN_MS, (end_ms - first_ms) * 100 // 96), end_ms)
     longest_ms = max(duration_so_far_ms(entry.rebalance, end_ms) for entry in entries)
     stems = tuple(
         Stem(
-            left=round(100 * (entry.rebalance.started_at_ms - start_ms) / span_ms, 2),
+            left=round(axis.percent(entry.rebalance.started_at_ms), 2),
             top=round(100 - stem_height(duration_so_far_ms(entry.rebalance, end_ms), longest_ms), 2),
             tone=entry.tone,
             entry=entry,
         )
         for entry in entries
     )
-    return TimelinePicture(start_ms, end_ms, short_duration_text(longest_ms / 1000), stems)
+    return TimelinePicture(axis, short_duration_text(longest_ms / 1000), stems)
 
 
 def duration_so_far_ms(rebalance: Rebalance, now_ms: int) -> int:

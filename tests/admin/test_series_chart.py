@@ -16,6 +16,7 @@ from broker_admin.series_chart import (
     rebalance_marks,
     series_picture,
 )
+from broker_admin.time_axis import TimeAxis
 from broker_admin.views.readings import SeriesReport
 from tests.admin.fake_groups import fake_member, fake_rebalance
 from trio_broker.coordinator.group_event import GroupEventKind
@@ -52,7 +53,7 @@ def test_there_is_no_picture_of_one_reading():
 def test_a_line_reaches_from_its_first_reading_to_now():
     picture = drawn((10, 0), (5, 50), (0, 100))
     assert picture is not None
-    assert (picture.start_ms, picture.end_ms) == (NOW_MS - MIN_SPAN_MS, NOW_MS)
+    assert picture.axis == TimeAxis(NOW_MS - MIN_SPAN_MS, NOW_MS)
     records, seconds, consumed = picture.charts
     assert records.lines[0].path == "M966.7,100.0L983.3,50.0L1000.0,0.0"
     assert records.lines[0].area == "M966.7,100L966.7,100.0L983.3,50.0L1000.0,0.0L1000.0,100Z"
@@ -64,11 +65,11 @@ def test_a_line_reaches_from_its_first_reading_to_now():
 def test_days_have_their_whole_length_even_if_nothing_was_read_at_their_beginning():
     picture = drawn((3600, 1), (0, 1), chosen="7d")
     assert picture is not None
-    assert picture.start_ms == NOW_MS - 7 * 86_400_000
-    assert picture.has_dates
+    assert picture.axis.start_ms == NOW_MS - 7 * 86_400_000
+    assert picture.axis.has_dates
     hour = drawn((3600, 1), (0, 1))
     assert hour is not None
-    assert not hour.has_dates
+    assert not hour.axis.has_dates
 
 
 def test_readings_that_are_missing_or_unknown_leave_a_gap():

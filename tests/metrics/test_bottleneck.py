@@ -8,13 +8,13 @@ import attrs
 import pytest
 
 from tests.metrics.statistics_fixtures import broker_readings
+from trio_broker.changes.change import ReadingUnit
 from trio_broker.metrics.bottleneck import (
     READINGS_SECONDS,
     Bottleneck,
     BottleneckReadings,
     Limit,
     SuggestedSetting,
-    Unit,
     bottleneck,
     readings_of,
 )
@@ -128,10 +128,10 @@ def test_no_more_network_threads_are_suggested_than_there_are_connections(connec
 def test_the_evidence_names_readings_of_the_history_with_their_values():
     verdict = verdict_of(**SYNCS_QUEUE, sync_p99_ms=9.0)
     evidence = {each.name: (each.value, each.unit) for each in verdict.evidence}
-    assert evidence["sync_busy_ratio"] == (0.97, Unit.RATIO)
-    assert evidence["syncs_waiting"] == (15.0, Unit.COUNT)
-    assert evidence["sync_p99_ms"] == (9.0, Unit.MILLISECONDS)
-    assert evidence["event_loop_busy_ratio"] == (0.4, Unit.RATIO)
+    assert evidence["sync_busy_ratio"] == (0.97, ReadingUnit.RATIO)
+    assert evidence["syncs_waiting"] == (15.0, ReadingUnit.COUNT)
+    assert evidence["sync_p99_ms"] == (9.0, ReadingUnit.MILLISECONDS)
+    assert evidence["event_loop_busy_ratio"] == (0.4, ReadingUnit.RATIO)
 
 
 def test_a_broker_without_samples_is_limited_by_nothing():

@@ -136,9 +136,11 @@ class EffectVerdict(enum.Enum):
 class ReadingUnit(enum.Enum):
     """What the numbers of a reading are."""
 
+    PER_SECOND = "1/s"
     RECORDS_PER_SECOND = "records/s"
     BYTES_PER_SECOND = "bytes/s"
     SECONDS = "s"
+    MILLISECONDS = "ms"
     RATIO = "ratio"
     COUNT = "count"
 

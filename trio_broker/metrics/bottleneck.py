@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
+from trio_broker.changes.change import ReadingUnit
 from trio_broker.metrics.history import HistorySample
 
 READINGS_SECONDS = 10
@@ -66,23 +67,13 @@ class Limit(enum.Enum):
     NOTHING = "nothing"
 
 
-class Unit(enum.Enum):
-    """Of a reading."""
-
-    RATIO = "ratio"
-    MILLISECONDS = "ms"
-    PER_SECOND = "per second"
-    BYTES_PER_SECOND = "bytes per second"
-    COUNT = "count"
-
-
 @attrs.frozen
 class Evidence:
     """One reading behind a verdict: its name in the history's samples, its mean, and what it is in words."""
 
     name: str
     value: float
-    unit: Unit
+    unit: ReadingUnit
     meaning: str
 
 
@@ -209,18 +200,8 @@ def compaction(readings: BottleneckReadings) -> Bottleneck | None:
         "Compaction takes interpreter time that requests wait for.",
         (
             loop(readings),
-            Evidence(
-                "compaction_busy_ratio",
-                readings.compaction_busy_ratio,
-                Unit.RATIO,
-                "of the time compaction worked, in slices between requests",
-            ),
-            Evidence(
-                "compaction_bytes_per_second",
-                readings.compaction_bytes_per_second,
-                Unit.BYTES_PER_SECOND,
-                "were read and written by compaction",
-            ),
+            evidence(readings, "compaction_busy_ratio", "of the time compaction worked, in slices between requests"),
+            evidence(readings, "compaction_bytes_per_second", "were read and written by compaction"),
         ),
         SuggestedSetting("log.cleaner.io.max.bytes.per.second", f"{half}"),
         "Half of its present pace leaves that time to requests; compaction then takes twice as long.",
@@ -251,7 +232,7 @@ def disk_syncs(readings: BottleneckReadings) -> Bottleneck | None:
         "Syncs to the disk wait for a thread.",
         (
             all_syncing(readings),
-            Evidence("syncs_waiting", readings.syncs_waiting, Unit.COUNT, "partitions waited for a sync thread"),
+            evidence(readings, "syncs_waiting", "partitions waited for a sync thread"),
             disk_wait(readings),
             *sync_times(readings),
             loop(readings),
@@ -264,30 +245,22 @@ def disk_syncs(readings: BottleneckReadings) -> Bottleneck | None:
 def cold_sends(readings: BottleneckReadings) -> Bottleneck | None:
     if readings.cold_send_busy_ratio < COLD_SEND_BUSY_RATIO:
         return None
-    evidence = (
-        Evidence(
-            "cold_send_busy_ratio",
-            readings.cold_send_busy_ratio,
-            Unit.RATIO,
-            "of the time the thread of the busiest network thread waited for the disk",
+    found = (
+        evidence(
+            readings, "cold_send_busy_ratio", "of the time the thread of the busiest network thread waited for the disk"
         ),
-        Evidence(
-            "cold_sends_per_second",
-            readings.cold_sends_per_second,
-            Unit.PER_SECOND,
-            "sends were not in the page cache",
-        ),
+        evidence(readings, "cold_sends_per_second", "sends were not in the page cache"),
         loop(readings),
     )
     summary = "Consumers read old data, and sending it waits for the disk."
     threads = readings.network_threads
     if threads >= readings.connections:
         reason = "Every connection has a network thread of its own already. More memory for the page cache would help."
-        return Bottleneck(Limit.COLD_SENDS, summary, evidence, None, reason)
+        return Bottleneck(Limit.COLD_SENDS, summary, found, None, reason)
     return Bottleneck(
         Limit.COLD_SENDS,
         summary,
-        evidence,
+        found,
         SuggestedSetting("num.network.threads", f"{min(2 * threads, math.ceil(readings.connections))}"),
         "Each network thread has one thread that sends what is not in memory; more of them read the disk side by side.",
     )
@@ -300,8 +273,8 @@ def request_queue(readings: BottleneckReadings) -> Bottleneck | None:
         Limit.REQUEST_QUEUE,
         "Requests wait for a handler slot, though the event loop is not busy.",
         (
-            Evidence("io_busy_ratio", readings.io_busy_ratio, Unit.RATIO, "of the time a handler slot was taken"),
-            Evidence("queue_depth", readings.queue_depth, Unit.COUNT, "requests waited at a second's worst moment"),
+            evidence(readings, "io_busy_ratio", "of the time a handler slot was taken"),
+            evidence(readings, "queue_depth", "requests waited at a second's worst moment"),
             loop(readings),
         ),
         SuggestedSetting("num.io.threads", f"{2 * readings.io_threads}"),
@@ -348,26 +321,39 @@ RULES: tuple[Callable[[BottleneckReadings], Bottleneck | None], ...] = (
 # ---- their evidence
 
 
+UNITS = {
+    "_bytes_per_second": ReadingUnit.BYTES_PER_SECOND,
+    "_per_second": ReadingUnit.PER_SECOND,
+    "_ratio": ReadingUnit.RATIO,
+    "_ms": ReadingUnit.MILLISECONDS,
+}
+"""Of a reading, by the end of its name; others are counts."""
+
+
+def evidence(readings: BottleneckReadings, name: str, meaning: str) -> Evidence:
+    """The reading ``name`` and what it is in words."""
+    unit = next((unit for ending, unit in UNITS.items() if name.endswith(ending)), ReadingUnit.COUNT)
+    return Evidence(name, getattr(readings, name), unit, meaning)
+
+
 def loop(readings: BottleneckReadings) -> Evidence:
-    return Evidence(
-        "event_loop_busy_ratio", readings.event_loop_busy_ratio, Unit.RATIO, "of the time the event loop was busy"
-    )
+    return evidence(readings, "event_loop_busy_ratio", "of the time the event loop was busy")
 
 
 def requests(readings: BottleneckReadings) -> Evidence:
-    return Evidence("requests_per_second", readings.requests_per_second, Unit.PER_SECOND, "requests were answered")
+    return evidence(readings, "requests_per_second", "requests were answered")
 
 
 def all_syncing(readings: BottleneckReadings) -> Evidence:
-    return Evidence("sync_busy_ratio", readings.sync_busy_ratio, Unit.RATIO, "of the time all sync threads were busy")
+    return evidence(readings, "sync_busy_ratio", "of the time all sync threads were busy")
 
 
 def disk_wait(readings: BottleneckReadings) -> Evidence:
-    return Evidence("disk_wait_ratio", readings.disk_wait_ratio, Unit.RATIO, "of their time requests waited for a sync")
+    return evidence(readings, "disk_wait_ratio", "of their time requests waited for a sync")
 
 
 def sync_times(readings: BottleneckReadings) -> tuple[Evidence, Evidence]:
     return (
-        Evidence("sync_p50_ms", readings.sync_p50_ms, Unit.MILLISECONDS, "the median sync took"),
-        Evidence("sync_p99_ms", readings.sync_p99_ms, Unit.MILLISECONDS, "99 of 100 syncs took at most"),
+        evidence(readings, "sync_p50_ms", "the median sync took"),
+        evidence(readings, "sync_p99_ms", "99 of 100 syncs took at most"),
     )
