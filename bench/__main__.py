@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import bulk, compaction, disk, groups, node, peers, small, spark, spark_decoder
+from bench import admin_load, admin_pages, bulk, compaction, disk, groups, node, peers, small, spark, spark_decoder
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
@@ -33,6 +33,10 @@ BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "group-memory": groups.group_memory,
     "reload": groups.reload,
     "compaction": compaction.compaction,
+    "admin-pages": admin_pages.pages,
+    "admin-cost": admin_load.cost,
+    "admin-search": admin_load.search,
+    "admin-metering": admin_load.metering,
     "spark-decoder": spark_decoder.spark_decoder,
     "spark-scans": spark.scans,
     "spark-exports": spark.exports,

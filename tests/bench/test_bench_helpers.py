@@ -13,6 +13,7 @@ from bench.__main__ import BENCHMARKS, options_of
 from bench.figures import Better, Goal, Latencies, Repeats, Table, percentile, ratio, rendered, shown
 from bench.machine import file_system_of, forget_contents, process_cpu_seconds, resident_bytes
 from bench.outcome import GOALS, Outcome, save, scoreboard
+from bench.step_times import TimedStep, slow_steps
 from bench.wire import (
     FETCH_VERSION,
     MIB,
@@ -118,6 +119,12 @@ def test_results_are_saved_with_their_full_precision(tmp_path: Path, monkeypatch
     assert saved["machine"] == {"cpus": 2}
     assert saved["outcomes"][0]["measures"] == {"m": 1.23456789}
     assert saved["outcomes"][0]["tables"][0]["rows"] == [[0.1]]
+
+
+def test_a_line_that_is_being_written_is_no_step_yet(tmp_path: Path):
+    path = tmp_path / "steps.txt"
+    path.write_text("10 2000000 3000000 some.task\n20 20")
+    assert slow_steps(path) == [TimedStep(10, 2_000_000, 3_000_000, "some.task")]
 
 
 def test_all_stands_for_every_benchmark():
