@@ -1,4 +1,4 @@
-"""Every page is looked at by axe-core, in both themes (WCAG 2.1 A and AA), and at three widths.
+"""Every page and every dialog is looked at by axe-core (WCAG 2.1 A and AA), in both themes and at three widths.
 
 axe-core is a package of npm: ``npm install`` in ``tests/compat/node``.
 """
@@ -13,22 +13,38 @@ import pytest
 from starlette.routing import Route
 
 from broker_admin.app import create_app
-from tests.admin.chromium import needs_chromium, open_browser
+from broker_admin.tokens import read_or_make_tokens
+from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import NAMES, make_group
 from tests.oracles import node_package
 
 pytestmark = needs_chromium
 
+NO_PAGES = ("/api/v1/", "/static/", "/rows/", "/metrics", "/healthz", "/readyz")
+
 WIDTHS = (420, 768, 1280)
 """A telephone, a tablet, a small desktop, in CSS pixels."""
 
-NO_PAGES = ("/api/v1/", "/static/", "/rows/", "/metrics", "/healthz", "/readyz")
+LOOKS = ((1280, False), (420, True))
+"""Width and darkness of each look of axe-core."""
+
+QUERIES = {"/groups/detail": f"group_id={NAMES['group_id']}", "/clients/client": "client_id=test"}
+"""What the pages need that have no name in their path."""
 
 LOOK = """
-axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}).then(({violations}) =>
-    violations.flatMap(({id, nodes}) => nodes.map(({html}) => `${id}: ${html.slice(0, 200)}`)))
+(selector) => axe.run(selector, {
+    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
+    resultTypes: ["violations"],
+}).then(({violations}) => violations.flatMap(({id, nodes}) => nodes.map(({html}) => `${id}: ${html.slice(0, 200)}`)))
 """
+
+WIDER = "[...document.querySelectorAll('html, dialog[open]')].map((each) => each.scrollWidth - each.clientWidth)"
+
+DIALOGS = "[...document.querySelectorAll('main dialog[id]:not([open])')].map((dialog) => dialog.id)"
+
+EMPTY_PAGES = ("/", "/topics", "/groups", "/clients", "/changes", "/no-such-page", "/topics/none", "/groups/none")
+"""Looked at before anything is there, too."""
 
 
 async def addresses_of_pages(live: LiveAdmin) -> list[str]:
@@ -37,7 +53,7 @@ async def addresses_of_pages(live: LiveAdmin) -> list[str]:
     for route in create_app(live.view).routes:
         if isinstance(route, Route) and not route.path.startswith(NO_PAGES) and "GET" in (route.methods or {"GET"}):
             path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: NAMES.get(name[1], "1"), route.path)
-            found.append(f"{path}?group_id={NAMES['group_id']}" if path == "/groups/detail" else path)
+            found.append(f"{path}?{QUERIES[path]}" if path in QUERIES else path)
     return sorted(set(found))
 
 
@@ -46,28 +62,60 @@ def axe() -> str:
     return (node_package("axe-core") / "axe.min.js").read_text(encoding="utf-8")
 
 
-async def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_its_window(
+async def looked_at(page: Page, selector: str) -> list[str]:
+    """What is wrong in the part that ``selector`` finds, by the view that shows it."""
+    found = []
+    for width in WIDTHS:
+        await page.set_view(width=width)
+        found += [f"{width} px: {more} px too wide" for more in await page.evaluate(WIDER) if more > 0]
+    for width, dark in LOOKS:
+        await page.set_view(width=width, dark=dark)
+        wrong = await page.evaluate(f"({LOOK})({json.dumps(selector)})")
+        found += [f"{width} px, {'dark' if dark else 'light'}: {each}" for each in wrong]
+    return found
+
+
+async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_its_window(
     live: LiveAdmin, tmp_path: Path, axe: str
 ) -> None:
-    await live.kafka.create_topic("orders", 2)
-    await live.kafka.produce("orders", b"one", b"two")
-    await make_group(live)
-    app = create_app(live.view)
+    # The first change, which is the one whose page is looked at, is on trial: only then it has dialogs.
+    await live.http.patch("/api/v1/config?try_seconds=600", json={"num.io.threads": 4})
     found: dict[str, list[str]] = {}
-    async with served(app) as url, open_browser(tmp_path / "profile") as browser:
+    guarded = create_app(live.view, tokens=read_or_make_tokens(tmp_path / "tokens"))
+    async with (
+        served(create_app(live.view)) as url,
+        served(guarded) as guarded_url,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        page = await browser.open_page("about:blank")
+
+        async def look(address: str) -> list[str]:
+            await page.go_to(address)
+            await page.evaluate(axe + "; true")
+            await page.evaluate("document.querySelectorAll('details').forEach((each) => each.open = true)")
+            return await looked_at(page, "html")
+
+        found["/login"] = await look(f"{guarded_url}/login")
+        for address in EMPTY_PAGES:
+            found[f"{address}, empty"] = await look(f"{url}{address}")
+        await live.kafka.create_topic("orders", 2)
+        await live.kafka.produce("orders", b"one", b"two")
+        await live.http.patch("/api/v1/topics/orders/config", json={"retention.ms": 1000})
+        await make_group(live)
+        seen_dialogs = set()
         for address in await addresses_of_pages(live):
             answer = await live.http.get(address, headers={"accept": "text/html"})
             if not answer.headers.get("content-type", "").startswith("text/html"):
                 continue
-            page = await browser.open_page(f"{url}{address}")
-            await page.evaluate(axe + "; true")
-            for dark in (False, True):
-                await page.set_view(dark=dark)
-                if seen := await page.evaluate(LOOK):
-                    found[f"{address} {'dark' if dark else 'light'}"] = seen
-            for width in WIDTHS:
-                await page.set_view(width=width)
-                if (needed := await page.evaluate("document.documentElement.scrollWidth")) > width:
-                    found[f"{address} {width} px"] = [f"the page is {needed} px wide"]
-            await page.close()
-    assert found == {}, json.dumps(found, indent=1)
+            found[address] = await look(f"{url}{address}")
+            for dialog in await page.evaluate(DIALOGS):
+                if (kind := dialog.rstrip("0123456789")) in seen_dialogs:
+                    continue
+                seen_dialogs.add(kind)
+                selector = f"dialog#{dialog}"
+                await page.evaluate(f"document.querySelector({json.dumps(selector)}).showModal()")
+                found[f"{address} {selector}"] = await looked_at(page, selector)
+                await page.evaluate(f"document.querySelector({json.dumps(selector)}).close()")
+    wrong = {place: seen for place, seen in found.items() if seen}
+    assert wrong == {}, json.dumps(wrong, indent=1)
+    assert {"reset", "delete-topic", "produce", "change-settings", "set-level", "keep-trial"} <= seen_dialogs
