@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from broker_admin.views.messages import NewMessage
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -379,6 +380,49 @@ async def test_what_may_not_be_purged_is_not(live: LiveAdmin) -> None:
     assert pointers(await purge(live, to_end=True, partitions=[9]), 404) == ["/partitions"]
     await live.http.post(TOPICS, json={"name": "table", "configs": {"cleanup.policy": "compact"}})
     assert pointers(await purge(live, "table", to_end=True), 422) == ["/partitions"]
+
+
+async def test_a_selection_is_deleted_with_an_outcome_for_each(live: LiveAdmin) -> None:
+    for name in ("a", "b", "c"):
+        await live.kafka.create_topic(name, 2)
+    await live.kafka.produce("a", b"1", b"2")
+    body = {"topics": ["a", "missing", "b", "a"]}
+    tried = (await live.http.post("/api/v1/topics:delete?dry_run=true", json=body)).json()
+    assert set(live.view.topics.names()) == {"a", "b", "c"}
+    done = (await live.http.post("/api/v1/topics:delete", json=body)).json()
+    assert done == tried | {"dry_run": False}
+    assert [(each["topic"], each["partition_count"], each["record_count"]) for each in done["topics"]] == [
+        ("a", 2, 2), ("missing", 0, 0), ("b", 2, 0),
+    ]  # fmt: skip
+    assert [bool(each["error"]) for each in done["topics"]] == [False, True, False]
+    assert set(live.view.topics.names()) == {"c"}
+
+
+async def test_a_selection_is_purged_to_its_end_or_to_a_time(live: LiveAdmin) -> None:
+    for name in ("orders", "other"):
+        await live.kafka.create_topic(name, 1)
+        await live.view.messages.append(name, [NewMessage(None, b"", timestamp_ms=time) for time in (1000, 2000)])
+    body: Any = {"topics": ["orders", "other"], "to_timestamp_ms": 2000}
+    done = (await live.http.post("/api/v1/topics:purge", json=body)).json()
+    assert [(each["record_count"], each["partition_count"]) for each in done["topics"]] == [(1, 1), (1, 1)]
+    done = (await live.http.post("/api/v1/topics:purge", json={"topics": ["orders"], "to_end": True})).json()
+    assert [each["record_count"] for each in done["topics"]] == [1]
+    assert await start_of(live) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "expected"),
+    [
+        ("delete", {"topics": []}, ["/topics"]),
+        ("delete", {"topics": ["t"] * 501}, ["/topics"]),
+        ("purge", {"topics": ["orders"]}, ["/to_end"]),
+        ("purge", {"topics": ["orders"], "to_end": True, "to_timestamp_ms": 1}, ["/to_end", "/to_timestamp_ms"]),
+    ],
+)
+async def test_a_selection_that_says_too_little_or_too_much_is_refused(
+    live: LiveAdmin, action: str, body: Any, expected: list[str]
+) -> None:
+    assert pointers(await live.http.post(f"/api/v1/topics:{action}", json=body), 422) == expected
 
 
 # --- settings ---

@@ -274,6 +274,15 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('3 partitions')")
     assert "orders" not in live.view.topics.names()
     assert "--partitions 3" in await text_of(page, "#create-topic [data-twin]")
+    await type_into(page, "#create-topic [data-finds-settings]", "FLUSH.M")
+    shown = "[...document.querySelectorAll('#create-topic .other-settings [data-setting]:not([hidden]) code')]"
+    assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.messages", "flush.ms"]
+    await type_into(page, "#create-topic [name='configs/flush.ms']", "soon")
+    await page.until("document.querySelector('#create-topic .other-settings .reason')?.textContent.includes('soon')")
+    await type_into(page, "#create-topic [name='configs/flush.ms']", "1 min")
+    await page.until("document.querySelector('#create-topic [data-outcome]').textContent.includes('flush.ms=60000')")
+    await type_into(page, "#create-topic [data-finds-settings]", "nothing has this")
+    assert await page.evaluate(f"{shown}.map(each => each.textContent)") == ["flush.ms"]
     await click(page, "#create-topic [data-does]")
     await page.until("location.pathname === '/topics/orders'")
     assert "orders" in live.view.topics.names()
@@ -320,6 +329,42 @@ async def test_a_topic_is_created_changed_purged_and_deleted_by_its_dialogs(live
     await click(page, "#delete-topic [data-does]")
     await page.until("location.pathname === '/topics'")
     assert "orders" not in live.view.topics.names()
+
+
+@needs_chromium
+async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAdmin, page: Page) -> None:
+    for name in ("a.b", "c", "kept"):
+        await live.kafka.create_topic(name)
+        await live.kafka.produce(name, b"1", b"2")
+    await go_to(page, "/topics")
+    assert await page.evaluate("document.querySelector('[data-opens=delete-selected]').disabled")
+    for name in ("a.b", "c"):
+        await click(page, f"[data-select='{name}']")
+
+    await click(page, "[data-opens=purge-selected]")
+    await click(page, "#purge-selected [name=to_end]")
+    await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
+    assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
+    assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-twin]")
+    await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
+    await click(page, "#purge-selected [data-does]")
+    await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")
+    await click(page, "#purge-selected footer [data-closes]")
+    sizes = {each.name: each.record_count for each in await live.view.topics.summaries()}
+    assert sizes["kept"] == 2
+    starts = [(await live.view.topics.partitions(name) or ())[0].log_start_offset for name in ("a.b", "c", "kept")]
+    assert starts == [2, 2, 0]
+
+    for name in ("a.b", "c"):
+        await click(page, f"[data-select='{name}']")
+    await live.http.delete("/api/v1/topics/c")
+    await click(page, "[data-opens=delete-selected]")
+    assert "'a\\.b|c'" in await text_of(page, "#delete-selected [data-twin^=kafka]")
+    await type_into(page, "#delete-selected [data-typed]", "delete 2 topics")
+    await click(page, "#delete-selected [data-does]")
+    await page.until("document.querySelector('#delete-selected [data-outcome]').textContent.includes('1 refused')")
+    assert "refused" in await text_of(page, "#delete-selected [data-topic=c]")
+    assert set(live.view.topics.names()) == {"kept"}
 
 
 @needs_chromium

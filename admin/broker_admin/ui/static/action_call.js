@@ -74,12 +74,15 @@ export function curlOf(method, url, body) {
   return lines.join(" \\\n  ");
 }
 
-/** A command with `{name}` replaced by what the field holds; `[ … ]` goes where a field in it is empty.
+/** A command with `{name}` replaced by what the field holds, or by its `data-twin-text`; `[ … ]` goes where a field in it is empty.
  * @param {string} template @param {HTMLFormElement} form */
 export function twinOf(template, form) {
   /** @param {string} name */
   const textOf = (name) => {
-    const value = fieldsOf(form).filter((field) => field.name === name).map(valueOf).find((each) => each !== undefined);
+    const value = fieldsOf(form)
+      .filter((field) => field.name === name)
+      .map((field) => field.dataset.twinText ?? valueOf(field))
+      .find((each) => each !== undefined);
     return value === undefined || value === null ? "" : Array.isArray(value) ? value.join(",") : String(value);
   };
   /** @param {string} text */

@@ -5,6 +5,7 @@
  */
 
 import "./fresh.js";
+import "./selection.js";
 
 const TYPING_MS = 300; // after the last letter, so that a word is one request
 
@@ -24,18 +25,16 @@ function tryAsTyped(dialog) {
   dialog.addEventListener("close", () => clearTimeout(soon));
 }
 
-/** Keep the hidden field of a time, and the command that takes one, in step with what is chosen.
+/** Keep the hidden field of a time, which commands have as text, in step with what is chosen.
  * @param {HTMLInputElement} field */
 function sendMilliseconds(field) {
   const sent = field.form?.elements.namedItem(field.dataset.milliseconds ?? "");
-  const command = /** @type {HTMLElement | null} */ (field.form?.querySelector("[data-twin*='--to']") ?? null);
-  const template = command?.dataset.twin ?? "";
   if (!(sent instanceof HTMLInputElement)) return;
   // Heard before dialog.js, which hears the same event at the form and shows the call and the commands.
   field.addEventListener("input", () => {
     const milliseconds = field.value ? Date.parse(`${field.value}Z`) : NaN;
     sent.value = Number.isNaN(milliseconds) ? "" : String(milliseconds);
-    if (command) command.dataset.twin = sent.value ? template.replace(/\[--to [^\]]*\]/, `--to ${new Date(milliseconds).toISOString().slice(0, 19)}Z`) : template;
+    sent.dataset.twinText = sent.value && `${new Date(milliseconds).toISOString().slice(0, 19)}Z`;
   });
 }
 
@@ -73,7 +72,7 @@ function changesText(answer) {
 function tellOutcome(dialog) {
   dialog.addEventListener("tried", (event) => {
     const outcome = dialog.querySelector("[data-outcome]");
-    if (!outcome) return;
+    if (!outcome || event.defaultPrevented) return;
     event.preventDefault();
     outcome.textContent = (FOUND[dialog.id] ?? changesText)(/** @type {CustomEvent} */ (event).detail);
   });
@@ -84,6 +83,25 @@ function tellOutcome(dialog) {
   });
 }
 
+/** Show the settings that have what is typed in their name or in what they say, and those that are filled in.
+ * @param {HTMLInputElement} search */
+function findSettings(search) {
+  const place = search.closest("details");
+  search.addEventListener("input", () => {
+    const wanted = search.value.trim().toLowerCase();
+    let found = 0;
+    for (const label of /** @type {Iterable<HTMLLabelElement>} */ (place?.querySelectorAll("[data-setting]") ?? [])) {
+      const isFilled = Boolean(label.querySelector("input")?.value);
+      label.hidden = !isFilled && !(label.textContent ?? "").toLowerCase().includes(wanted);
+      if (!label.hidden) found += 1;
+    }
+    place?.querySelector("[data-no-setting]")?.toggleAttribute("hidden", found > 0);
+  });
+}
+
+for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("[data-finds-settings]"))) {
+  findSettings(field);
+}
 for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("[data-milliseconds]"))) {
   sendMilliseconds(field);
 }
