@@ -1,6 +1,9 @@
 // @ts-check
 /** A file of JSON lines, appended in parts: read piece by piece, with progress, and a button that ends it. */
 
+import { quietly } from "./live.js";
+import { refreshRegions } from "./morph.js";
+
 const PART_LINES = 500; // of one request; the server takes a thousand
 const PART_BYTES = 1024 * 1024; // of one request, or one line that is longer
 
@@ -84,4 +87,5 @@ input?.addEventListener("change", async () => {
   progress.hidden = cancel.hidden = true;
   input.disabled = false;
   input.value = "";
+  quietly(() => refreshRegions());
 });
