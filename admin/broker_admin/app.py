@@ -21,6 +21,7 @@ from broker_admin.problems import Problem
 from broker_admin.rail import rail_of
 from broker_admin.routes import (
     api_pages,
+    assets,
     changes,
     changes_pages,
     client_pages,
@@ -42,6 +43,7 @@ from broker_admin.routes import (
     messages,
     openapi,
     overview,
+    overview_pages,
     readings,
     search,
     segments,
@@ -75,7 +77,9 @@ def create_app(
         middleware.append(Middleware(Authentication, tokens=tokens))
     app = Starlette(
         routes=[
+            *overview_pages.ROUTES,
             *overview.ROUTES,
+            *assets.ROUTES,
             *group_pages.ROUTES,
             *config.ROUTES,
             *changes.ROUTES,

@@ -27,7 +27,6 @@ from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
 from broker_admin.rail import RAIL, RailEntry
 from broker_admin.tokens import Role
 from broker_admin.view import BrokerView
-from trio_broker.metrics.topics import TopicInfo
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
 """Beside what is greyed for a viewer."""
@@ -42,15 +41,6 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
-
-def partition_records(topic: TopicInfo) -> int:
-    """Offsets between start and end, over all partitions; the records of a topic that is not compacted."""
-    return sum(partition.log_end_offset - partition.log_start_offset for partition in topic.partitions)
-
-
-def topic_bytes(topic: TopicInfo) -> int:
-    return sum(partition.size_bytes for partition in topic.partitions)
 
 
 def page_environment() -> jinja2.Environment:
@@ -77,8 +67,6 @@ def page_environment() -> jinja2.Environment:
         code_marked=texts.code_marked,
         group_address=group_address,
         quoted=lambda text: quote(text, safe=""),
-        partition_records=partition_records,
-        topic_bytes=topic_bytes,
         reading_text=reading_text,
         difference_text=difference_text,
     )

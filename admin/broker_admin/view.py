@@ -27,6 +27,7 @@ from broker_admin.views.latency import LatencyView
 from broker_admin.views.loggers import LoggersView
 from broker_admin.views.messages import MessagesView
 from broker_admin.views.node import NodeView
+from broker_admin.views.overview import OverviewView
 from broker_admin.views.readings import MetricsView, ReadingsView
 from broker_admin.views.segments import SegmentsView
 from broker_admin.views.storage import StorageView
@@ -39,6 +40,7 @@ class BrokerView:
     """A broker, as the admin app sees it."""
 
     node: NodeView
+    overview: OverviewView
     config: ConfigView
     loggers: LoggersView
     changes: ChangesView

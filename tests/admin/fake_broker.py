@@ -21,6 +21,7 @@ from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from broker_admin.views.messages import AppendedMessage, NewMessage, PartitionBatches, ReadablePartition
 from broker_admin.views.node import AdvertisedListener, NodeDescription, Readiness
+from broker_admin.views.overview import OverviewReadings
 from broker_admin.views.readings import (
     PoolStatistics,
     QueueStatistics,
@@ -37,6 +38,7 @@ from broker_admin.views.segments import (
     SegmentInfo,
     TopicManifest,
 )
+from broker_admin.views.storage import TopicSize
 from tests.admin.fake_groups import FakeGroup, fake_groups
 from trio_broker.changes.change import Change
 from trio_broker.config.config_key import ConfigType, UpdateMode
@@ -52,6 +54,7 @@ from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import HistorySample
 from trio_broker.metrics.latency import NO_LATENCY, LatencyReport
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
+from trio_broker.network.statistics import FailedHandshake
 
 START_MS = 1_780_000_000_000
 """When fake time begins."""
@@ -216,6 +219,50 @@ class FakeChanges(NotFaked):
         return ()
 
 
+class FakeDoctor(NotFaked):
+    def failed_handshakes(self) -> Sequence[FailedHandshake]:
+        return ()
+
+
+@attrs.define
+class FakeOverview:
+    """Topics by their sizes, without traffic; no disk, no group that lags and no error."""
+
+    broker: FakeBroker
+
+    async def readings(self) -> OverviewReadings:
+        await trio.lowlevel.checkpoint()
+        topics = [
+            TopicSize(
+                topic=topic.name,
+                internal=topic.internal,
+                partitions=len(topic.partitions),
+                size_bytes=sum(partition.size_bytes for partition in topic.partitions),
+                records_in_per_second=0.0,
+                bytes_in_per_second=0.0,
+                bytes_out_per_second=0.0,
+            )
+            for topic in self.broker.topic_list
+        ]
+        return OverviewReadings(
+            read_at_ms=self.broker.now_ms,
+            has_records=bool(topics),
+            topics=len(topics),
+            partitions=sum(topic.partitions for topic in topics),
+            unreadable_partitions=0,
+            uncleanable_partitions=0,
+            groups=len(self.broker.group_list),
+            groups_falling_behind=0,
+            produce_p99_ms=None,
+            fetch_p99_ms=None,
+            directories=(),
+            lagging_groups=(),
+            largest_topics=tuple(topics),
+            busiest_topics=(),
+            errors=(),
+        )
+
+
 @attrs.define
 class FakeTopics(NotFaked):
     broker: FakeBroker
@@ -339,6 +386,7 @@ class FakeBroker:
     def _view(self) -> BrokerView:
         return BrokerView(
             node=FakeNode(self),
+            overview=FakeOverview(self),
             config=FakeConfig(self),
             loggers=NOT_FAKED,
             changes=FakeChanges(),
@@ -353,7 +401,7 @@ class FakeBroker:
             latency=FakeLatency(self),
             segments=FakeSegments(self),
             clients=NOT_FAKED,
-            doctor=NOT_FAKED,
+            doctor=FakeDoctor(),
             storage=NOT_FAKED,
             tasks=NOT_FAKED,
             events=FakeEvents(self),

@@ -21,7 +21,7 @@ from tests.oracles import node_package
 
 pytestmark = needs_chromium
 
-NO_PAGES = ("/api/v1/", "/static/", "/rows/", "/metrics", "/healthz", "/readyz")
+NO_PAGES = ("/api/v1/", "/static/", "/metrics", "/healthz", "/readyz")
 
 WIDTHS = (420, 768, 1280)
 """A telephone, a tablet, a small desktop, in CSS pixels."""

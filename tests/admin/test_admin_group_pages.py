@@ -98,7 +98,7 @@ async def test_whatever_clients_call_themselves_is_shown_as_text(
         | inspect((await client.get("/groups/-?id=checkout")).text).tags
     )
     fake.group_list = {text: hostile_group(text)}
-    addresses = ["/groups", "/rows/groups", "/"]
+    addresses = ["/groups"]
     if len(text) < 1000:
         addresses += [f"/groups/-?id={quote(text, safe='')}", f"/groups?search={quote(text, safe='')}"]
     for address in addresses:
@@ -107,8 +107,7 @@ async def test_whatever_clients_call_themselves_is_shown_as_text(
         found = inspect(answer.text)
         assert found.harm == []
         assert all(link.startswith(("/", "#")) for link in found.links)
-        if address not in ("/", "/rows/groups"):
-            assert found.tags <= calm | {"q", "code"}
+        assert found.tags <= calm | {"q", "code"}
         assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200b]", visible_part(answer.text))
 
 
@@ -121,11 +120,10 @@ async def test_a_page_of_the_longest_ids_stays_small(client: httpx.AsyncClient, 
     """A hundred groups whose names are 32 KB each are 3 MB of names, and three times that in links."""
     texts = [f"{number}{'<' * 32_000}" for number in range(100)]
     fake.group_list = {text: hostile_group(text) for text in texts}
-    for address in ("/groups", "/rows/groups"):
-        page = (await client.get(address)).text
-        assert len(page) < 500_000
-        assert "32001 characters" in page
-        assert 'href="/groups/' not in page
+    page = (await client.get("/groups")).text
+    assert len(page) < 500_000
+    assert "32001 characters" in page
+    assert 'href="/groups/' not in page
     fake.group_list = {"short": hostile_group(texts[0])}
     page = (await client.get("/groups/-?id=short")).text
     assert len(page) < 1_000_000
@@ -209,14 +207,6 @@ async def test_a_broker_without_groups_says_how_to_get_one(client: httpx.AsyncCl
 
 async def test_a_search_without_result_says_how_many_there_are(client: httpx.AsyncClient) -> None:
     assert "there are 5" in (await client.get("/groups?search=nowhere")).text
-
-
-async def test_the_overview_shows_those_furthest_behind(client: httpx.AsyncClient, fake: FakeBroker) -> None:
-    fake.group_list = {f"g{number:02}": fake_group(f"g{number:02}") for number in range(30)}
-    fake.group_list["g20"].partitions = [fake_partition("t", 0, None, 10, 3, 60.0)]
-    page = (await client.get("/")).text
-    assert page.index(">g20<") < page.index(">g00<")
-    assert "The 10 that are furthest behind, of 30" in page
 
 
 @pytest.mark.parametrize("address", ["/groups", "/groups/-?id=checkout", "/groups/-?id=nobody"])

@@ -360,7 +360,7 @@ async def test_lag_is_read_from_disk_for_one_group_at_a_time(
 
 
 async def test_the_list_never_asks_for_a_single_groups_offsets(slow_disk: SlowDisk, client: httpx.AsyncClient) -> None:
-    for address in ("/api/v1/groups", "/groups", "/", "/rows/groups"):
+    for address in ("/api/v1/groups", "/groups", "/"):
         assert (await client.get(address)).status_code == 200
     assert slow_disk.most_readers == 0
 

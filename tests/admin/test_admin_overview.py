@@ -1,55 +1,213 @@
-"""Claims about the page as the server renders it, and about its assets."""
+"""The overview over a real broker: its address in the API, its page without a script, and in a browser."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
+import trio
 
-from broker_admin.group_list import GroupsQuery, select_groups
-from broker_admin.pages import ASSETS, frame_at
-from broker_admin.routes.overview import render_overview, topic_table
-from broker_admin.texts import bytes_text, duration_text, number_text
-from tests.admin.fake_broker import FakeBroker
-from trio_broker.coordinator.reporting.snapshot import GroupLagReport
-from trio_broker.metrics.topics import TopicInfo
+from broker_admin.app import create_app
+from broker_admin.getting_started import bootstrap_address, snippets
+from broker_admin.pages import ASSETS
+from broker_admin.views.node import AdvertisedListener
+from kafka_wire.apis import ApiKey
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.running_broker import PATIENCE_SECONDS, fetch_request
+from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
+from trio_broker.network.client_activity import ClientSoftware
+from trio_broker.testing import BrokerProcess
 
-BASE_URL = "http://127.0.0.1:9644"
+WIDTHS = (420, 768, 1280)
+HOSTILE = '<script>alert(1)</script>"><img src=x onerror=alert(2)>\u202e'
 
 
-@pytest.fixture
-def fake() -> FakeBroker:
-    fake = FakeBroker()
-    fake.tick(90)
-    return fake
+async def page_of(live: LiveAdmin, **headers: str) -> str:
+    answer = await live.http.get("/", headers={"accept": "text/html", **headers})
+    assert answer.status_code == 200, answer.text
+    return answer.text
 
 
-def render_page(fake: FakeBroker, base_url: str, *, with_internal: bool = False) -> str:
-    """The overview over ``fake``, whatever groups it has."""
-    groups = tuple(group.lag() for group in fake.group_list.values())
-    group_list = select_groups(
-        GroupLagReport(collected_at_ms=fake.now_ms, is_complete=True, groups=groups), GroupsQuery()
+async def overview_once(live: LiveAdmin, name: str, value: Any) -> dict[str, Any]:
+    """The overview in whose part ``name`` there is ``value``: sizes are kept for some seconds, samples take one."""
+    with trio.fail_after(PATIENCE_SECONDS):
+        while True:
+            overview: dict[str, Any] = await live.get("/api/v1/overview")
+            if overview[name] == value:
+                return overview
+            await trio.lowlevel.checkpoint()
+
+
+async def commit(live: LiveAdmin, group_id: str, topic: str) -> None:
+    """Make a group that has committed the first offset of ``topic``, which is there."""
+    await live.broker.services.groups.find(group_id)
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0, committed_metadata="")
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )
-    table = topic_table(fake.view, with_internal=with_internal)
-    return render_overview(fake.view, frame_at(fake.view, base_url), group_list, table)
+    response = await live.kafka.ask(request, 8)
+    assert response.topics[0].partitions[0].error_code == 0
 
 
-def test_the_page_says_who_the_broker_is(fake: FakeBroker) -> None:
-    page = render_page(fake, BASE_URL)
-    for fact in ("node 1", "Vt3kq0ZcQ3y8dW1nQeN5Aw", "PLAINTEXT://127.0.0.1:9092", "fsync", "1 min 30 s"):
+def growing(group_id: str, change: float, *, seconds: float | None = 60.0, lag: int = 100) -> GroupLagReading:
+    rates = GroupRates(
+        over_seconds=60.0, consumed_per_second=1.0, produced_per_second=1.0 + change, lag_change_per_second=change,
+        trend=LagTrend.GROWING if change > 0 else LagTrend.STEADY, catches_up_in_seconds=None,
+    )  # fmt: skip
+    return GroupLagReading(group_id, lag, seconds, rates)
+
+
+def bootstrap_of(live: LiveAdmin) -> str:
+    return f"127.0.0.1:{live.broker.bound_endpoints[0].port}"
+
+
+# --- a broker without records ---
+
+
+async def test_a_broker_without_records_shows_its_address_and_three_ways_to_write_the_first(live: LiveAdmin) -> None:
+    assert (await live.get("/api/v1/overview"))["has_records"] is False
+    page = await page_of(live)
+    bootstrap = bootstrap_of(live)
+    assert f"<code>{bootstrap}</code>" in page
+    assert f"echo hello | kcat -P -b {bootstrap} -t greetings" in page
+    assert f"echo hello | trio-broker produce greetings -b {bootstrap}" in page
+    assert "from confluent_kafka import Producer" in page
+    assert page.count("data-copies") == 4
+    assert "topics create" not in page
+
+
+async def test_the_first_record_ends_that(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await page_of(live)
+    await live.kafka.produce("orders", b"one")
+    await overview_once(live, "has_records", True)
+    page = await page_of(live)
+    assert 'id="start"' not in page
+    assert "Largest topics" in page
+
+
+async def test_a_broker_that_makes_no_topics_says_how_to_make_one(tmp_path: Path) -> None:
+    async with open_live_admin(tmp_path, auto_create_topics_enable="false") as live:
+        assert f"<code>trio-broker topics create greetings -b {bootstrap_of(live)}</code>" in await page_of(live)
+
+
+async def test_a_listener_without_a_host_is_reached_by_the_one_that_the_caller_dialled(live: LiveAdmin) -> None:
+    node = attrs.evolve(
+        live.view.node.description(), listeners=(AdvertisedListener("PLAINTEXT", "PLAINTEXT", "", 9092),)
+    )
+    assert bootstrap_address(node, "192.0.2.7") == "192.0.2.7:9092"
+    assert bootstrap_address(node, "::1") == "[::1]:9092"
+    assert bootstrap_address(attrs.evolve(node, listeners=()), "localhost") == "localhost:9092"
+
+
+@pytest.mark.compat
+def test_the_snippets_do_what_they_say(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "data") as broker:
+        python, _, commands = snippets(broker.bootstrap_servers)
+        subprocess.run([sys.executable, "-c", python.text], check=True, timeout=60)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        shell = subprocess.run(
+            ["sh", "-c", commands.text], check=True, timeout=60, capture_output=True, text=True, env={"PATH": path}
+        )
+        assert shell.stdout.splitlines() == ["hello", "hello"]
+
+
+# --- a broker with records ---
+
+
+async def test_topics_are_listed_by_size_and_by_traffic_without_the_internal_ones(live: LiveAdmin) -> None:
+    for number in range(7):
+        await live.kafka.create_topic(f"t{number}")
+        await live.kafka.produce(f"t{number}", b"x" * 1000 * (number + 1))
+    await live.kafka.ask(fetch_request("t0"), 12)
+    await commit(live, "billing", "t0")
+    overview = await overview_once(live, "topics", 8)
+    assert [each["topic"] for each in overview["largest_topics"]] == ["t6", "t5", "t4", "t3", "t2"]
+    assert len(overview["busiest_topics"]) == 5
+    assert all(each["bytes_in_per_second"] > 0 for each in overview["busiest_topics"])
+    page = await page_of(live)
+    assert '<a href="/topics/t6">t6</a>' in page
+
+
+async def test_groups_that_fall_behind_come_first_and_are_counted(
+    live: LiveAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await live.kafka.create_topic("orders")
+    for group_id in ("slow", "slower", "young", "still", "large"):
+        await commit(live, group_id, "orders")
+    lags = [
+        growing("still", 0.0, lag=50),
+        growing("large", 0.0, lag=90_000),
+        growing("young", 70.0, seconds=4.0, lag=10),
+        growing("slow", 5.0),
+        growing("deleted", 0.0, lag=1_000_000),
+        growing("slower", 50.0, seconds=None),
+    ]
+    monkeypatch.setattr(live.broker.services.groups, "latest_lags", lambda: lags)
+    overview = await live.get("/api/v1/overview")
+    groups = overview["lagging_groups"]
+    assert [(each["group_id"], each["falls_behind"]) for each in groups] == [
+        ("slower", True), ("slow", True), ("large", False), ("still", False), ("young", False),
+    ]  # fmt: skip
+    assert overview["groups_falling_behind"] == 2
+    assert "2 groups fall behind" in overview["health"]["summary"]
+
+
+async def test_the_newest_changes_and_errors_are_listed(live: LiveAdmin) -> None:
+    for number in range(6):
+        await live.kafka.create_topic(f"t{number}")
+    await live.kafka.produce("nowhere", b"x")
+    overview = await live.get("/api/v1/overview")
+    assert [each["resource"] for each in overview["changes"]] == ["t5", "t4", "t3", "t2", "t1"]
+    [error] = overview["errors"]
+    assert (error["api"], error["error"], error["client_id"], error["count"]) == (
+        "Produce", "UNKNOWN_TOPIC_OR_PARTITION", "test", 1,
+    )  # fmt: skip
+    page = await page_of(live)
+    assert "created topic t5" in page
+    assert "created topic t0" not in page
+    assert '<a href="/clients?search=test">' in page
+
+
+async def test_load_and_latency_are_those_of_the_samples(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one", b"two")
+    with trio.fail_after(PATIENCE_SECONDS):
+        while (load := (await live.get("/api/v1/overview"))["load"]) is None or load["produce_p99_ms"] is None:
+            await trio.lowlevel.checkpoint()
+    assert load["produce_p99_ms"] > 0
+    assert load["fetch_p99_ms"] is None
+    assert load["connections"] == 1
+    assert "p99</abbr>" in await page_of(live)
+
+
+async def test_the_page_says_who_the_broker_is(live: LiveAdmin) -> None:
+    page, node = await page_of(live), live.view.node.description()
+    for fact in (node.cluster_id, f"PLAINTEXT://{bootstrap_of(live)}", "page-cache", node.version):
         assert fact in page
-
-
-def test_the_sizes_of_the_pools_are_shown_with_the_way_to_their_knobs(fake: FakeBroker) -> None:
-    page = render_page(fake, BASE_URL)
     assert '<a href="/tuning">' in page
-    assert "<code>num.io.threads</code></dt><dd>8</dd>" in page
     assert "<noscript>" in page
 
 
-def test_nothing_is_inline_and_nothing_comes_from_elsewhere(fake: FakeBroker) -> None:
+async def test_nothing_is_inline_and_nothing_comes_from_elsewhere(live: LiveAdmin) -> None:
     """The content security policy would stop it; better that there is nothing to stop."""
-    page = render_page(fake, BASE_URL)
+    page = await page_of(live)
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", page)
     assert not re.search(r"<script(?![^>]*\bsrc=)", page)
     sources = re.findall(r'(?:src|href)="([^"]*)"', page)
@@ -66,60 +224,59 @@ def test_assets_name_no_other_host(name: str) -> None:
     assert "eval(" not in text
 
 
-def test_what_the_broker_says_is_shown_as_text(fake: FakeBroker) -> None:
-    fake.topic_list = (TopicInfo("<script>alert(1)</script>", "id", (), configs={'"><b>': "1"}),)
-    page = render_page(fake, 'http://localhost/"><script>')
+async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
+    errors = live.broker.server.channel.metrics.recent_errors
+    software = ClientSoftware(HOSTILE, HOSTILE)
+    errors.add(ApiKey.PRODUCE, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 1}, HOSTILE, software, 1000)
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one")
+    await commit(live, HOSTILE, "orders")
+    await live.broker.services.groups.sample_lag()
+    await overview_once(live, "has_records", True)
+    page = await page_of(live)
+    assert page.count("\\u{202e}") >= 3
+    assert "\u202e" not in page
     assert "<script>alert" not in page
-    assert '"><script>' not in page
-    assert "<b>: 1" not in page
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert "<img" not in page.replace('<img src="/static', "")
 
 
-async def test_recent_changes_are_newest_first(fake: FakeBroker) -> None:
-    await fake.view.config.change({"num.io.threads": "12"}, changed_by="kafka client rdkafka from 10.0.0.7")
-    await fake.view.config.change({"num.io.threads": "16"}, changed_by="http (curl) from 127.0.0.1")
-    page = render_page(fake, BASE_URL)
-    assert page.index("http (curl)") < page.index("kafka client rdkafka")
+# --- in a browser ---
 
 
-def test_an_empty_broker_says_so_in_words(fake: FakeBroker) -> None:
-    fake.topic_list = ()
-    page = render_page(fake, BASE_URL)
-    assert "No topics yet" in page
-    assert "Nothing was changed" in page
+@needs_chromium
+async def test_the_first_record_changes_the_page_while_it_is_looked_at(tmp_path: Path) -> None:
+    async with (
+        open_live_admin(tmp_path / "broker") as live,
+        served(create_app(live.view)) as url,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        page = await browser.open_page(f"{url}/")
+        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        await page.until("document.querySelector('[data-chart=records] svg') !== null")
+        assert await page.evaluate("document.querySelector('#start') !== null")
+        await live.kafka.create_topic("orders")
+        await live.kafka.produce("orders", b"one")
+        await page.until("document.querySelector('#start') === null")
+        await page.until("document.querySelector('#largest tbody a')?.textContent === 'orders'")
+        # The charts are the script's, and stay when all around them is put in place again.
+        assert await page.evaluate("document.querySelector('[data-chart=records] svg') !== null")
 
 
-def test_a_broker_of_ten_thousand_topics_does_not_make_a_page_of_them(fake: FakeBroker) -> None:
-    fake.topic_list = tuple(TopicInfo(f"t{number}", "id", ()) for number in range(10_000))
-    page = render_page(fake, BASE_URL)
-    assert "The first 200 of 10000" in page
-    assert len(page) < 200_000
-
-
-def test_internal_topics_are_hidden_until_they_are_asked_for(fake: FakeBroker) -> None:
-    assert "internal topic" not in render_page(fake, BASE_URL)
-    fake.topic_list = (TopicInfo("__consumer_offsets", "id", (), internal=True), *fake.topic_list)
-    page = render_page(fake, BASE_URL)
-    assert "__consumer_offsets" not in page
-    assert '<a href="/?internal=true#topics-title">show 1 internal topic</a>' in page
-    page = render_page(fake, BASE_URL, with_internal=True)
-    assert "__consumer_offsets" in page
-    assert '<a href="/#topics-title">hide 1 internal topic</a>' in page
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 << 30, "3.0 GiB"), (5 << 50, "5120.0 TiB")]
-)
-def test_sizes_are_shown_in_binary_units(count: int, text: str) -> None:
-    assert bytes_text(count) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (61, "1 min 1 s"), (7260, "2 h 1 min"), (90_000.7, "1 d 1 h")]
-)
-def test_durations_are_shown_by_their_two_largest_units(seconds: float, text: str) -> None:
-    assert duration_text(seconds) == text
-
-
-def test_thousands_are_set_apart() -> None:
-    assert number_text(1234567) == "1\u202f234\u202f567"
+@needs_chromium
+@pytest.mark.parametrize("has_records", [False, True])
+async def test_the_page_holds_together_at_every_width_in_both_themes(tmp_path: Path, has_records: bool) -> None:
+    async with (
+        open_live_admin(tmp_path / "broker") as live,
+        served(create_app(live.view)) as url,
+        open_browser(tmp_path / "profile") as browser,
+    ):
+        if has_records:
+            await live.kafka.create_topic("o" * 249)
+            await live.kafka.produce("o" * 249, b"one")
+            await live.kafka.produce("nowhere", b"one")
+            await overview_once(live, "has_records", True)
+        page = await browser.open_page(f"{url}/?still")
+        for width in WIDTHS:
+            for dark in (False, True):
+                await page.set_view(width=width, dark=dark)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width

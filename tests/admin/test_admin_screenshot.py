@@ -101,7 +101,7 @@ async def test_the_page_shows_a_broker_under_load(broker: BrokerProcess, tmp_pat
             page = await browser.open_page(broker.admin_url, width=WIDTH, height=HEIGHT)
             await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
             await page.until("parseFloat(document.querySelector('[data-reading=requests] strong')?.textContent) > 0")
-            await page.until("document.querySelector('[data-groups]').innerText.includes('fraud-detector')")
+            await page.until("document.querySelector('#groups')?.innerText.includes('fraud-detector')")
             if REWRITE:
                 await trio.sleep(LOADED_SECONDS * 2 / 3)
                 await page.evaluate(CHANGE_THREADS)

@@ -21,6 +21,7 @@ from trio_broker.broker_view.loggers import LiveLoggersView
 from trio_broker.broker_view.messages import LiveMessagesView
 from trio_broker.broker_view.metrics import LiveMetricsView
 from trio_broker.broker_view.node import LiveNodeView
+from trio_broker.broker_view.overview import LiveOverviewView
 from trio_broker.broker_view.readings import LiveReadingsView
 from trio_broker.broker_view.segments import LiveSegmentsView
 from trio_broker.broker_view.storage import LiveStorageView
@@ -46,8 +47,10 @@ class LiveBrokerView(BrokerView):
         topics = LiveTopicsView(services, groups.report)
         readings = LiveReadingsView(services, server)
         latency = LiveLatencyView(services, server.channel.metrics, readings.samples)
+        storage = LiveStorageView(services)
         super().__init__(
             node=node,
+            overview=LiveOverviewView(services, server.channel.metrics, storage),
             config=LiveConfigView(services, events.publish),
             loggers=LiveLoggersView(services),
             changes=LiveChangesView(services, readings.samples),
@@ -63,7 +66,7 @@ class LiveBrokerView(BrokerView):
             segments=LiveSegmentsView(services.replicas, services.node.cluster_id, services.node.node_id),
             clients=LiveClientsView(services, server),
             doctor=LiveDoctorView(services, server),
-            storage=LiveStorageView(services),
+            storage=storage,
             tasks=LiveTasksView(server, services.clock),
             events=events,
         )

@@ -45,6 +45,13 @@ from trio_broker.yield_budget import InTurns
 REPORT_SECONDS = 5.0
 """How long a report is kept: disks change slowly, and a look at 10,000 partitions takes tenths of a second."""
 
+SIZES_SECONDS = 2.0
+"""How long sizes and rates are kept, which need no files. While there is no record at all the next look may be the one
+that finds the first."""
+
+SIZES_PAUSE_FACTOR = 49
+"""Sizes that took a tenth of a second to count are kept for five: that takes a fiftieth of the event loop's time."""
+
 LARGEST_TOPICS = 20
 """Topics that are named; the page of topics lists all of them."""
 
@@ -57,12 +64,18 @@ SYNC_BOUNDS_MS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 
 
 @attrs.frozen
 class PartitionSizes:
-    """What is on the disks, as counted at one go."""
+    """What is on the disks, as counted at one go. ``failed`` partitions cannot be read.
+
+    ``busiest_topics`` are those that carry most bytes; clients have written to them or to others if ``has_records``.
+    """
 
     log_bytes: Counter[Path]
     partitions: Counter[Path]
     largest_topics: tuple[TopicSize, ...]
+    busiest_topics: tuple[TopicSize, ...]
     topics: int
+    failed: int
+    has_records: bool
 
 
 class LiveStorageView:
@@ -73,6 +86,9 @@ class LiveStorageView:
         self._measuring = trio.Lock()
         self._storage_report: StorageReport | None = None
         self._storage_good_until = -math.inf
+        self._counting = trio.Lock()
+        self._counted_sizes: PartitionSizes | None = None
+        self._sizes_good_until = -math.inf
 
     async def report(self) -> StorageReport:
         clock = self.services.clock
@@ -85,7 +101,7 @@ class LiveStorageView:
     async def _measured(self) -> StorageReport:
         services, replicas = self.services, self.services.replicas
         maintenance, log_manager = replicas.log_maintenance, replicas.log_manager
-        sizes = await self._sizes()
+        sizes = await self.sizes()
         outlook = partial(
             retention_outlook,
             [each for each in replicas.partitions() if each.failure is None],
@@ -93,7 +109,7 @@ class LiveStorageView:
         )
         return StorageReport(
             made_at_ms=services.clock.now_ms(),
-            directories=tuple([await self._directory(each, sizes) for each in log_manager.directories]),
+            directories=await self.directories(),
             topics=sizes.topics,
             log_bytes=sizes.log_bytes.total(),
             largest_topics=sizes.largest_topics,
@@ -109,30 +125,63 @@ class LiveStorageView:
             ),
         )
 
-    async def _sizes(self) -> PartitionSizes:
+    async def sizes(self) -> PartitionSizes:
+        """Sizes and rates of all topics, which may be some seconds old."""
+        clock = self.services.clock
+        async with self._counting:
+            if self._counted_sizes is None or clock.monotonic() >= self._sizes_good_until:
+                began = clock.monotonic()
+                self._counted_sizes = await self._count()
+                took = clock.monotonic() - began
+                least = SIZES_SECONDS if self._counted_sizes.has_records else 0.0
+                self._sizes_good_until = began + took + max(least, SIZES_PAUSE_FACTOR * took)
+            return self._counted_sizes
+
+    async def _count(self) -> PartitionSizes:
         replicas = self.services.replicas
         log_bytes: Counter[Path] = Counter()
         partitions: Counter[Path] = Counter()
         topics: list[TopicSize] = []
+        failed, has_records = 0, False
         async for hosted in InTurns(list(replicas.topics.values())):
-            size_bytes = 0
+            size_bytes, is_internal = 0, is_internal_topic(hosted.name)
+            failed += len(hosted.failures)
             for partition in hosted.partitions.values():
                 size, directory = partition.log.size_bytes, partition.log.directory.parent
                 size_bytes += size
                 log_bytes[directory] += size
                 partitions[directory] += 1
+                failed += partition.failure is not None
+                has_records |= not is_internal and partition.log_end_offset > 0
             rates = replicas.topic_stats.rates(hosted.partitions.values())
             topics.append(
                 TopicSize(
                     topic=hosted.name,
-                    internal=is_internal_topic(hosted.name),
+                    internal=is_internal,
                     partitions=len(hosted.partitions),
                     size_bytes=size_bytes,
+                    records_in_per_second=rates.records_in,
                     bytes_in_per_second=rates.bytes_in,
+                    bytes_out_per_second=rates.bytes_out,
                 )
             )
-        largest = nlargest(LARGEST_TOPICS, topics, key=lambda each: each.size_bytes)
-        return PartitionSizes(log_bytes, partitions, tuple(largest), len(topics))
+        return PartitionSizes(
+            log_bytes=log_bytes,
+            partitions=partitions,
+            largest_topics=tuple(nlargest(LARGEST_TOPICS, topics, key=lambda each: each.size_bytes)),
+            busiest_topics=tuple(
+                nlargest(LARGEST_TOPICS, topics, key=lambda each: each.bytes_in_per_second + each.bytes_out_per_second)
+            ),
+            topics=len(topics),
+            failed=failed,
+            has_records=has_records,
+        )
+
+    async def directories(self) -> tuple[DirectoryReport, ...]:
+        """The data directories, with the space on their volumes as it is now."""
+        sizes = await self.sizes()
+        directories = self.services.replicas.log_manager.directories
+        return tuple([await self._directory(each, sizes) for each in directories])
 
     async def _directory(self, directory: LogDirectory, sizes: PartitionSizes) -> DirectoryReport:
         maintenance = self.services.replicas.log_maintenance

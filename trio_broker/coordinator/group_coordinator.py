@@ -36,7 +36,7 @@ from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_de
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
-from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReport
+from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReading, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import CoordinatorLog
@@ -254,6 +254,10 @@ class GroupCoordinator:
     def lag_peaks(self, from_ms: int, to_ms: int) -> dict[str, tuple[float | None, ...]]:
         """What ``LagHistory.peaks`` has of a minute that is just over."""
         return self._lag_collector.history.peaks(from_ms, to_ms)
+
+    def latest_lags(self) -> list[GroupLagReading]:
+        """The lag of the groups that are furthest behind, at most 200, as of a reading some seconds ago."""
+        return self._lag_collector.history.latest()
 
     def subscribe(self, listener: Callable[[str], None]) -> None:
         """Call ``listener`` with the id of each group that has finished a rebalance, on the event loop."""

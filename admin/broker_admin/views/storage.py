@@ -30,13 +30,15 @@ class DirectoryReport:
 
 @attrs.frozen(kw_only=True)
 class TopicSize:
-    """One topic on the disks; its rate is of the last minute."""
+    """One topic on the disks; its rates are of the last minute."""
 
     topic: str
     internal: bool
     partitions: int
     size_bytes: int
+    records_in_per_second: float
     bytes_in_per_second: float
+    bytes_out_per_second: float
 
 
 @attrs.frozen(kw_only=True)

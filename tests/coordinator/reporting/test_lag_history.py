@@ -26,6 +26,21 @@ def steps(*sums: tuple[int, int]) -> list[GroupReading]:
     return [reading(number, committed, ends) for number, (committed, ends) in enumerate(sums)]
 
 
+def test_the_latest_reading_of_each_group_comes_with_its_rates():
+    history = LagHistory()
+    assert history.latest() == []
+    for number, lags in enumerate(({"a": 100, "b": 100}, {"a": 200, "b": 100}, {"b": 100})):
+        for group_id in history.keep(lags):
+            history.add(group_id, reading(number, 0, lags[group_id]))
+        if number == 1:
+            latest = {each.group_id: each for each in history.latest()}
+            assert (latest["a"].lag_records, latest["a"].lag_seconds) == (200, 1.5)
+            assert (rates := latest["a"].rates) is not None
+            assert rates.trend is LagTrend.GROWING
+            assert latest["b"].rates == history.rates("b")
+    assert [each.group_id for each in history.latest()] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("readings", "consumed", "produced", "trend", "catches_up"),
     [

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import attrs
 
-from trio_broker.coordinator.reporting.snapshot import GroupRates, LagSample, LagTrend, max_known
+from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagSample, LagTrend, max_known
 
 SAMPLE_INTERVAL_MS = 5000
 """Between two readings: as long as clients wait between two commits by default."""
@@ -115,6 +115,14 @@ class LagHistory:
     def rates(self, group_id: str) -> GroupRates | None:
         """How fast the group reads, as of its last reading; None if that is not known."""
         return self._rates.get(group_id)
+
+    def latest(self) -> list[GroupLagReading]:
+        """The last reading of each group that is kept, and its rates."""
+        readings = [(group_id, each.latest(1)[0]) for group_id, each in self._rings.items() if len(each)]
+        return [
+            GroupLagReading(group_id, each.lag_records, each.lag_seconds, self._rates[group_id])
+            for group_id, each in readings
+        ]
 
     def samples(self, group_id: str) -> tuple[LagSample, ...]:
         """The lag of the last hour, oldest first."""

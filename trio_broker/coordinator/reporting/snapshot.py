@@ -147,6 +147,16 @@ class LagSample:
     consumed_per_second: float | None = None
 
 
+@attrs.frozen
+class GroupLagReading:
+    """The lag of a group at the last reading, and how fast it read up to then; see ``GroupLag``."""
+
+    group_id: str
+    lag_records: int | None
+    lag_seconds: float | None
+    rates: GroupRates | None
+
+
 @attrs.frozen(kw_only=True)
 class GroupLagHistory:
     """The lag of a group in the last hour, oldest first; empty for groups that are least behind, beyond 200."""

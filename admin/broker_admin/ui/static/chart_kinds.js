@@ -99,8 +99,26 @@ export const CHARTS = {
     ticks: halves,
     tick: byteTick,
     read: (sample) =>
-      `<i class="swatch first"></i>in ${byteRate(sample.bytes_in_per_second)}` +
-      `<i class="swatch second"></i>out ${byteRate(sample.bytes_out_per_second)}`,
+      `<span><i class="swatch first"></i>in ${byteRate(sample.bytes_in_per_second)}</span> ` +
+      `<span><i class="swatch second"></i>out ${byteRate(sample.bytes_out_per_second)}</span>`,
+  },
+  records: {
+    lines: () => [{ pick: (sample) => sample.records_in_per_second, style: "line first", area: true }],
+    top: topOf((sample) => sample.records_in_per_second),
+    ticks: halves,
+    tick: short,
+    read: (sample) => `<strong>${short(Math.round(sample.records_in_per_second))}</strong> per second`,
+  },
+  p99: {
+    // 0 stands for a second without such a request.
+    lines: () => [
+      { pick: (sample) => sample.produce_p99_ms || undefined, style: "line first" },
+      { pick: (sample) => sample.fetch_p99_ms || undefined, style: "line second" },
+    ],
+    top: topOf((sample) => Math.max(sample.produce_p99_ms, sample.fetch_p99_ms)),
+    ticks: halves,
+    tick: (value) => `${short(value)}\u00a0ms`,
+    read: (sample) => `${short(sample.produce_p99_ms)} and ${short(sample.fetch_p99_ms)} ms`,
   },
   requests: {
     lines: () => [{ pick: (sample) => sample.requests_per_second, style: "line first", area: true }],

@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * The overview's charts: lines over the last five minutes, drawn as SVG, with the changes of settings marked where they
- * were made. Nothing here reads or keeps anything; `draw` is called with what to draw.
+ * The charts: lines over the last five minutes, drawn as SVG, with the changes of settings marked where they were made.
+ * Nothing here reads or keeps anything; `draw` is called with what to draw.
  *
  * @typedef {{sampled_at_ms: number, bytes_in_per_second: number, bytes_out_per_second: number,
- *   requests_per_second: number, network_idle_ratio: number, network_idle_ratios: number[], io_idle_ratio: number,
- *   io_idle_ratios: number[], queue_depth: number, queue_capacity: number, connections: number,
- *   event_loop_busy_ratio: number, compaction_busy_ratio: number, sync_busy_ratio: number,
- *   sync_threads_busy_ratio: number, syncs_waiting: number}} Sample
+ *   records_in_per_second: number, produce_p99_ms: number, fetch_p99_ms: number, requests_per_second: number,
+ *   network_idle_ratio: number, network_idle_ratios: number[], io_idle_ratio: number, io_idle_ratios: number[],
+ *   queue_depth: number, queue_capacity: number, connections: number, event_loop_busy_ratio: number,
+ *   compaction_busy_ratio: number, sync_busy_ratio: number, sync_threads_busy_ratio: number, syncs_waiting: number}} Sample
  * @typedef {{sequence: number, changed_at_ms: number, key: string, old: string | null, new: string | null,
  *   changed_by: string}} Change
  * @typedef {{pick: (sample: Sample) => number | undefined, style: string, area?: boolean}} Line

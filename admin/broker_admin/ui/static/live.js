@@ -69,15 +69,6 @@ export async function get(address) {
  * @param {() => Promise<unknown>} work */
 export const quietly = (work) => work().catch(() => undefined);
 
-/** Replace a table's rows by those the server renders for this page's query. @param {string} what */
-export async function loadRows(what) {
-  const body = document.querySelector(`[data-${what}]`);
-  const answer = await read(`/rows/${what}${location.search}`, "text/html");
-  if (!body || !answer.ok) return;
-  body.innerHTML = await answer.text();
-  showLocalTimes();
-}
-
 /** Times in the reader's own zone, with the date where it is not today. */
 export function showLocalTimes() {
   for (const place of document.querySelectorAll("[data-at-ms]")) {

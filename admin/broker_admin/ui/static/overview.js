@@ -1,25 +1,23 @@
 // @ts-check
-/** The overview: charts of the broker's own history, and tables that are read again while they are looked at. */
+/** The overview: charts of the broker's own history, and all else read again while it is looked at. */
 
-import { isLive, isStill, keepUpToDate, loadRows, quietly } from "./live.js";
+import { isLive, isStill, keepUpToDate, quietly } from "./live.js";
 import { addChange, addSample, loadReadings } from "./live_charts.js";
+import { refreshRegions } from "./morph.js";
+import "./toast.js";
 
-const TABLES_MS = 5_000; // how often the tables of topics and groups are read
-
-async function loadTables() {
-  await Promise.all([loadRows("topics"), loadRows("groups")]);
-}
+const REFRESH_MS = 3_000; // how often the verdict and the lists are read
 
 async function loadAll() {
-  await Promise.all([loadReadings(), loadRows("journal"), loadTables()]);
+  await Promise.all([loadReadings(), refreshRegions()]);
 }
 
-quietly(loadAll);
+quietly(loadReadings);
 keepUpToDate(loadAll, {
   sample: addSample,
   config: (change) => {
     addChange(change);
-    quietly(() => loadRows("journal"));
+    quietly(() => refreshRegions());
   },
 });
-if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(loadTables), TABLES_MS);
+if (!isStill) setInterval(() => isLive() && !document.hidden && quietly(() => refreshRegions()), REFRESH_MS);

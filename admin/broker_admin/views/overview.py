@@ -1,0 +1,65 @@
+"""The readings that the overview is made of and no other area has: a few of everything, from memory."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from broker_admin.views.storage import DirectoryReport, TopicSize
+from trio_broker.coordinator.reporting.snapshot import GroupRates
+from trio_broker.network.statistics import RecentError
+
+
+@attrs.frozen(kw_only=True)
+class LaggingGroup:
+    """A group as of the last reading of its lag.
+
+    ``falls_behind`` says that its lag grows and is older than a few commits.
+    """
+
+    group_id: str
+    state: str
+    member_count: int
+    lag_records: int | None
+    lag_seconds: float | None
+    rates: GroupRates | None
+    falls_behind: bool
+
+
+@attrs.frozen(kw_only=True)
+class OverviewReadings:
+    """A few of everything, at ``read_at_ms``.
+
+    ``has_records`` is false until a client has written a record to a topic that is there. ``unreadable_partitions`` are
+    those whose disk or log failed, ``uncleanable_partitions`` those that compaction gave up. The times are of requests
+    in the last minute, a Fetch without what it waits for records, and None without any.
+
+    The groups that fall behind fastest come first, after them the others by lag; ``groups_falling_behind`` counts the
+    former. Internal topics are not among the ``largest_topics`` and ``busiest_topics``, of which each carries
+    something. ``errors`` are all that are kept, the newest first.
+    """
+
+    read_at_ms: int
+    has_records: bool
+    topics: int
+    partitions: int
+    unreadable_partitions: int
+    uncleanable_partitions: int
+    groups: int
+    groups_falling_behind: int
+    produce_p99_ms: float | None
+    fetch_p99_ms: float | None
+    directories: tuple[DirectoryReport, ...]
+    lagging_groups: tuple[LaggingGroup, ...]
+    largest_topics: tuple[TopicSize, ...]
+    busiest_topics: tuple[TopicSize, ...]
+    errors: tuple[RecentError, ...]
+
+
+class OverviewView(Protocol):
+    """A few of everything, as the overview shows it."""
+
+    async def readings(self) -> OverviewReadings:
+        """The readings, some of which may be some seconds old."""
+        ...

@@ -1,0 +1,178 @@
+"""The rules of the overview's verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from broker_admin.health import BUSY_SECONDS, RECENT_MS, Health, HealthState, about_text, health
+from broker_admin.views.node import Readiness
+from broker_admin.views.overview import LaggingGroup, OverviewReadings
+from broker_admin.views.storage import DirectoryReport
+from tests.metrics.test_effect import sample
+from trio_broker.metrics.bottleneck import Bottleneck, Limit, SuggestedSetting
+from trio_broker.network.statistics import FailedHandshake, RecentError
+
+NOW_MS = 1_780_000_000_000
+DAY = 86_400.0
+NOTHING = Bottleneck(Limit.NOTHING, "The broker is idle.", (), None, "There is no load.")
+
+DISK = DirectoryReport(
+    path="/data", failure=None, partitions=1, log_bytes=10, total_bytes=1000, usable_bytes=600, growth="none",
+    sampled_seconds=600.0, growth_bytes_per_second=0.0, full_in_seconds=None,
+)  # fmt: skip
+
+BILLING = LaggingGroup(
+    group_id="billing", state="Stable", member_count=1, lag_records=900, lag_seconds=60.0, rates=None, falls_behind=True
+)
+
+READINGS = OverviewReadings(
+    read_at_ms=NOW_MS, has_records=True, topics=1, partitions=1, unreadable_partitions=0, uncleanable_partitions=0,
+    groups=2, groups_falling_behind=0, produce_p99_ms=None, fetch_p99_ms=None, directories=(DISK,), lagging_groups=(),
+    largest_topics=(), busiest_topics=(), errors=(),
+)  # fmt: skip
+
+
+def verdict(
+    *,
+    readiness: Readiness = Readiness(True),  # noqa: B008  # frozen
+    loop: tuple[float, ...] = (),
+    limit: Bottleneck = NOTHING,
+    handshakes: tuple[FailedHandshake, ...] = (),
+    **readings: Any,
+) -> Health:
+    """The verdict on a broker with ``loop`` busy ratios of the last seconds and these of its readings."""
+    samples = [sample(NOW_MS + 1000 * second, event_loop_busy_ratio=ratio) for second, ratio in enumerate(loop)]
+    return health(readiness, attrs.evolve(READINGS, **readings), samples, limit, handshakes)
+
+
+def findings(found: Health) -> list[tuple[HealthState, str, str]]:
+    return [(each.state, each.text, each.page) for each in found.findings]
+
+
+def test_a_broker_without_findings_is_healthy():
+    assert verdict() == Health(HealthState.HEALTHY, "Healthy.", ())
+
+
+def test_findings_stand_in_one_line_the_worst_first():
+    full = attrs.evolve(DISK, usable_bytes=90, full_in_seconds=3 * DAY)
+    found = verdict(
+        directories=(full,), groups_falling_behind=2, loop=(0.94,) * 300, readiness=Readiness(False, "it is stopping")
+    )
+    assert found.state is HealthState.FAILING
+    assert found.summary == (
+        "Clients are not served: it is stopping; 2 groups fall behind; disk at 91\u00a0%, full in about 3\u00a0days; "
+        "event loop busy 94\u00a0% for 5\u00a0min."
+    )
+    assert [each.page for each in found.findings] == ["/storage", "/groups?order=-lag_seconds", "/storage", "/tuning"]
+
+
+def test_one_group_that_falls_behind_is_named_and_linked():
+    assert findings(verdict(groups_falling_behind=1, lagging_groups=(BILLING,))) == [
+        (HealthState.ATTENTION, "group billing falls behind", "/groups/billing")
+    ]
+    hostile = attrs.evolve(BILLING, group_id="\u202e" + "x" * 5000)
+    (found,) = verdict(groups_falling_behind=1, lagging_groups=(hostile,)).findings
+    assert found.text == f"group \\u{{202e}}{'x' * 39}… falls behind"
+    assert found.page == "/groups?order=-lag_seconds"
+
+
+@pytest.mark.parametrize(
+    ("usable_bytes", "full_in_seconds", "expected"),
+    [
+        (600, None, None),
+        (600, 8 * DAY, None),
+        (600, 6 * DAY, (HealthState.ATTENTION, "disk at 40\u00a0%, full in about 6\u00a0days", "/storage")),
+        (600, DAY / 2, (HealthState.FAILING, "disk at 40\u00a0%, full in about 12\u00a0hours", "/storage")),
+        (101, None, None),
+        (100, None, (HealthState.ATTENTION, "disk at 90\u00a0%", "/storage")),
+        (1, None, (HealthState.FAILING, "disk at 99\u00a0%", "/storage")),
+    ],
+)
+def test_a_disk_is_worth_a_look_when_it_is_nearly_full_or_will_be_within_a_week(
+    usable_bytes, full_in_seconds, expected
+):
+    disk = attrs.evolve(DISK, usable_bytes=usable_bytes, full_in_seconds=full_in_seconds)
+    assert findings(verdict(directories=(disk,))) == ([] if expected is None else [expected])
+
+
+def test_of_several_disks_the_one_that_is_full_first_is_named():
+    fuller, sooner = attrs.evolve(DISK, usable_bytes=50), attrs.evolve(DISK, path="/b", full_in_seconds=2 * DAY)
+    failed = attrs.evolve(DISK, path="/c", failure="input/output error", total_bytes=None, usable_bytes=None)
+    assert findings(verdict(directories=(fuller, sooner, failed))) == [
+        (HealthState.FAILING, "1 of 3 data directories out of use", "/storage"),
+        (HealthState.ATTENTION, "disk of /b at 40\u00a0%, full in about 2\u00a0days", "/storage"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loop", "text"),
+    [
+        ((), None),
+        ((0.99,) * (BUSY_SECONDS - 1), None),
+        ((0.99,) * 60 + (0.1,) * 10, None),
+        ((0.1,) * 100 + (0.9,) * 40, "event loop busy 90\u00a0% for 39\u00a0s"),
+        ((0.1,) * 100 + (0.8, 0.98) * 60, "event loop busy 89\u00a0% for 2\u00a0min"),
+    ],
+    ids=["no samples", "short", "over", "now", "on average"],
+)
+def test_an_event_loop_is_worth_a_look_once_it_has_been_busy_for_long(loop, text):
+    assert [each.text for each in verdict(loop=loop).findings] == ([] if text is None else [text])
+
+
+def test_a_limit_is_worth_a_look_where_a_setting_would_help():
+    waits = Bottleneck(
+        Limit.DISK_SYNCS, "Syncs to the disk wait for a thread.", (), SuggestedSetting("num.io.threads", "16"), "…"
+    )
+    assert findings(verdict(limit=waits)) == [
+        (
+            HealthState.ATTENTION,
+            "syncs to the disk wait for a thread, and num.io.threads=16 would help",
+            "/tuning#knob-num.io.threads",
+        )
+    ]
+    assert verdict(limit=attrs.evolve(waits, setting=None)).findings == ()
+
+
+def handshake(peer_host: str, last_at_ms: int) -> FailedHandshake:
+    return FailedHandshake("PLAINTEXT", peer_host, "TLS", "a TLS handshake", None, None, 3, 0, last_at_ms)
+
+
+def test_clients_that_cannot_connect_are_counted_by_host_for_some_minutes():
+    old = handshake("192.0.2.1", NOW_MS - RECENT_MS)
+    assert verdict(handshakes=(old,)).findings == ()
+    one = (handshake("192.0.2.7", NOW_MS), old)
+    assert [each.text for each in verdict(handshakes=one).findings] == ["clients on 192.0.2.7 cannot connect"]
+    two = (*one, handshake("192.0.2.8", NOW_MS))
+    assert findings(verdict(handshakes=two)) == [
+        (HealthState.ATTENTION, "clients on 2 hosts cannot connect", "/clients/doctor")
+    ]
+
+
+def test_requests_that_fail_in_the_broker_are_a_failure_and_those_of_clients_are_not():
+    error = RecentError(
+        api="Fetch", error="OFFSET_OUT_OF_RANGE", client_id="c", software_name="", software_version="", count=1,
+        first_at_ms=0, last_at_ms=NOW_MS,
+    )  # fmt: skip
+    assert verdict(errors=(error,)).findings == ()
+    bug = attrs.evolve(error, error="UNKNOWN_SERVER_ERROR")
+    assert findings(verdict(errors=(error, bug))) == [
+        (HealthState.FAILING, "requests are answered with UNKNOWN_SERVER_ERROR", "/#errors-title")
+    ]
+    assert verdict(errors=(attrs.evolve(bug, last_at_ms=NOW_MS - RECENT_MS),)).findings == ()
+
+
+def test_partitions_that_cannot_be_read_or_compacted():
+    assert findings(verdict(unreadable_partitions=1200, uncleanable_partitions=1)) == [
+        (HealthState.FAILING, "1\u202f200 partitions cannot be read", "/topics"),
+        (HealthState.ATTENTION, "1 partition cannot be compacted", "/storage"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(40, "40\u00a0s"), (300, "5\u00a0min"), (5400, "2\u00a0hours"), (259_200, "3\u00a0days")]
+)
+def test_durations_of_the_line_have_one_unit(seconds, text):
+    assert about_text(seconds) == text
