@@ -264,3 +264,12 @@ async def test_allow_names_the_methods_of_the_address_and_of_no_other(
     answer = await client.put(address, headers=CHANGE_HEADERS)
     assert answer.status_code == 405
     assert set(answer.headers["allow"].split(", ")) == methods
+
+
+async def test_brokers_are_a_list_of_one_and_found_by_their_node_id(live: LiveAdmin) -> None:
+    listed = await live.get("/api/v1/brokers")
+    assert (listed["total"], listed["items"][0]["node_id"]) == (1, live.broker.services.node.node_id)
+    one = await live.get(f"/api/v1/brokers/{live.broker.services.node.node_id}")
+    assert one["cluster_id"] == listed["items"][0]["cluster_id"]
+    missing = await live.http.get("/api/v1/brokers/99")
+    assert (missing.status_code, "99" in missing.json()["detail"]) == (404, True)

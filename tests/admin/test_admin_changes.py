@@ -137,6 +137,19 @@ async def test_a_tried_change_is_in_effect_and_undone_on_request(live: LiveAdmin
     assert (await live.get("/api/v1/config/num.io.threads"))["effective_value"] == "8"
 
 
+@pytest.mark.parametrize("end", ["keep", "undo"])
+async def test_a_dry_run_of_an_end_says_whether_it_could_be_and_leaves_the_trial_running(
+    live: LiveAdmin, end: str
+) -> None:
+    number = (await patch(live, "num.io.threads", 64, try_seconds=60))["changes"][0]["sequence"]
+    tried = await live.http.post(f"/api/v1/changes/{number}:{end}", params={"dry_run": "true"})
+    assert (tried.status_code, tried.json()["trial"]["outcome"]) == (200, "running")
+    assert (await live.get(f"/api/v1/changes/{number}"))["trial"]["outcome"] == "running"
+    await live.http.post(f"/api/v1/changes/{number}:keep")
+    again = await live.http.post(f"/api/v1/changes/{number}:{end}", params={"dry_run": "true"})
+    assert (again.status_code, again.json()["detail"]) == (409, f"change {number} is not being tried")
+
+
 async def test_a_kept_change_survives_a_restart_and_one_that_is_not_does_not(tmp_path: Path) -> None:
     async with open_live_admin(tmp_path) as live:
         number = (await patch(live, "num.io.threads", 64, try_seconds=60))["changes"][0]["sequence"]

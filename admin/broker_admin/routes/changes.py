@@ -23,11 +23,11 @@ from broker_admin.messages.query import FORMATS
 from broker_admin.operations import TextContent, operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
-from broker_admin.request_body import check_caller
+from broker_admin.request_body import ChangeQuery, check_caller
 from broker_admin.routes.messages import CSV, NDJSON, wanted_format
 from broker_admin.schemas import bounded
 from broker_admin.views.changes import TrialRefusal
-from trio_broker.changes.change import Change
+from trio_broker.changes.change import Change, TrialOutcome
 
 
 @attrs.frozen(kw_only=True)
@@ -89,18 +89,38 @@ async def get_change(request: Request) -> Response:
     return json_response(change_of(request))
 
 
-@operation(Change, is_change=True, status=200, problems={404: "there is no such change", 409: "it is not on trial"})
+@operation(
+    Change, query=ChangeQuery, is_change=True, problems={404: "there is no such change", 409: "it is not on trial"}
+)
 async def keep_change(request: Request) -> Response:
-    """Make the values of a change on trial stay."""
+    """Make the values of a change on trial stay; with ``dry_run``, answers with the change if that can be done."""
     check_caller(request)
-    return trial_response(await parts_of(request).view.changes.keep(change_of(request).number))
+    change = change_of(request)
+    if query_of(request, ChangeQuery).dry_run:
+        return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
+    return trial_response(await parts_of(request).view.changes.keep(change.number))
 
 
-@operation(Change, is_change=True, status=200, problems={404: "there is no such change", 409: "it is not on trial"})
+@operation(
+    Change, query=ChangeQuery, is_change=True, problems={404: "there is no such change", 409: "it is not on trial"}
+)
 async def undo_change(request: Request) -> Response:
-    """Take a change on trial back before its time; answers with the change that does so."""
+    """Take a change on trial back before its time.
+
+    Answers with the change that does so; with ``dry_run`` with the one that would be taken back.
+    """
     check_caller(request)
-    return trial_response(await parts_of(request).view.changes.undo(change_of(request).number))
+    change = change_of(request)
+    if query_of(request, ChangeQuery).dry_run:
+        return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
+    return trial_response(await parts_of(request).view.changes.undo(change.number))
+
+
+NOT_ON_TRIAL = "change {} is not being tried"
+
+
+def is_on_trial(change: Change) -> bool:
+    return change.trial is not None and change.trial.outcome is TrialOutcome.RUNNING
 
 
 def trial_response(result: Change | TrialRefusal) -> Response:

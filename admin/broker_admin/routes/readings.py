@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 import attrs
@@ -11,10 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.encoding import json_response, json_response_from_thread
+from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
 from broker_admin.operations import operation, query_of
 from broker_admin.parts import parts_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import Words, bounded
+from broker_admin.structuring import shown
 from broker_admin.view import BrokerView
 from broker_admin.views.node import NodeDescription
 from broker_admin.views.readings import SeriesReport, ThreadStatistics
@@ -119,6 +121,38 @@ async def get_node(request: Request) -> Response:
     return json_response(parts_of(request).view.node.description())
 
 
+BROKER_COLUMNS: Mapping[str, Callable[[NodeDescription], SortValue]] = {"node_id": lambda each: each.node_id}
+
+
+@attrs.frozen(kw_only=True)
+class BrokersQuery(ListQuery):
+    """Which brokers are wanted."""
+
+    order: str = ordered_by("node_id", BROKER_COLUMNS)
+
+
+def broker_key(broker: NodeDescription) -> str:
+    """The id by which a list of brokers is continued."""
+    return str(broker.node_id)
+
+
+@operation(Page[NodeDescription], query=BrokersQuery)
+async def get_brokers(request: Request) -> Response:
+    """The brokers of the cluster, of which there is one."""
+    brokers = [parts_of(request).view.node.description()]
+    query = query_of(request, BrokersQuery)
+    return json_response(take_page(brokers, query, id_of=broker_key, columns=BROKER_COLUMNS))
+
+
+@operation(NodeDescription, problems={404: "there is no such broker"})
+async def get_broker(request: Request) -> Response:
+    """One broker, by its ``node.id``."""
+    broker, asked = parts_of(request).view.node.description(), request.path_params["node_id"]
+    if asked != broker_key(broker):
+        raise Problem(404, f"there is no broker {shown(asked)}; /api/v1/brokers lists those there are")
+    return json_response(broker)
+
+
 @operation(ThreadStatistics)
 async def get_threads(request: Request) -> Response:
     """Idle ratio of every network thread and handler slot, the queue between them, and how busy the loop is."""
@@ -179,6 +213,8 @@ async def get_group_series(request: Request) -> Response:
 
 ROUTES = [
     Route("/api/v1/node", get_node),
+    Route("/api/v1/brokers", get_brokers),
+    Route("/api/v1/brokers/{node_id}", get_broker),
     Route("/api/v1/threads", get_threads),
     Route("/api/v1/history", get_history),
     Route("/api/v1/history/series", get_series),
