@@ -23,8 +23,8 @@ pytestmark = needs_chromium
 
 NO_PAGES = ("/api/v1/", "/static/", "/metrics", "/healthz", "/readyz")
 
-WIDTHS = (420, 768, 1280)
-"""A telephone, a tablet, a small desktop, in CSS pixels."""
+WIDTHS = (420, 640, 768, 1280)
+"""A telephone, a small desktop at 200 %, a tablet, a small desktop, in CSS pixels."""
 
 LOOKS = ((1280, False), (420, True))
 """Width and darkness of each look of axe-core."""
