@@ -32,7 +32,10 @@ def parse_moment(text: str) -> int:
     Raises:
         ValueError: the text is not an ISO 8601 date.
     """
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time; one is written 2026-01-31T12:00:00, in UTC or with a zone") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - EPOCH) // timedelta(milliseconds=1)

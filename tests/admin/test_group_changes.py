@@ -165,6 +165,11 @@ async def test_a_wrong_value_is_pointed_at(
     assert await members.committed("g") == {"t": {0: 2}}
 
 
+async def test_a_time_that_is_none_is_refused_with_how_one_is_written(live: LiveAdmin, members: CoordinatorHarness):
+    problem = await refusal(live, "POST", RESET, 422, json={"target": "time", "time": "yesterday"})
+    assert "'yesterday' is not a time; one is written 2026-01-31T12:00:00" in problem["errors"][0]["detail"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

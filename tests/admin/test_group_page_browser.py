@@ -62,6 +62,22 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
     await page.evaluate(
         """(() => {
             const target = document.querySelector("#reset [name=target]");
+            target.value = "file";
+            target.dispatchEvent(new Event("input", {bubbles: true}));
+            const given = new DataTransfer();
+            given.items.add(new File(["orders,0,77\\norders,1,99999"], "offsets.csv"));
+            const field = document.querySelector("#reset [data-fills=file]");
+            field.files = given.files;
+            field.dispatchEvent(new Event("change", {bubbles: true}));
+        })()"""
+    )
+    await page.until("document.querySelector('#reset textarea').value.includes('orders,0,77')")
+    await page.evaluate("document.querySelector('#reset [data-tries]').click()")
+    await page.until("document.querySelector('#reset [data-plan]:not([hidden]) tbody tr') !== null")
+    assert "99999 is after the log ends" in await page.text("#reset [data-plan]")
+    await page.evaluate(
+        """(() => {
+            const target = document.querySelector("#reset [name=target]");
             target.value = "offset";
             target.dispatchEvent(new Event("input", {bubbles: true}));
             const offset = document.querySelector("#reset [name=offset]");

@@ -35,6 +35,7 @@ function compose() {
     if (!field.disabled) value = field.value;
   }
   const isFile = target === "file"; // which names the partitions by itself
+  /** @type {HTMLElement} */ (find("[data-with=file]")).hidden = !isFile;
   /** @type {HTMLFieldSetElement} */ (find("[data-scope]")).disabled = isFile;
   const byTopic = /** @type {HTMLInputElement} */ (find("[data-scope-kind=topic]")).checked && !isFile;
   const topic = /** @type {HTMLInputElement} */ (find("[data-scope-topic]")).value.trim();
@@ -97,6 +98,13 @@ if (dialog) {
     compose();
     /** @type {HTMLElement} */ (find("[data-plan]")).hidden = true; // it was of other choices
   }, { capture: true });
+  /** @type {HTMLInputElement} */ (find("[data-fills=file]")).addEventListener("change", async (event) => {
+    const chosen = /** @type {HTMLInputElement} */ (event.target).files?.[0];
+    const lines = /** @type {HTMLTextAreaElement} */ (find("textarea[name=file]"));
+    if (!chosen) return;
+    lines.value = await chosen.text();
+    lines.dispatchEvent(new Event("input", { bubbles: true }));
+  });
   dialog.addEventListener("tried", (event) => {
     event.preventDefault();
     showPlan(/** @type {CustomEvent} */ (event).detail);
