@@ -34,7 +34,7 @@ class LiveTopicSegmentsView:
         self.services = services
         self._describing = trio.CapacityLimiter(SEGMENT_THREADS)
 
-    async def of_partition(self, name: str, partition: int) -> PartitionSegments | None:
+    async def of_partition(self, name: str, partition: int) -> PartitionSegments[tuple[SegmentDetail, ...]] | None:
         hosted = self.services.replicas.topics.get(name)
         if hosted is None or partition not in {*hosted.partitions, *hosted.failures}:
             return None
@@ -56,7 +56,9 @@ class LiveTopicSegmentsView:
             raise TopicRefused(error.code.name, str(error)) from error
 
 
-def describe(partition: Partition, *, stable_offset: int, now_ms: int, check_interval_ms: int) -> PartitionSegments:
+def describe(
+    partition: Partition, *, stable_offset: int, now_ms: int, check_interval_ms: int
+) -> PartitionSegments[tuple[SegmentDetail, ...]]:
     """The segments with what retention and compaction do to them. Blocks: runs in a worker thread.
 
     Raises:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any, cast
 
 import attrs
 import trio
@@ -40,6 +41,7 @@ from broker_admin.views.topics import (
     AddedPartitions,
     ChangedTopicConfigs,
     PartitionDetail,
+    PartitionSegments,
     PurgedTopic,
     PurgeTarget,
     SegmentDetail,
@@ -99,22 +101,6 @@ class PurgeBody:
     to_offset: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
-
-
-@attrs.frozen(kw_only=True)
-class SegmentList:
-    """The files of one partition; see ``SegmentDetail``.
-
-    Retention looks every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
-    compacted; ``dirty_ratio`` is the share of bytes that compaction has not gone over.
-    """
-
-    partition: int
-    log_directory: str
-    retention_check_interval_ms: int
-    compacted_up_to: int | None
-    dirty_ratio: float | None
-    segments: Page[SegmentDetail]
 
 
 def view_of(request: Request) -> BrokerView:
@@ -257,7 +243,7 @@ async def with_oldest_records(view: BrokerView, name: str, page: Page[PartitionD
     return attrs.evolve(page, items=items)
 
 
-@operation(SegmentList, query=SegmentsQuery, problems=NO_SUCH_PARTITION)
+@operation(PartitionSegments[Page[SegmentDetail]], query=SegmentsQuery, problems=NO_SUCH_PARTITION)
 async def get_segments(request: Request) -> Response:
     """The files of one partition: which offsets, size and index, and what retention takes when."""
     query = query_of(request, SegmentsQuery)
@@ -268,14 +254,8 @@ async def get_segments(request: Request) -> Response:
     if found is None:
         raise no_such_partition()
     segments = await trio.to_thread.run_sync(select_segments, found.segments, query)
-    answer = SegmentList(
-        partition=found.partition,
-        log_directory=found.log_directory,
-        retention_check_interval_ms=found.retention_check_interval_ms,
-        compacted_up_to=found.compacted_up_to,
-        dirty_ratio=found.dirty_ratio,
-        segments=segments,
-    )
+    # attrs gives the class with another list of segments; mypy cannot say so.
+    answer = attrs.evolve(cast(PartitionSegments[Any], found), segments=segments)
     return await json_response_from_thread(answer)
 
 

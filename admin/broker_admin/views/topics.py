@@ -8,12 +8,14 @@ transaction markers make them larger than the number of records.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
 from trio_broker.config.entries import ConfigEntry
 from trio_broker.metrics.topics import TopicInfo
+
+S = TypeVar("S")
 
 
 @attrs.frozen(kw_only=True)
@@ -127,8 +129,8 @@ class SegmentDetail:
 
 
 @attrs.frozen(kw_only=True)
-class PartitionSegments:
-    """The files of one partition.
+class PartitionSegments(Generic[S]):
+    """The files of one partition: all of them, or a page of them.
 
     Retention looks every ``retention_check_interval_ms``. ``compacted_up_to`` is None for a log that is never
     compacted; ``dirty_ratio`` is the share of bytes that compaction has not gone over.
@@ -139,7 +141,7 @@ class PartitionSegments:
     retention_check_interval_ms: int
     compacted_up_to: int | None
     dirty_ratio: float | None
-    segments: tuple[SegmentDetail, ...]
+    segments: S
 
 
 @attrs.frozen(kw_only=True)
@@ -370,7 +372,7 @@ class TopicChangesView(Protocol):
 class TopicSegmentsView(Protocol):
     """The files of partitions, as the admin app sees them."""
 
-    async def of_partition(self, name: str, partition: int) -> PartitionSegments | None:
+    async def of_partition(self, name: str, partition: int) -> PartitionSegments[tuple[SegmentDetail, ...]] | None:
         """The files of one partition, oldest first; None if there is no such partition.
 
         Raises:
