@@ -39,6 +39,8 @@ async def test_the_page_of_records(tmp_path: Path) -> None:
         for width in (420, 768, 1280):
             await page.set_view(width=width)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width
+            # The value has what is left of the width, not the number of a partition.
+            assert await page.evaluate("document.querySelector('.records td.number').offsetWidth") < 110
 
 
 @asynccontextmanager

@@ -346,6 +346,7 @@ async def test_a_selection_is_purged_and_deleted_by_one_dialog_each(live: LiveAd
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent.includes('would be purged')")
     assert "a.b would be purged: 2 records" in await text_of(page, "#purge-selected [data-topic='a.b']")
     assert "topics purge a.b c" in await text_of(page, "#purge-selected [data-twin]")
+    assert await page.evaluate("document.activeElement.name") == "to_end"
     await type_into(page, "#purge-selected [data-typed]", "purge 2 topics")
     await click(page, "#purge-selected [data-does]")
     await page.until("document.querySelector('#purge-selected [data-outcome]').textContent === '2 topics purged.'")

@@ -45,7 +45,7 @@ class Action {
     this.showCall();
     this.dialog.showModal();
     // Not the cross at the top, which is the first that could have it.
-    const first = this.form.querySelector(".fields :is(input, select, textarea), [data-typed], [data-tries]") ?? this.does;
+    const first = this.form.querySelector(".fields :is(input:not([type=hidden]), select, textarea), [data-typed], [data-tries]") ?? this.does;
     /** @type {HTMLElement} */ (first).focus();
   }
 

@@ -58,7 +58,8 @@ async function toggle(row) {
   const opened = document.createElement("tr");
   opened.className = "opened";
   const cell = opened.insertCell();
-  cell.colSpan = row.cells.length;
+  // Only those in view: a cell over hidden columns would make room for them.
+  cell.colSpan = [...row.cells].filter((each) => each.checkVisibility()).length;
   cell.textContent = "Reading …";
   row.after(opened);
   const link = /** @type {HTMLAnchorElement} */ (row.querySelector("a[href]"));
