@@ -81,7 +81,7 @@ def changes_csv(changes: Iterable[Change]) -> str:
             change.effect.verdict.value if change.effect else "",
         )
         starts = (change.number, iso_time(change.changed_at_ms), change.action.value, change.resource_type.value)
-        for value in change.values or (ValueChange("", None, None),):
+        for value in (*change.values, *change.shadowed_values) or (ValueChange("", None, None),):
             texts = (change.resource, value.name, value.old or "", value.new or "")
             writer.writerow((*starts, *map(harmless, texts), *ends))
     return out.getvalue()
@@ -97,7 +97,9 @@ def is_wanted(change: Change, query: ChangesQuery) -> bool:
 
 
 def search_text(change: Change) -> str:
-    values = (f"{value.name} {value.old or ''} {value.new or ''}" for value in change.values)
+    values = (
+        f"{value.name} {value.old or ''} {value.new or ''}" for value in (*change.values, *change.shadowed_values)
+    )
     origin = change.origin
     return " ".join(
         (change.action.value, change.resource, origin.client, origin.role, origin.address, origin.request, *values)

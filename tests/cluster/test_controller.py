@@ -138,10 +138,14 @@ async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_c
     assert controller.changes.changes == (change,)
 
 
-async def test_settings_without_an_effect_and_those_only_validated_are_not_recorded(controller, config):
+async def test_settings_without_an_effect_are_recorded_as_such_and_those_only_validated_are_not(controller, config):
     await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
+    CALLER.set(ChangeOrigin(ChangeChannel.KAFKA))
     outcome = await controller.change_configs([setting(CLUSTER_DEFAULT, "num.io.threads", "10")])
-    assert (outcome.results, outcome.changes) == ([CLUSTER_DEFAULT], [])
+    [change] = outcome.changes
+    assert (outcome.results, change.resource_type, change.values) == ([CLUSTER_DEFAULT], ChangedResource.CLUSTER, ())
+    assert change.shadowed_values == (ValueChange("num.io.threads", None, "10"),)
+    assert not change.is_of_settings
     outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "10")], validate_only=True)
     assert (outcome.results, outcome.changes) == ([BROKER], [])
     assert config.socket_server.num_io_threads == 9

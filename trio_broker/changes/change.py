@@ -92,6 +92,9 @@ class MadeChange:
     values: tuple[ValueChange, ...] = ()
     further_values: int = 0
     """Values beyond those that are kept of one change."""
+    shadowed_values: tuple[ValueChange, ...] = ()
+    """Settings of brokers that were set or reset without an effect, as they stand at their level: another level has a
+    stronger value, or the same."""
 
 
 class TrialOutcome(enum.Enum):
@@ -188,7 +191,7 @@ class Change(MadeChange):
     @property
     def is_of_settings(self) -> bool:
         """Whether the broker's readings before and after are worth comparing."""
-        return self.action is ChangeAction.CONFIG
+        return self.action is ChangeAction.CONFIG and bool(self.values)
 
 
 def with_outcome(

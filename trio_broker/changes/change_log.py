@@ -109,6 +109,7 @@ class ChangeLog:
             resource=clipped(made.resource),
             values=tuple(clipped_value(value) for value in made.values[:MAX_VALUES]),
             further_values=made.further_values + max(0, len(made.values) - MAX_VALUES),
+            shadowed_values=tuple(clipped_value(value) for value in made.shadowed_values[:MAX_VALUES]),
             trial=trial,
             undoes=undoes,
         )

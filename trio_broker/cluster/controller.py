@@ -23,8 +23,9 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
+from trio_broker.changes.caller import CALLER, THE_BROKER
 from trio_broker.changes.change import Change, ChangeAction, ChangedResource, MadeChange
-from trio_broker.changes.change_log import ChangeLog
+from trio_broker.changes.change_log import ChangeLog, differences
 from trio_broker.clock import SystemClock
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
@@ -54,7 +55,8 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.entries import ValueChange
+from trio_broker.config.entries import ConfigScope, ValueChange
+from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -318,6 +320,22 @@ class Controller:
     def _apply_broker_configs(self, resource: ConfigResource) -> list[MadeChange]:
         if resource not in (CLUSTER_DEFAULT, self.broker_resource):
             return []
-        effective = self.config.set_dynamic(scope_of(resource), self.image.configs(resource))
+        scope = scope_of(resource)
+        before, tried = self.config.dynamic(scope), self.config.tried
+        effective = self.config.set_dynamic(scope, self.image.configs(resource))
+        # A trial that is kept was recorded when it began.
+        said = {*(each.name for each in effective), *(tried if scope is ConfigScope.BROKER else ())}
+        stored = differences(before, self.config.dynamic(scope))
+        # What the broker itself writes at its first start was asked for by nobody.
+        is_asked_for = CALLER.get() is not THE_BROKER
+        shadowed = tuple(without_secret(each) for each in stored if is_asked_for and each.name not in said)
+        if not effective and not shadowed:
+            return []
         kind = ChangedResource.BROKER if resource.name else ChangedResource.CLUSTER
-        return [MadeChange(ChangeAction.CONFIG, kind, resource.name, effective)] if effective else []
+        return [MadeChange(ChangeAction.CONFIG, kind, resource.name, effective, shadowed_values=shadowed)]
+
+
+def without_secret(value: ValueChange) -> ValueChange:
+    """``value``, or only the name of a secret."""
+    key = BROKER_KEYS.get(value.name)
+    return ValueChange(value.name, None, None) if key is None or key.sensitive else value
