@@ -210,9 +210,6 @@ class FakeConfig:
             self.broker.publish(change)
         return ConfigChangeResult(changes=made)
 
-    def setting_changes(self) -> Sequence[SettingChange]:
-        return list(self.broker.journal)
-
 
 class FakeChanges(NotFaked):
     def list(self) -> Sequence[Change]:

@@ -21,9 +21,6 @@ from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.handlers.support.services import BrokerServices
 
-SHOWN_CHANGES = 100
-"""Changes that are asked for at once as single settings; the list of changes has all."""
-
 MAX_POOL_SIZE = 256
 """Threads that one change over HTTP may give a pool: a digit too many must not start thousands. Twice the present size
 is always allowed, as it is to Kafka's clients."""
@@ -56,10 +53,6 @@ class LiveConfigView:
         if not key.thread_pool:
             return None
         return AllowedRange(1, max(MAX_POOL_SIZE, 2 * self.services.config.value(key)))
-
-    def setting_changes(self) -> Sequence[SettingChange]:
-        changes = [change for change in self.services.changes.changes if is_of_broker(change)]
-        return [setting for change in changes[-SHOWN_CHANGES:] for setting in settings_of(change)]
 
     async def change(
         self,

@@ -72,7 +72,3 @@ class ConfigView(Protocol):
         effective value is not among the changes.
         """
         ...
-
-    def setting_changes(self) -> Sequence[SettingChange]:
-        """The recent changes, oldest first, bounded."""
-        ...
