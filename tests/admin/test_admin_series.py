@@ -56,6 +56,32 @@ async def end_minute(live: LiveAdmin, clock: ManualClock) -> None:
     await live.view.readings.history_writer.flush()
 
 
+async def test_the_overview_shows_hours_and_days(live: LiveAdmin) -> None:
+    page = (await live.http.get("/")).text
+    assert "the broker keeps a week" in page
+    assert '<a href="/?range=7d#over-time-title">7 d</a>' in page
+    await sample(live)
+    page = (await live.http.get("/?range=24h")).text
+    assert '<a href="/?range=24h#over-time-title" aria-current="true">24 h</a>' in page
+    assert "There is no reading in this time yet" in page  # a line needs two of them
+    assert (await live.http.get("/?range=1y")).status_code == 400
+
+
+async def test_a_change_of_a_setting_is_a_mark_on_the_hour_of_the_overview(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with open_live_admin(tmp_path, clock=clock) as live:
+        await sample(live)
+        clock.advance(60)
+        answer = await live.http.patch("/api/v1/config", json={"num.io.threads": 6})
+        assert answer.status_code == 200
+        clock.advance(60)
+        await sample(live)
+        page = (await live.http.get("/?range=1h")).text
+        assert "Upright lines are changes of settings." in page
+        assert "<title>num.io.threads, " in page
+        assert '<path class="line first" d="M' in page
+
+
 def known(answer: Any, name: str) -> list[float]:
     return [value for value in answer["series"][name] if value is not None]
 

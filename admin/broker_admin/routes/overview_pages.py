@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import attrs
 import trio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -12,18 +13,63 @@ from starlette.routing import Route
 
 from broker_admin.getting_started import bootstrap_address, creation_command, snippets
 from broker_admin.health import FULL_DISK_RATIO, used_ratio
+from broker_admin.operations import query_of
 from broker_admin.overview import Overview, overview_of
 from broker_admin.pages import frame, render_template
 from broker_admin.parts import parts_of
 from broker_admin.routes.changes_pages import WORDS
+from broker_admin.routes.readings import now_ms_of
+from broker_admin.schemas import bounded
+from broker_admin.series_chart import (
+    BROKER_CHARTS,
+    RANGES,
+    ChartMark,
+    RangeQuery,
+    SeriesPicture,
+    TimeRange,
+    range_links,
+    series_picture,
+)
 from broker_admin.storage_texts import forecast_text
 from broker_admin.view import BrokerView
+from trio_broker.changes.change import ChangeAction, ChangedResource
+
+LIVE_RANGE = "5m"
+"""What the charts show that the page's script draws."""
+
+
+SETTINGS = (ChangeAction.CONFIG, ChangeAction.STARTED)
+"""The changes that the charts mark."""
+
+MAX_MARKS = 50
+"""The latest of them; more would hide the lines."""
+
+
+@attrs.frozen
+class OverviewQuery(RangeQuery):
+    """The time that the page's charts show."""
+
+    range: str = bounded(LIVE_RANGE, enum=list(RANGES))
+
+
+async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesPicture | None:
+    """The broker's charts of hours or days, with the changes of settings as marks; None without readings."""
+    now_ms = now_ms_of(view)
+    names = tuple(dict.fromkeys(name for chart in BROKER_CHARTS for name, _ in chart.lines))
+    report = await view.readings.series(names, now_ms - chosen.span_ms, now_ms + 1, chosen.step_ms)
+    marks = [
+        ChartMark(0.0, "other", ", ".join(value.name for value in change.values), change.changed_at_ms)
+        for change in view.changes.list()
+        if change.action in SETTINGS and change.resource_type in (ChangedResource.BROKER, ChangedResource.CLUSTER)
+    ]
+    return series_picture(report, BROKER_CHARTS, chosen, now_ms, marks[-MAX_MARKS:])
 
 
 async def get_overview_page(request: Request) -> Response:
     """The overview."""
     parts = parts_of(request)
     overview = await overview_of(parts.view)
+    chosen = query_of(request, OverviewQuery).range
     context = frame(parts.view, request) | WORDS | start_context(parts.view, overview, request.url.hostname or "")
     context |= {
         "here": "overview",
@@ -32,6 +78,9 @@ async def get_overview_page(request: Request) -> Response:
         "forecast_text": forecast_text,
         "used_ratio": used_ratio,
         "full_disk_ratio": FULL_DISK_RATIO,
+        "ranges": range_links("/", request.query_params, chosen, "over-time-title"),
+        "is_live": chosen == LIVE_RANGE,
+        "over_time": None if chosen == LIVE_RANGE else await over_time(parts.view, RANGES[chosen]),
     }
     render = partial(render_template, "overview/overview.html", context)
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
