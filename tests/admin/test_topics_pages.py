@@ -115,6 +115,7 @@ async def test_the_rates_of_a_topic_are_charts_of_any_length(tmp_path: Path) -> 
         for chosen in ("5m", "1h"):
             html = await page_text(live, f"/topics/orders?range={chosen}")
             assert '<path class="line first" d="M' in html
+            assert "/static/series_chart.css" in html
         assert '<a href="/topics/orders?range=1h#rates-title" aria-current="true">1 h</a>' in html
         await page_text(live, "/topics/orders?range=1y", 400)
 
