@@ -125,6 +125,9 @@ class Describer:
         if operation.query is not None:
             required = {field.name: is_required(field) for field in attrs.fields(operation.query)}
             for name, schema in self.bodies.properties_of(operation.query, {}).items():
+                if "pattern" in schema:
+                    # As a whole, which JSON Schema does not mean by itself; an empty parameter counts as not given.
+                    schema |= {"pattern": f"^({schema['pattern']})?$"}
                 found.append({"name": name, "in": "query", "required": required.get(name, False), "schema": schema})
         if operation.is_change:
             found.append({"name": "X-Requested-With", "in": "header", "required": True, "schema": {"type": "string"}})
