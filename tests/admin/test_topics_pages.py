@@ -120,6 +120,15 @@ async def test_the_rates_of_a_topic_are_charts_of_any_length(tmp_path: Path) -> 
         await page_text(live, "/topics/orders?range=1y", 400)
 
 
+async def test_partitions_and_segments_show_replicas_and_how_dense_the_index_is(live: LiveAdmin) -> None:
+    await live.kafka.create_topic("orders")
+    for _ in range(3):
+        await live.kafka.produce("orders", b"x" * 5000)
+    node = live.broker.services.node.node_id
+    assert f"replicas {node}; in sync {node}" in cells(await page_text(live, "/topics/orders/partitions"))
+    assert re.search(r"\b2 one in 7\.\d KiB", cells(await page_text(live, "/topics/orders/partitions/0")))
+
+
 async def test_partitions_lead_to_their_segments(live: LiveAdmin) -> None:
     await live.kafka.create_topic("orders", 2)
     await live.kafka.produce("orders", b"one")
