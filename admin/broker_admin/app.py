@@ -120,6 +120,8 @@ def create_app(
             Exception: answer_bug,
         },
     )
+    # Starlette's redirect names the host and the scheme, which are others behind a proxy; see ``errors``.
+    app.router.redirect_slashes = False
     stop = stopping if stopping is not None else trio.Event()
     app.state.parts = AdminParts(view, stop, rail=rail_of(app.routes))
     return app

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from http import HTTPMethod, HTTPStatus
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from broker_admin.pages import error_page
@@ -41,11 +42,27 @@ def answer_http_exception(request: Request, exception: Exception) -> Response:
     """Starlette's own refusals: no such route, wrong method."""
     assert isinstance(exception, HTTPException), type(exception)
     text = EXPLANATIONS.get(exception.status_code, exception.detail)
+    if exception.status_code == HTTPStatus.NOT_FOUND and (path := path_without_slash(request)):
+        if not path.startswith("/api/") and request.method in ("GET", "HEAD"):
+            query = f"?{request.url.query}" if request.url.query else ""
+            return RedirectResponse(quote(path) + query, HTTPStatus.PERMANENT_REDIRECT)
+        text = f"there is nothing at this address; at {path}, without the slash, there is"
     response = answer_error(request, exception.status_code, text)
     response.headers.update(exception.headers or {})
     if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["allow"] = ", ".join(allowed_methods(request))
     return response
+
+
+def path_without_slash(request: Request) -> str:
+    """The request's path without the slashes at its end, if that is an address of this app; else the empty string."""
+    path: str = request.scope["path"]
+    shorter = path.rstrip("/")
+    return shorter if shorter != path and routes_at(request, shorter) else ""
+
+
+def routes_at(request: Request, path: str) -> list[Route]:
+    return [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
 
 
 def allowed_methods(request: Request) -> Sequence[str]:
@@ -54,8 +71,7 @@ def allowed_methods(request: Request) -> Sequence[str]:
     Starlette names those of the first route that has the path; another may have the same path, or suit it better, as
     ``/topics/{topic}:purge`` does than ``/topics/{topic}``.
     """
-    path = request.scope["path"]
-    routes = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
+    routes = routes_at(request, request.scope["path"])
     closest = max((literal_length(each) for each in routes), default=0)
     methods = [methods_of(each) for each in routes if literal_length(each) == closest]
     return sorted(set().union(*methods))
