@@ -7,6 +7,7 @@ they may have to be read from an index. So it is made once for all who ask withi
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -139,15 +140,16 @@ class LiveStorageView:
 
     async def _count(self) -> PartitionSizes:
         replicas = self.services.replicas
-        log_bytes: Counter[Path] = Counter()
-        partitions: Counter[Path] = Counter()
+        # By text: a path of each of ten thousand partitions would take most of the time of this walk.
+        log_bytes: Counter[str] = Counter()
+        partitions: Counter[str] = Counter()
         topics: list[TopicSize] = []
         failed, has_records = 0, False
         async for hosted in InTurns(list(replicas.topics.values())):
             size_bytes, is_internal = 0, is_internal_topic(hosted.name)
             failed += len(hosted.failures)
             for partition in hosted.partitions.values():
-                size, directory = partition.log.size_bytes, partition.log.directory.parent
+                size, directory = partition.log.size_bytes, os.path.dirname(str(partition.log.directory))
                 size_bytes += size
                 log_bytes[directory] += size
                 partitions[directory] += 1
@@ -166,8 +168,8 @@ class LiveStorageView:
                 )
             )
         return PartitionSizes(
-            log_bytes=log_bytes,
-            partitions=partitions,
+            log_bytes=Counter({Path(directory): size for directory, size in log_bytes.items()}),
+            partitions=Counter({Path(directory): count for directory, count in partitions.items()}),
             largest_topics=tuple(nlargest(LARGEST_TOPICS, topics, key=lambda each: each.size_bytes)),
             busiest_topics=tuple(
                 nlargest(LARGEST_TOPICS, topics, key=lambda each: each.bytes_in_per_second + each.bytes_out_per_second)
