@@ -37,7 +37,6 @@ class AdminParts:
     open_tails: int = 0
     rendering: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(RENDERING_THREADS))
     reading_lag: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(LAG_READERS))
-
     searching: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
     search_threads: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(SEARCHES))
 

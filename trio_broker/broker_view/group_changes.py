@@ -31,11 +31,13 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from kafka_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup
 from kafka_wire.schema import Request
@@ -234,11 +236,7 @@ class LiveGroupChangesView:
                 ],
             )
             response = await commit_existing(request, self, by_id=False)
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    if answer.error_code:
-                        place = TopicPartition(topic.name, answer.partition_index)
-                        errors[place] = ErrorCode(answer.error_code)
+            errors |= errors_in(response)
         return errors
 
     # ---- deleting ----
@@ -315,11 +313,7 @@ class LiveGroupChangesView:
                 response = await delete_existing(request, self)
             except KafkaError as error:
                 raise not_empty(group) if error.code is ErrorCode.NON_EMPTY_GROUP else refused(error) from error
-            for topic in response.topics:
-                for answer in topic.partitions:
-                    if answer.error_code:
-                        place = TopicPartition(topic.name, answer.partition_index)
-                        errors[place] = ErrorCode(answer.error_code)
+            errors |= errors_in(response)
         return errors
 
     # ---- members ----
@@ -373,6 +367,16 @@ class LiveGroupChangesView:
             for topic in response.topics
             for each in topic.partitions
         }
+
+
+def errors_in(response: OffsetCommitResponse | OffsetDeleteResponse) -> dict[TopicPartition, ErrorCode]:
+    """The partitions that an answer refuses, with the reasons."""
+    return {
+        TopicPartition(topic.name, answer.partition_index): ErrorCode(answer.error_code)
+        for topic in response.topics
+        for answer in topic.partitions
+        if answer.error_code
+    }
 
 
 def no_handler(phase: RequestPhase) -> None:
