@@ -7,7 +7,8 @@ connection with hypercorn's ``TCPServer``, end gracefully.
 
 What the guard adds to a connection: exceptions end it with one log line and nothing else; a peer that does not read
 is given up after a while, for hypercorn shields its sends from cancellation and would otherwise keep the broker from
-ending; what is left of a connection whose peer is gone ends soon; their number is bounded.
+ending; what is left of a connection whose peer is gone ends soon; so does one whose request was refused before all of
+it had come; their number is bounded.
 
 Imports hypercorn's inner classes, hence the pin to 0.18 in pyproject.toml. Import this module lazily.
 """
@@ -28,7 +29,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ConnectionState
 from hypercorn.utils import wrap_app
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from wsproto.utilities import ProtocolError as WebSocketError
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ MAX_REQUEST_HEAD_BYTES = 128 * 1024
 MAX_REQUEST_BODY_BYTES = 1 << 20
 """Hypercorn's bound for WSGI apps, which ours is not; the app has its own, smaller one."""
 
+
+BODY_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
+"""Without one of them a request of HTTP/1.1 has no body."""
 
 PROTOCOL_ERRORS = (h11.ProtocolError, H2Error, WebSocketError)
 """What the parsers raise, also in the middle of our answer, once a peer has broken the rules."""
@@ -125,6 +129,36 @@ def hypercorn_config() -> Config:
     return config
 
 
+def discarding_unread_bodies(app: ASGIApp) -> ASGIApp:
+    """``app``, which may answer a request without having read its body.
+
+    Hypercorn queues a few pieces of a body for the app, and with its last word of the answer one more message. Where
+    nobody takes the pieces any more, that message, and with it the connection, would wait for ever.
+    """
+
+    async def discarding(scope: Scope, receive: Receive, send: Send) -> None:
+        async def discard() -> None:
+            while (await receive())["type"] == "http.request":
+                pass
+
+        async def send_and_discard(message: Message) -> None:
+            if message["type"] != "http.response.body" or message.get("more_body", False):
+                await send(message)
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(discard)
+                await send(message)
+                nursery.cancel_scope.cancel()
+
+        await app(scope, receive, send_and_discard if has_body(scope) else send)
+
+    return discarding
+
+
+def has_body(scope: Scope) -> bool:
+    return scope["type"] == "http" and any(name in BODY_HEADERS for name, _ in scope["headers"])
+
+
 @attrs.define
 class ConnectionGuard:
     """Serves connections so that nothing but cancellation comes out of one."""
@@ -141,7 +175,7 @@ class ConnectionGuard:
             log.warning("admin connection from %s refused: %d are open", peer_name(stream), MAX_CONNECTIONS)
             return
         peer = peer_name(stream)
-        app = wrap_app(self.app, MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
+        app = wrap_app(discarding_unread_bodies(self.app), MAX_REQUEST_BODY_BYTES, "asgi")  # type: ignore[arg-type]  # same calls, other names
         self.streams.add(stream)
         try:
             await PatientlessTCPServer(app, self.config, self.context, ConnectionState({}), stream).run()  # type: ignore[arg-type]  # it takes plain streams as well

@@ -6,11 +6,13 @@ import logging
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
+from starlette.types import Receive, Scope, Send
 
 import broker_admin.guard
 import broker_admin.server
@@ -240,6 +242,42 @@ async def test_a_connection_whose_peer_is_gone_is_not_kept(
             await stream.send_all(request_bytes)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert not guard.streams
+
+
+async def test_a_connection_whose_request_was_refused_before_its_body_came_ends() -> None:
+    """The body is larger than what the sockets hold, and its sender waits until all of it is taken."""
+    refuse = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await refuse.wait()
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def send_all_of_it(stream: trio.SocketStream) -> None:
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n")
+            await stream.send_all(bytes(100_000_000))
+
+    guard = ConnectionGuard(app)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, trio.open_nursery() as nursery:
+        stream = await trio.testing.open_stream_to_socket_listener(listener)
+        async with stream:
+            nursery.start_soon(send_all_of_it, stream)
+            nursery.start_soon(close_after, guard, await listener.accept())
+            # Hypercorn has read as much of it as it reads ahead of the app.
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            refuse.set()
+            await receive_until(stream, b"413")
+            with trio.fail_after(PATIENCE_SECONDS):
+                while guard.streams:  # noqa: ASYNC110 (what is waited for is hypercorn, which sets no event)
+                    await trio.sleep(0.001)
+
+
+async def close_after(guard: ConnectionGuard, stream: trio.SocketStream) -> None:
+    """What Trio's accept loop does with a connection."""
+    async with stream:
+        await guard.serve(stream)
 
 
 async def test_a_peer_that_is_gone_with_a_full_http2_window_takes_no_place(

@@ -91,7 +91,7 @@ async def test_a_group_is_reset_and_deleted_once_it_has_no_members(lagging: Lagg
     assert commands[0] == f"trio-broker groups reset-offsets {GROUP_ID} --all-topics --to-offset 100 --execute"
     assert commands[1].endswith(f"--group {GROUP_ID} --reset-offsets --all-topics --to-offset 100 --execute")
     await page.evaluate("document.querySelector('#reset [data-tries]').click()")
-    await page.until("document.querySelector('#reset [data-plan] tbody tr') !== null")
+    await page.until("document.querySelector('#reset [data-plan]:not([hidden]) tbody tr') !== null")
     plan = await page.text("#reset [data-plan]")
     assert "4 partitions; 118 records are skipped, 1,400 are read again." in plan
     assert committed(lagging) == {41, 4 * RECORDS}
