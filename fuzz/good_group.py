@@ -22,6 +22,11 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafka_wire.messages.find_coordinator import FindCoordinatorRequest
 from kafka_wire.messages.heartbeat import HeartbeatRequest
+from kafka_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,6 +40,10 @@ PAUSE_SECONDS: Final = 0.02
 """Between two rounds: far more often than real members, so that a stall does not fall between two."""
 
 SESSION_MS: Final = 30_000
+"""Longer than a busy machine keeps a member from sending a heartbeat."""
+
+GROUP_RESOURCE: Final = 32
+SET: Final = 0
 
 RETRIES: Final = 600
 RETRY_SECONDS: Final = 0.05
@@ -52,6 +61,7 @@ SYNC_VERSION: Final = 5
 HEARTBEAT_VERSION: Final = 4
 CONSUMER_HEARTBEAT_VERSION: Final = 1
 OFFSETS_VERSION: Final = 9
+ALTER_CONFIGS_VERSION: Final = 1
 
 
 class Unwell(AssertionError):
@@ -84,6 +94,7 @@ class GoodGroup:
             request = FindCoordinatorRequest(coordinator_keys=[group_id])
             self._ask_until_ready(request, FIND_VERSION, lambda answer: answer.coordinators[0].error_code)
         self._join()
+        self._keep_consumer_session()
         self._consumer_heartbeat(joins=True)
 
     @property
@@ -159,6 +170,16 @@ class GoodGroup:
             assignments=mine,
         )
         require(self.connection.ask(sync, SYNC_VERSION).error_code, "sync")
+
+    def _keep_consumer_session(self) -> None:
+        """Let the session of KIP-848, which is the group's setting, be as long as the other one."""
+        session = AlterableConfig(name="consumer.session.timeout.ms", config_operation=SET, value=str(SESSION_MS))
+        resource = AlterConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=self.group_ids[1], configs=[session]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = self.connection.ask(request, ALTER_CONFIGS_VERSION)
+        require(answer.responses[0].error_code, "setting the session")
 
     def _heartbeat_request(self) -> HeartbeatRequest:
         return HeartbeatRequest(group_id=self.group_ids[0], generation_id=self.generation_id, member_id=self.member_id)
