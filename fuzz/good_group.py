@@ -39,8 +39,9 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 PAUSE_SECONDS: Final = 0.02
 """Between two rounds: far more often than real members, so that a stall does not fall between two."""
 
-SESSION_MS: Final = 30_000
-"""Longer than a busy machine keeps a member from sending a heartbeat."""
+SESSION_MS: Final = 45_000
+"""Longer than a busy machine keeps a member from sending a heartbeat; the shortest that Kafka allows by default in the
+protocol of KIP-848."""
 
 GROUP_RESOURCE: Final = 32
 SET: Final = 0
