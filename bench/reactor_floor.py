@@ -116,7 +116,7 @@ async def run_bare() -> None:
 async def run_reactor() -> None:
     """The network floor with a handler that returns a constant, on a free port, which is printed."""
 
-    async def handle(request: QueuedRequest) -> Answer:
+    def handle(request: QueuedRequest) -> Answer:
         header = request.header
         return [response_header(header.api_key, header.api_version, header.correlation_id), BODY]
 

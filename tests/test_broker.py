@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+from typing import Any
 
 import attrs
 import httpx
@@ -298,7 +299,7 @@ async def test_a_stop_answers_a_waiting_fetch_at_once(tmp_path):
 async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
     async with running(tmp_path, shutdown_grace_ms="600000") as broker, connected(broker) as client:
         working, finish = trio.Event(), trio.Event()
-        real = served_apis()[ApiKey.METADATA].handler
+        real: Any = served_apis()[ApiKey.METADATA].handler
 
         async def slow(request, context):
             working.set()

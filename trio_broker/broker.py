@@ -46,6 +46,7 @@ from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
+from trio_broker.network.handler_pool import PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.storage.errors import DataDirectoryError
@@ -213,8 +214,8 @@ class Broker:
         services.groups.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
-    async def _answer(self, request: QueuedRequest) -> Answer:
-        return await self.dispatcher.answer(request)
+    def _answer(self, request: QueuedRequest) -> Answer | PendingAnswer:
+        return self.dispatcher.answer(request)
 
     def _follow_config(self) -> None:
         """Let the socket server follow the settings that may change while it runs."""

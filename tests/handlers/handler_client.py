@@ -5,6 +5,7 @@ What a version does not carry is lost on the way, so a test sees exactly what a 
 
 from __future__ import annotations
 
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.steps import finish
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
 
@@ -33,6 +35,14 @@ class CountingProducerIds:
 def joined(chunks: list[Any]) -> bytes:
     """The bytes of an answer, regions of files read in."""
     return b"".join(chunk.read() if hasattr(chunk, "read") else bytes(chunk) for chunk in chunks)
+
+
+async def response_of(handler: Any, request: Any, context: Context) -> Any:
+    """What a handler answers, whichever way it does."""
+    response = handler(request, context)
+    if isinstance(response, GeneratorType):
+        return await finish(response)
+    return await response if isinstance(response, CoroutineType) else response
 
 
 @attrs.define
@@ -69,7 +79,7 @@ class Client:
         """The response as a client of ``version`` reads it, None for silence."""
         wire = memoryview(bytearray(joined(encode(request, version))))
         decoded, _ = decode(type(request), version, wire)
-        response = await handler(decoded, self.context(version))
+        response = await response_of(handler, decoded, self.context(version))
         if response is None:
             return None
         answer = joined(encode(response, version))

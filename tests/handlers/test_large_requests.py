@@ -35,7 +35,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafka_wire.primitives import NO_UUID
 from tests.handlers.admin_client import make_admin_client
-from tests.handlers.handler_client import CONNECTION
+from tests.handlers.handler_client import CONNECTION, response_of
 from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.scripted_groups import ScriptedGroups, classic_group, consumer_group
 from tests.handlers.wire_client import ADVERTISED
@@ -257,5 +257,5 @@ async def test_thousands_of_topics_are_taken_in_turns(open_wire_client, monkeypa
         wire.services,
     )
     async with counted_rounds() as rounds:
-        await handler(request_, context)
+        await response_of(handler, request_, context)
     assert rounds.count >= COUNT // PARTITIONS_PER_YIELD

@@ -13,7 +13,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
-from tests.handlers.handler_client import Client
+from tests.handlers.handler_client import Client, response_of
 from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import error_response, produce
 from trio_broker.network.errors import CloseConnection
@@ -247,7 +247,7 @@ async def test_the_broker_logs_once_in_a_while_that_transactions_are_not_served(
     context = client.context(9)
     for _ in range(3):
         with pytest.raises(KafkaError):
-            await produce(request(batch(), transactional_id="mine"), context)
+            await response_of(produce, request(batch(), transactional_id="mine"), context)
     [line] = [record.getMessage() for record in caplog.records if "transactions are not served" in record.getMessage()]
     assert "transactional id 'mine' of client 'test' at 127.0.0.1" in line
 

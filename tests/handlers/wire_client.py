@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import CoroutineType
 from typing import Any
 
 import attrs
@@ -50,7 +51,9 @@ class WireClient:
         frame = memoryview(bytearray(request_header(sent) + body))
         header, position = read_request_header(frame)
         self.request = QueuedRequest(header, frame[position:], self.connection, release_slot=self.count_parked)
-        answer = await self.dispatcher.answer(self.request)
+        answer: Any = self.dispatcher.answer(self.request)
+        if isinstance(answer, CoroutineType):
+            answer = await answer
         return None if answer is None else joined(list(answer))
 
     def count_parked(self) -> None:

@@ -45,11 +45,11 @@ def server_statistics(at_seconds: float = 0.0, **changes: Any) -> SocketServerSt
 
 
 def channel_statistics(recent_peak_depth: int = 0, capacity: int = 500) -> RequestChannelStatistics:
-    return RequestChannelStatistics(0, capacity, recent_peak_depth, recent_peak_depth, 0, 0, 0)
+    return RequestChannelStatistics(0, capacity, recent_peak_depth, recent_peak_depth, 0)
 
 
 def handler_statistics(*slots: HandlerSlotStatistics, parked: int = 0) -> HandlerPoolStatistics:
-    return HandlerPoolStatistics(len(slots), slots, parked, 0, 0, 0)
+    return HandlerPoolStatistics(len(slots), 0, slots, parked, 0, 0, 0)
 
 
 def processor_statistics(number: int, idle_ratio: float, busy_seconds: float = 0.0) -> ProcessorStatistics:

@@ -46,7 +46,6 @@ def cause(connection: Connection, now: float) -> CloseCause | None:
         (ConnectionState.WAITING_FOR_MEMORY, CloseCause.IDLE),
         (ConnectionState.SENDING, CloseCause.STUCK_RESPONSE),
         (ConnectionState.WAITING_FOR_READER, CloseCause.STUCK_RESPONSE),
-        (ConnectionState.WAITING_FOR_QUEUE, None),
         (ConnectionState.IN_FLIGHT, None),
     ],
 )

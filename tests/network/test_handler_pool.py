@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import attrs
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.headers import RequestHeader
 from trio_broker.network.errors import CloseCause, CloseConnection
 from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, HandlerPool
-from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, RequestChannel
+from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, Reply, RequestChannel
 from trio_broker.request_phase import RequestPhase
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
 
 
+@attrs.define(eq=False)
+class Mailbox:
+    """Takes the reply of one request."""
+
+    is_closed: bool = False
+    replies: list[Reply] = attrs.field(factory=list)
+    has_come: trio.Event = attrs.field(factory=trio.Event)
+
+    def respond(self, reply: Reply) -> None:
+        self.replies.append(reply)
+        self.has_come.set()
+
+
 def new_request(number: int = 0) -> QueuedRequest:
-    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO)
+    return QueuedRequest(RequestHeader(3, 1, number, None), memoryview(b""), INFO, reply_target=Mailbox())
+
+
+async def reply_of(request: QueuedRequest) -> Reply:
+    """The one reply to ``request``."""
+    mailbox = request.reply_target
+    assert isinstance(mailbox, Mailbox)
+    await mailbox.has_come.wait()
+    [reply] = mailbox.replies
+    return reply
 
 
 class Gate:
@@ -49,7 +72,7 @@ async def started(nursery: trio.Nursery, gate: Gate, size: int, capacity: int = 
 async def send(pool: HandlerPool, count: int) -> list[QueuedRequest]:
     requests = [new_request(number) for number in range(count)]
     for request in requests:
-        pool.channel.send_nowait(request)
+        pool.submit(request)
     await wait_all_tasks_blocked()
     return requests
 
@@ -60,7 +83,7 @@ async def test_no_more_requests_are_handled_at_a_time_than_there_are_slots(nurse
     requests = await send(pool, 10)
     assert (gate.held, pool.channel.statistics().depth) == (3, 7)
     gate.opened.set()
-    assert [await request.reply.wait() for request in requests] == [[b"answer"]] * 10
+    assert [await reply_of(request) for request in requests] == [[b"answer"]] * 10
     assert gate.highest == 3
     nursery.cancel_scope.cancel()
 
@@ -71,7 +94,7 @@ async def test_fifty_parked_polls_go_through_one_slot(nursery):
     requests = await send(pool, 50)
     assert (gate.held, pool.statistics().parked) == (50, 50)
     gate.opened.set()
-    assert [await request.reply.wait() for request in requests] == [[b"answer"]] * 50
+    assert [await reply_of(request) for request in requests] == [[b"answer"]] * 50
     assert pool.statistics().parked == 0
     nursery.cancel_scope.cancel()
 
@@ -86,7 +109,7 @@ async def test_parked_workers_rest_and_are_used_again(nursery):
         await wait_all_tasks_blocked()
     tasks = [child for child in nursery.child_tasks if child.name.endswith("run")]
     [pool_nursery] = tasks[0].child_nurseries
-    assert len(pool_nursery.child_tasks) == 11
+    assert len(pool_nursery.child_tasks) == 10
     nursery.cancel_scope.cancel()
 
 
@@ -98,7 +121,7 @@ async def test_no_more_workers_rest_than_are_worth_keeping(nursery):
     await wait_all_tasks_blocked()
     tasks = [child for child in nursery.child_tasks if child.name.endswith("run")]
     [pool_nursery] = tasks[0].child_nurseries
-    assert len(pool_nursery.child_tasks) == MAX_RESTING_WORKERS + 1
+    assert len(pool_nursery.child_tasks) == MAX_RESTING_WORKERS
     nursery.cancel_scope.cancel()
 
 
@@ -121,7 +144,7 @@ async def test_shrinking_lets_requests_in_hand_be_answered_and_takes_no_new_ones
     assert (gate.held, pool.size) == (4, 1)
     gate.opened.set()
     for request in requests:
-        assert await request.reply.wait() == [b"answer"]
+        assert await reply_of(request) == [b"answer"]
     gate.opened, gate.highest = trio.Event(), 0
     await send(pool, 5)
     assert (gate.held, gate.highest) == (1, 1)
@@ -134,10 +157,10 @@ async def test_shrinking_retires_idle_slots_without_a_request(nursery):
     await wait_all_tasks_blocked()
     pool.resize(2)
     await wait_all_tasks_blocked()
-    assert pool.channel.statistics().receivers_waiting == 2
+    assert pool.statistics().idle == 2
     pool.resize(5)
     await wait_all_tasks_blocked()
-    assert pool.channel.statistics().receivers_waiting == 5
+    assert pool.statistics().idle == 5
     nursery.cancel_scope.cancel()
 
 
@@ -159,10 +182,10 @@ async def test_a_request_that_parks_in_a_retired_slot_is_answered_and_the_slot_i
     pool.resize(1)
     go_on.set()
     await wait_all_tasks_blocked()
-    assert pool.channel.statistics().receivers_waiting == 1
+    assert pool.statistics().idle == 1
     answer.set()
     for request in requests:
-        assert await request.reply.wait() == [b"answer"]
+        assert await reply_of(request) == [b"answer"]
     nursery.cancel_scope.cancel()
 
 
@@ -173,7 +196,7 @@ async def test_cancelling_the_pool_answers_what_it_holds(nursery):
         await inner.start(pool.run)
         [request] = await send(pool, 1)
         inner.cancel_scope.cancel()
-    reply = await request.reply.wait()
+    reply = await reply_of(request)
     assert isinstance(reply, CloseConnection)
     assert reply.cause is CloseCause.STOPPING
 
@@ -200,7 +223,7 @@ async def test_time_spent_parked_is_told_apart_from_time_in_a_slot(nursery):
     pool = await started(nursery, gate, 1)
     [request] = await send(pool, 1)
     gate.opened.set()
-    await request.reply.wait()
+    await reply_of(request)
     assert request.queued_ns <= request.began_ns
     assert request.waits is not None
     assert (request.waits.phase, request.waits.disk_ns) == (RequestPhase.PURGATORY, 0)
@@ -219,3 +242,51 @@ async def test_a_resize_after_the_end_changes_the_size_and_starts_nothing():
         nursery.cancel_scope.cancel()
     pool.resize(4)
     assert pool.size == 4
+
+
+async def test_a_handler_that_does_not_wait_is_done_in_the_turn_of_its_caller(nursery):
+    pool = HandlerPool(RequestChannel(10), lambda request: [b"answer"], 1)
+    await nursery.start(pool.run)
+    for number in range(3):
+        mailbox = Mailbox()
+        pool.submit(attrs.evolve(new_request(number), reply_target=mailbox))
+        assert mailbox.replies == [[b"answer"]]
+    statistics = pool.statistics()
+    assert (statistics.answered, statistics.in_flight, statistics.idle) == (3, 0, 1)
+    assert statistics.slots[0].requests == 3
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_handler_that_does_not_wait_is_queued_where_no_slot_is_idle(nursery):
+    gate = Gate()
+    pool = HandlerPool(
+        RequestChannel(10), lambda request: [b"now"] if request.header.correlation_id else gate.handle(request), 1
+    )
+    await nursery.start(pool.run)
+    held, queued = new_request(0), new_request(1)
+    pool.submit(held)
+    pool.submit(queued)
+    assert (pool.channel.statistics().depth, queued.began_ns) == (1, 0)
+    gate.opened.set()
+    assert await reply_of(held) == [b"answer"]
+    assert await reply_of(queued) == [b"now"]
+    assert pool.statistics().idle == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_what_a_handler_raises_in_its_callers_turn_closes_one_connection(nursery, caplog):
+    def handle(request: QueuedRequest) -> Answer:
+        if request.header.correlation_id:
+            raise CloseConnection("malformed")
+        raise RuntimeError("a bug of ours")
+
+    pool = HandlerPool(RequestChannel(10), handle, 1)
+    await nursery.start(pool.run)
+    requests = [new_request(0), new_request(1)]
+    for request in requests:
+        pool.submit(request)
+    replies = [await reply_of(request) for request in requests]
+    assert [str(reply) for reply in replies] == ["its handler failed", "malformed"]
+    assert (pool.statistics().failed, pool.statistics().idle) == (1, 1)
+    assert "a bug of ours" in caplog.text
+    nursery.cancel_scope.cancel()

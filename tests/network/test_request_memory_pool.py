@@ -1,47 +1,72 @@
-"""The budget of bytes that large requests may hold."""
+"""The limit on the bytes that large requests may hold."""
 
 from __future__ import annotations
 
-from trio.testing import wait_all_tasks_blocked
+import attrs
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 
 
-async def test_without_a_limit_nobody_waits():
-    budget = RequestMemoryPool(SocketServerConfig())
-    for _ in range(3):
-        await budget.acquire(10**9)
-    assert budget.held == 3 * 10**9
+@attrs.define(eq=False)
+class Waiter:
+    """Who asks for memory, and what it was given later."""
+
+    acquired: list[int] = attrs.field(factory=list)
+
+    def memory_acquired(self, count: int) -> None:
+        self.acquired.append(count)
 
 
-async def test_the_limit_may_be_passed_by_one_frame_and_then_others_wait_in_order(nursery):
-    budget = RequestMemoryPool(SocketServerConfig(queued_max_request_bytes=100))
-    order = []
-
-    async def take(number: int, count: int) -> None:
-        await budget.acquire(count)
-        order.append(number)
-
-    for number, count in enumerate((500, 60, 60, 60)):
-        nursery.start_soon(take, number, count)
-        await wait_all_tasks_blocked()
-    assert (order, budget.held) == ([0], 500)
-    budget.release(500)
-    await wait_all_tasks_blocked()
-    assert (order, budget.held) == ([0, 1, 2], 120)
-    budget.release(60)
-    await wait_all_tasks_blocked()
-    assert order == [0, 1, 2, 3]
+def test_without_a_limit_nobody_waits():
+    pool = RequestMemoryPool(SocketServerConfig())
+    assert all(pool.acquire(Waiter(), 10**9) for _ in range(3))
+    assert pool.held == 3 * 10**9
 
 
-async def test_a_raised_limit_lets_the_next_go_on(nursery):
+def test_the_limit_may_be_passed_by_one_frame_and_then_others_wait_in_order():
+    pool = RequestMemoryPool(SocketServerConfig(queued_max_request_bytes=100))
+    waiters = [Waiter() for _ in range(4)]
+    counts = (500, 60, 60, 60)
+    assert [pool.acquire(waiter, count) for waiter, count in zip(waiters, counts, strict=True)] == [
+        True, False, False, False,
+    ]  # fmt: skip
+    pool.release(500)
+    assert [waiter.acquired for waiter in waiters] == [[], [60], [60], []]
+    assert pool.held == 120
+    pool.release(60)
+    assert waiters[3].acquired == [60]
+
+
+def test_one_that_comes_while_others_wait_does_not_overtake_them():
+    config = SocketServerConfig(queued_max_request_bytes=100)
+    pool = RequestMemoryPool(config)
+    first, second = Waiter(), Waiter()
+    assert pool.acquire(Waiter(), 100)
+    assert not pool.acquire(first, 10)
+    config.queued_max_request_bytes = 1000
+    assert not pool.acquire(second, 10)
+    pool.wake()
+    assert (first.acquired, second.acquired) == ([10], [10])
+
+
+def test_one_that_went_away_is_given_nothing():
+    pool = RequestMemoryPool(SocketServerConfig(queued_max_request_bytes=100))
+    gone = Waiter()
+    assert pool.acquire(Waiter(), 100)
+    assert not pool.acquire(gone, 10)
+    pool.withdraw(gone)
+    pool.release(100)
+    assert (gone.acquired, pool.held) == ([], 0)
+
+
+def test_a_raised_limit_lets_the_next_go_on():
     config = SocketServerConfig(queued_max_request_bytes=10)
-    budget = RequestMemoryPool(config)
-    await budget.acquire(10)
-    nursery.start_soon(budget.acquire, 5)
-    await wait_all_tasks_blocked()
+    pool = RequestMemoryPool(config)
+    waiter = Waiter()
+    assert pool.acquire(Waiter(), 10)
+    assert not pool.acquire(waiter, 5)
     config.queued_max_request_bytes = -1
-    budget.wake()
-    await wait_all_tasks_blocked()
-    assert budget.held == 15
+    pool.wake()
+    assert waiter.acquired == [5]
+    assert pool.held == 15

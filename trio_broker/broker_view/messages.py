@@ -39,6 +39,7 @@ from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import IsolationLevel
 from trio_broker.replication.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
+from trio_broker.steps import finish
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.yield_budget import InTurns
 
@@ -134,7 +135,9 @@ class LiveMessagesView:
                     continue
                 build = partial(batch_of, [messages[number] for number in numbers], now_ms)
                 batch = await trio.to_thread.run_sync(build)
-                info = await append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
+                info = await finish(
+                    append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
+                )
             except KafkaError as error:
                 fill(results, numbers, AppendedMessage(index, None, f"{error.code.name}: {error}"))
                 continue

@@ -40,7 +40,7 @@ def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersion
 
 
 @handles(ApiVersionsRequest, error_response=error_response)
-async def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
     """List every API that has a handler, with the versions advertised for it."""
     if context.version >= SOFTWARE_SINCE_VERSION:
         require_software_name(request)

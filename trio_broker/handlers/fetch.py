@@ -37,6 +37,7 @@ from trio_broker.replication.fetch_sessions import (
 )
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import IsolationLevel, Partition
+from trio_broker.steps import Steps
 
 BY_ID_SINCE_VERSION = 13
 REPLICA_STATE_SINCE_VERSION = 15
@@ -71,24 +72,25 @@ def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
 
 
 @handles(FetchRequest, error_response=error_response)
-async def fetch(request: FetchRequest, context: Context) -> FetchResponse:
+def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
     require_consumer(request, context.version)
     limits = limits_of(request, context)
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-        return await fetch_in_full(request, limits, context)
-    return await fetch_in_session(request, limits, context)
+        return fetch_in_full(request, limits, context)
+    return fetch_in_session(request, limits, context)
 
 
-async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
+def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
     """Answer for every partition named; with the initial epoch, begin a session (KIP-227) if there is room."""
     replicas = context.services.replicas
     # A client gives a session up by naming it with one of these epochs. Kept, it would hold a place in the cache until
     # it is evicted (KIP-227).
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
-    asked = await asked_partitions(request, context)
-    results = await replicas.fetch([target for _, target in asked], limits, release_handler=context.release_handler)
+    asked = yield from asked_partitions(request, context)
+    targets = [target for _, target in asked]
+    results = yield from replicas.fetch_steps(targets, limits, release_handler=context.release_handler)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
         session = replicas.fetch_sessions.create(asked, by_id=context.version >= BY_ID_SINCE_VERSION)
@@ -98,16 +100,16 @@ async def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Con
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
     keyed = [(key, result) for (key, _), result in zip(asked, results, strict=True)]
-    return FetchResponse(session_id=session_id, responses=await responses_of(keyed))
+    return FetchResponse(session_id=session_id, responses=(yield from responses_of(keyed)))
 
 
-async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> FetchResponse:
+def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
     """Read all partitions of a session and answer for those that changed. A bad session fails the whole."""
     replicas = context.services.replicas
     sessions = replicas.fetch_sessions
     # Before ``resume``, since this may yield: no other request of the session may come between the check of its epoch
     # and its changes.
-    asked = await asked_partitions(request, context)
+    asked = yield from asked_partitions(request, context)
     try:
         by_id = context.version >= BY_ID_SINCE_VERSION
         session = sessions.resume(request.session_id, request.session_epoch, by_id=by_id)
@@ -119,12 +121,11 @@ async def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: 
     reads = list(session.partitions.items())
     for key, partition in reads:
         partition.target = refreshed(key, partition.target, context)
-    results = await replicas.fetch(
+    results = yield from replicas.fetch_steps(
         [partition.target for _, partition in reads], limits, release_handler=context.release_handler
     )
-    return FetchResponse(
-        session_id=session.session_id, responses=await responses_of(session.incremental_changes(reads, results))
-    )
+    responses = yield from responses_of(session.incremental_changes(reads, results))
+    return FetchResponse(session_id=session.session_id, responses=responses)
 
 
 def require_consumer(request: FetchRequest, version: int) -> None:
@@ -158,7 +159,7 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     )
 
 
-async def asked_partitions(request: FetchRequest, context: Context) -> list[AskedPartition]:
+def asked_partitions(request: FetchRequest, context: Context) -> Steps[list[AskedPartition]]:
     """The partitions that the request names, found or not, in its order.
 
     A partition named twice is read once: at the place of its first entry with the values of its last, as in the linked
@@ -170,7 +171,7 @@ async def asked_partitions(request: FetchRequest, context: Context) -> list[Aske
         for wanted in topic.partitions:
             asked[SessionKey(topic.topic, topic.topic_id, wanted.partition)] = target_of(wanted, hosted)
         if number % PARTITIONS_PER_YIELD == 0:
-            await checkpoint()
+            yield checkpoint
     return list(asked.items())
 
 
@@ -215,7 +216,7 @@ def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTa
     return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))
 
 
-async def responses_of(results: Sequence[KeyedResult]) -> list[FetchableTopicResponse]:
+def responses_of(results: Sequence[KeyedResult]) -> Steps[list[FetchableTopicResponse]]:
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
     for number, (key, result) in enumerate(results, 1):
@@ -223,7 +224,7 @@ async def responses_of(results: Sequence[KeyedResult]) -> list[FetchableTopicRes
             topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
         topics[-1].partitions.append(partition_data(result))
         if number % PARTITIONS_PER_YIELD == 0:
-            await checkpoint()
+            yield checkpoint
     return topics
 
 

@@ -37,6 +37,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
 
@@ -140,7 +141,7 @@ class ProduceOperation:
     waiting: list[WaitingResponse] = attrs.Factory(list)
     batches: int = 0
 
-    async def append_topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+    def append_topic(self, topic: TopicProduceData) -> Steps[TopicProduceResponse]:
         """Append the batches of one topic, by name or by id (KIP-516) as the version has it."""
         try:
             if self.context.version >= BY_ID_SINCE_VERSION:
@@ -153,21 +154,21 @@ class ProduceOperation:
             for partition in topic.partition_data:
                 # In turns too: a few bytes of a request name a partition, and its refusal costs several objects.
                 partition_responses.append(failed(partition.index, error))
-                await self.take_turns()
+                yield from self.take_turns()
         else:
             partition_responses = []
             for partition in topic.partition_data:
-                partition_responses.append(await self.append(hosted, partition))
-                await self.take_turns()
+                partition_responses.append((yield from self.append(hosted, partition)))
+                yield from self.take_turns()
         return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
 
-    async def take_turns(self) -> None:
+    def take_turns(self) -> Steps[None]:
         """Yield after every ``BATCHES_PER_TURN`` batches: a request may hold tens of thousands."""
         self.batches += 1
         if self.batches % BATCHES_PER_TURN == 0:
-            await checkpoint()
+            yield checkpoint
 
-    async def append(self, hosted: HostedTopic, data: PartitionProduceData) -> PartitionProduceResponse:
+    def append(self, hosted: HostedTopic, data: PartitionProduceData) -> Steps[PartitionProduceResponse]:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
@@ -178,7 +179,7 @@ class ProduceOperation:
             return failed(data.index, error)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
-            info = await append_batch(
+            info = yield from append_batch(
                 self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.context.version
             )
             producer = self.producer
@@ -223,9 +224,9 @@ def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
         raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-async def append_batch(
+def append_batch(
     replicas: ReplicaManager, partition: Partition, records: memoryview, *, acks_all: bool, produce_version: int
-) -> AppendInfo:
+) -> Steps[AppendInfo]:
     """Append a batch as a producer's; with ``acks_all`` only where as many replicas would have it as the topic wants.
 
     Raises:
@@ -235,7 +236,7 @@ async def append_batch(
     # Before the append: records that are refused but in the log would be there twice after the producer's retry.
     if acks_all:
         partition.require_in_sync_replicas()
-    return await replicas.append(partition, records, produce_version=produce_version)
+    return (yield from replicas.append_steps(partition, records, produce_version=produce_version))
 
 
 def require_acks(acks: int) -> None:
@@ -261,7 +262,7 @@ def require_no_transaction(records: memoryview) -> None:
 
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)
-async def produce(request: ProduceRequest, context: Context) -> ProduceResponse | None:
+def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Append every batch, and answer when ``acks`` is fulfilled."""
     require_acks(request.acks)
     if request.transactional_id is not None:
@@ -271,12 +272,14 @@ async def produce(request: ProduceRequest, context: Context) -> ProduceResponse 
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
     production = ProduceOperation(request, context, context.services.replicas, producer)
-    responses = [await production.append_topic(topic) for topic in request.topic_data]
+    responses = []
+    for topic in request.topic_data:
+        responses.append((yield from production.append_topic(topic)))  # noqa: PERF401 (a comprehension cannot wait)
     if request.acks == ACKS_NONE:
         require_all_appended(responses)
         return None
     if production.waiting:
-        await production.wait()
+        yield production.wait
     return ProduceResponse(responses=responses)
 
 

@@ -50,6 +50,10 @@ class BusyTime:
         if self.depth == 0:
             self.busy_ns += now_ns - self.since_ns
 
+    def exclude(self, elapsed_ns: int) -> None:
+        """``elapsed_ns`` of the stretch under way were the work of something else."""
+        self.since_ns += elapsed_ns
+
     async def turn(self) -> None:
         """Yield to the event loop; the time until it comes back is no work."""
         with self.waiting:

@@ -1,27 +1,25 @@
 """The state of one connection: its socket, the bytes of its unfinished frame, its request in flight, its command.
 
-The task that serves a connection belongs to a Processor and may end before the connection does: when the number of
-Processors changes, the connection moves, with every byte it has received, to a task of another Processor.
-
-Only that task uses the socket. Other tasks leave a command, to close or to move, and interrupt its wait; the task
-executes the command between two steps. While a response is half written no command is executed, except closing a
-connection whose client has stopped reading.
+A connection is served by a Processor, and by another one when their number changes: it moves, with every byte that it
+has received. Whoever wants it closed or moved gives it a command, which is executed at once between two requests, and
+else after the response. While a response is half written no command is executed, except closing a connection whose
+client has stopped reading.
 """
 
 from __future__ import annotations
 
 import enum
 import socket
+from typing import Protocol
 
 import attrs
-import trio
 
 from kafka_wire.connection import ServerConnection
 from kafka_wire.headers import RequestHeader
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.client_activity import ClientActivity
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, ReplySlot
+from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest, Reply
 
 FRAME_GRACE_SECONDS = 30.0
 """Time in which any frame may arrive, however small: long enough for a slow network or a client in a debugger."""
@@ -35,7 +33,7 @@ PARKED_PROBE_SECONDS = 1.0
 
 
 class ConnectionState(enum.Enum):
-    """What the connection's task is doing."""
+    """What the connection is doing."""
 
     IDLE = enum.auto()
     """Waiting for the first byte of a request."""
@@ -43,8 +41,6 @@ class ConnectionState(enum.Enum):
     """In the middle of a frame."""
     WAITING_FOR_MEMORY = enum.auto()
     """In the middle of a large frame, which waits for ``queued.max.request.bytes``."""
-    WAITING_FOR_QUEUE = enum.auto()
-    """Its request waits for room in the request queue."""
     IN_FLIGHT = enum.auto()
     """Waiting for its request to be answered."""
     SENDING = enum.auto()
@@ -54,22 +50,43 @@ class ConnectionState(enum.Enum):
     CLOSED = enum.auto()
 
 
+BETWEEN_REQUESTS = frozenset({ConnectionState.IDLE, ConnectionState.RECEIVING, ConnectionState.WAITING_FOR_MEMORY})
+
+
 @attrs.frozen
 class Reassign:
-    """A command: continue in a task of another Processor, named by its id."""
+    """A command: continue with another Processor, named by its id."""
 
     processor_id: int
 
 
+class ConnectionOwner(Protocol):
+    """The Processor that serves a connection."""
+
+    def respond(self, connection: Connection, reply: Reply) -> None:
+        """Send the reply to the request in flight."""
+        ...
+
+    def execute(self, connection: Connection, command: Reassign | CloseConnection) -> None:
+        """Move or close the connection now."""
+        ...
+
+    def go_on_soon(self, connection: Connection) -> None:
+        """Serve the connection in the next turn."""
+        ...
+
+
 @attrs.define(eq=False)
 class Connection:
-    """Everything that must survive a move from one Processor to another.
+    """Everything that must survive a move from one Processor, its ``owner``, to another.
 
     The sweep compares the counts of bytes with those it saw last and so knows ``last_active`` (``Clock.monotonic``) to
     a second, without reading the clock for every request; it also counts the requests between two sweeps.
     ``frame_deadline`` is 0 outside a frame. ``request_bytes`` is what the frame under way or in flight holds of
     ``queued.max.request.bytes``. ``header`` is that of the latest request; ``request`` is the one in flight, until its
-    response has left.
+    response has left. ``is_readable`` says that the socket may have bytes, ``is_half_closed`` that the client sends no
+    more than those. ``ending`` is set when the connection is to close as soon as a thread lets go of its socket.
+    ``sending_ns`` is when the latest response was there.
     """
 
     sock: socket.socket
@@ -78,11 +95,16 @@ class Connection:
     last_active: float
     connected_at: float = attrs.field(default=attrs.Factory(lambda self: self.last_active, takes_self=True))
     client: ClientActivity = attrs.field(factory=ClientActivity)
-    reply: ReplySlot = attrs.field(factory=ReplySlot)
+    owner: ConnectionOwner | None = None
     state: ConnectionState = ConnectionState.IDLE
     command: Reassign | CloseConnection | None = None
     header: RequestHeader | None = None
     request: QueuedRequest | None = None
+    is_readable: bool = False
+    is_half_closed: bool = False
+    is_in_thread: bool = False
+    ending: CloseConnection | None = None
+    sending_ns: int = 0
     frame_deadline: float = 0.0
     request_bytes: int = 0
     bytes_in: int = 0
@@ -91,28 +113,35 @@ class Connection:
     requests_seen: int = 0
     recent_requests: int = 0
 
+    @property
+    def is_closed(self) -> bool:
+        return self.state is ConnectionState.CLOSED
+
+    def respond(self, reply: Reply) -> None:
+        """Send ``reply`` to the request in flight; dropped quietly when the connection has gone."""
+        if self.owner is not None and self.state is not ConnectionState.CLOSED:
+            self.owner.respond(self, reply)
+
+    def memory_acquired(self, count: int) -> None:
+        """Go on with a large frame, for which ``count`` bytes are now held."""
+        self.request_bytes = count
+        self.state = ConnectionState.RECEIVING
+        if self.owner is not None:
+            self.owner.go_on_soon(self)
+
     def give_command(self, command: Reassign | CloseConnection) -> None:
-        """Leave ``command``, and wake the connection's task if it waits where it may execute it."""
+        """Execute ``command`` now if no request is in flight, else after the response."""
         if isinstance(self.command, CloseConnection):
             return  # A connection that closes does not move, and keeps the first reason.
-        self.command = command
-        if self.state in (ConnectionState.IDLE, ConnectionState.RECEIVING):
-            self.interrupt()
+        if self.owner is not None and self.state in BETWEEN_REQUESTS:
+            self.owner.execute(self, command)
+        else:
+            self.command = command
 
     def close_now(self, reason: CloseConnection) -> None:
         """End the connection in any state, mid-response or with a request in flight, whose answer is then dropped."""
-        self.command = reason
-        # A task that waits for its reply does not wait for the socket, so both waits are ended.
-        self.reply.abandon(reason)
-        self.interrupt()
-
-    def interrupt(self) -> None:
-        """Wake the task if it waits for the socket: its wait raises ClosedResourceError.
-
-        Trio offers this for sockets about to be closed, but it closes nothing. It adds no cost to a wait; a cancel
-        scope around each wait would cost a tenth of a small request.
-        """
-        trio.lowlevel.notify_closing(self.sock)
+        if self.owner is not None:
+            self.owner.execute(self, reason)
 
     def note_progress(self, now: float) -> None:
         """Remember ``now`` as the last activity, if any byte moved since the last call, and count the requests."""
@@ -137,9 +166,7 @@ def reason_to_close(connection: Connection, now: float, config: SocketServerConf
     own."""
     waited = now - connection.last_active
     match connection.state:
-        case ConnectionState.WAITING_FOR_QUEUE | ConnectionState.IN_FLIGHT if (
-            waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock)
-        ):
+        case ConnectionState.IN_FLIGHT if waited > PARKED_PROBE_SECONDS and peer_is_gone(connection.sock):
             return CloseConnection("the client went away while its request waited", CloseCause.GONE_WHILE_WAITING)
         case ConnectionState.RECEIVING | ConnectionState.WAITING_FOR_MEMORY if 0 < connection.frame_deadline < now:
             return CloseConnection("its frame arrives too slowly", CloseCause.SLOW_FRAME)

@@ -30,7 +30,6 @@ STAGES = {
     ConnectionState.IDLE: ConnectionStage.IDLE,
     ConnectionState.RECEIVING: ConnectionStage.RECEIVING,
     ConnectionState.WAITING_FOR_MEMORY: ConnectionStage.WAITING_FOR_MEMORY,
-    ConnectionState.WAITING_FOR_QUEUE: ConnectionStage.WAITING_FOR_QUEUE,
     ConnectionState.SENDING: ConnectionStage.SENDING,
     ConnectionState.WAITING_FOR_READER: ConnectionStage.WAITING_FOR_READER,
     ConnectionState.CLOSED: ConnectionStage.IDLE,
@@ -46,7 +45,8 @@ def stage_of(connection: Connection) -> ConnectionStage:
         return STAGES[connection.state]
     request = connection.request
     if request is None or not request.began_ns:
-        return ConnectionStage.QUEUED
+        is_blocked = request is not None and request.is_blocked
+        return ConnectionStage.WAITING_FOR_QUEUE if is_blocked else ConnectionStage.QUEUED
     return ConnectionStage.HANDLED if request.waits is None else PHASE_STAGES[request.waits.phase]
 
 

@@ -1,12 +1,16 @@
 """The handlers: ``num.io.threads`` slots through which every request passes.
 
-A slot is the right to handle requests, a worker is the task that does it. A worker with a slot takes requests from the
-RequestChannel and answers them one after another. When its handler waits (``QueuedRequest.release_handler``), the slot
-goes at once to another worker, an idle or a new one; the first worker finishes its request without a slot and is idle
-then. One slot therefore carries any number of long polls, and a request that never waits has no cost from this.
+A slot is the right to handle requests. A request that finds a slot idle is handled at once, in the turn of the
+Processor that read it: most handlers never wait, and a task would cost as much as they do. A handler that has to wait
+returns a coroutine, and a *worker*, a task of this pool, goes on with it in the same slot. A request that finds no
+slot idle is queued in the RequestChannel; the worker that ends takes it.
 
-Promises: every request received is answered, if only by closing its connection; whatever a handler raises ends that one
-connection and nothing else; ``resize`` never disturbs a worker that holds a request.
+When a handler waits for others (``QueuedRequest.release_handler``), its slot is idle at once or goes to another worker;
+the first worker finishes its request without a slot. One slot therefore carries any number of long polls, and a request
+that never waits has no cost from this.
+
+Promises: every request is answered, if only by closing its connection; whatever a handler raises ends that one
+connection and nothing else; ``resize`` never disturbs a request that is being handled.
 
 Source: Kafka's KafkaRequestHandlerPool; its DelayedOperationPurgatory is why Kafka's handlers never wait.
 """
@@ -14,9 +18,10 @@ Source: Kafka's KafkaRequestHandlerPool; its DelayedOperationPurgatory is why Ka
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from time import perf_counter_ns
-from typing import TypeAlias
+from types import CoroutineType
+from typing import Any, TypeAlias
 
 import attrs
 import trio
@@ -30,14 +35,17 @@ from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotSta
 
 log = logging.getLogger(__name__)
 
-Handle: TypeAlias = Callable[[QueuedRequest], Awaitable[Answer]]
+PendingAnswer: TypeAlias = Coroutine[Any, Any, Answer]
+
+Handle: TypeAlias = Callable[[QueuedRequest], Answer | PendingAnswer]
+"""Returns the answer, or, where that has to wait for something, a coroutine that was not begun."""
 
 MAX_RESTING_WORKERS = 128
 """Idle workers kept without a slot, about 5 KB each: enough that a hundred long polls at a time start no new tasks."""
 
 REQUESTS_PER_TURN = 8
-"""Requests that a worker takes between two yields: with a full queue, ``receive`` never waits and sockets would not be
-served; a yield after each request would cost a tenth of a small one."""
+"""Requests that a worker takes from the queue between two yields: sockets would not be served meanwhile; a yield after
+each request would cost a tenth of a small one."""
 
 
 @attrs.define(eq=False)
@@ -64,14 +72,19 @@ class HandlerSlot:
 
 @attrs.define(eq=False)
 class Worker:
-    """One task of the pool, and the slot that it holds, if any."""
+    """One task of the pool, its request, and the slot that it holds, if any.
+
+    ``pending`` is the rest of the handler, if the request was begun in the turn of its Processor.
+    """
 
     pool: HandlerPool
+    request: QueuedRequest | None
+    pending: PendingAnswer | None
     slot: HandlerSlot | None
     task: Task | None = None
 
     def release_slot(self) -> None:
-        """Let another worker have the slot while this one's handler waits for others."""
+        """Let another request have the slot while this one's handler waits for others."""
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.busy_time.exit()
@@ -79,7 +92,7 @@ class Worker:
 
 
 class HandlerPool:
-    """Answers what comes through ``channel`` with ``handle``, ``size`` at a time.
+    """Answers requests with ``handle``, ``size`` at a time; ``channel`` has those that wait for a slot.
 
     ``handle`` returns the chunks of the response, or None for silence, or raises CloseConnection.
     """
@@ -89,9 +102,10 @@ class HandlerPool:
         self.channel = channel
         self.handle = handle
         self.slots = [HandlerSlot(index) for index in range(size)]
+        # Used from its end: the slot that became idle last. So the utilization per slot shows how many the load needs.
+        self._idle = self.slots[::-1]
         self._nursery: trio.Nursery | None = None
         self._resting: list[Worker] = []
-        self._receiving: dict[HandlerSlot, Worker] = {}
         self._parked = 0
         self._in_flight = 0
         self._answered = 0
@@ -107,8 +121,6 @@ class HandlerPool:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                for slot in self.slots:
-                    self._start_worker(slot)
                 task_status.started()
                 await trio.sleep_forever()
         finally:
@@ -121,12 +133,14 @@ class HandlerPool:
         if size != self.size:
             log.info("handlers resized from %d to %d", self.size, size)
         while self.size > size:
-            self._retire(self.slots.pop())
+            slot = self.slots.pop()
+            slot.is_retired = True
+            if slot in self._idle:
+                self._idle.remove(slot)
         while self.size < size:
             slot = HandlerSlot(self.size)
             self.slots.append(slot)
-            if self._nursery is not None:
-                self._start_worker(slot)
+            self._free(slot)
 
     def sample(self, now_ns: int) -> None:
         """Close an interval of the idle ratios."""
@@ -136,6 +150,7 @@ class HandlerPool:
     def statistics(self) -> HandlerPoolStatistics:
         return HandlerPoolStatistics(
             size=self.size,
+            idle=len(self._idle),
             slots=tuple(slot.statistics() for slot in self.slots),
             parked=self._parked,
             in_flight=self._in_flight,
@@ -143,88 +158,147 @@ class HandlerPool:
             failed=self._failed,
         )
 
+    def submit(self, request: QueuedRequest) -> None:
+        """Handle ``request`` in the caller's turn if a slot is idle, else queue it."""
+        if not self._idle:
+            # With a slot idle the queue is empty, so nobody is overtaken.
+            self.channel.send(request)
+            return
+        slot = self._idle.pop()
+        reply = self._begin(request, slot)
+        if isinstance(reply, CoroutineType):
+            self._start_worker(slot, request, reply)
+        else:
+            slot.busy_time.exit_at(self._end(request))
+            self._free(slot)
+            request.reply_target.respond(reply)  # type: ignore[arg-type] # every Coroutine here is a CoroutineType
+
     def slot_released(self, slot: HandlerSlot) -> None:
-        """Start another worker on ``slot``, whose worker goes on with a delayed request."""
+        """Use ``slot``, whose worker goes on with a delayed request, for others."""
         self._parked += 1
-        if not slot.is_retired:
-            self._start_worker(slot)
+        self._free(slot)
 
-    # ---- the life of a worker
+    def _free(self, slot: HandlerSlot) -> None:
+        """Give ``slot`` to the oldest request in the queue, or let it be idle."""
+        if slot.is_retired:
+            return
+        if (request := self.channel.receive()) is None:
+            self._idle.append(slot)
+        else:
+            self._start_worker(slot, request, None)
 
-    async def _work(self, worker: Worker) -> None:
-        worker.task = current_task()
-        turn = 0
-        while worker.slot is not None or await self._wait_for_slot(worker):
-            turn += 1
-            if turn % REQUESTS_PER_TURN == 0:
-                await checkpoint()
-            if (request := await self._next_request(worker)) is not None:
-                await self._answer(request, worker)
+    # ---- one request
 
-    async def _next_request(self, worker: Worker) -> QueuedRequest | None:
-        """The next request for the worker's slot; None, and the worker without its slot, when that was retired."""
-        slot = worker.slot
-        assert slot is not None, "only a worker with a slot takes requests"
-        request = None
-        if not slot.is_retired:
-            self._receiving[slot] = worker
-            try:
-                request = await self.channel.receive()
-            finally:
-                del self._receiving[slot]
-        if request is None:
-            worker.slot = None
-        return request
-
-    async def _answer(self, request: QueuedRequest, worker: Worker) -> None:
-        """Handle ``request`` and deliver what comes of it, whatever that is."""
-        slot = worker.slot
-        assert slot is not None, "a request is begun in a slot"
+    def _begin(self, request: QueuedRequest, slot: HandlerSlot) -> Reply | PendingAnswer:
+        """Call the handler; an exception of any kind becomes the reason why the connection ends."""
         request.began_ns = began_ns = perf_counter_ns()
         slot.busy_time.enter_at(began_ns)
         slot.requests += 1
         self._in_flight += 1
+        try:
+            return self.handle(request)
+        except Exception as error:
+            return self._failure(request, error)
+
+    def _end(self, request: QueuedRequest) -> int:
+        """Note that the answer of ``request`` is there; returns when."""
+        self._in_flight -= 1
+        self._answered += 1
+        request.answered_ns = answered_ns = perf_counter_ns()
+        if request.waits is not None:
+            request.waits.end(answered_ns)
+        return answered_ns
+
+    def _failure(self, request: QueuedRequest, error: Exception) -> CloseConnection:
+        if isinstance(error, CloseConnection):
+            return error
+        self._failed += 1
+        header = request.header
+        log.error(
+            "handler of %s v%d failed for %s (client %r, correlation %d, %d bytes)",
+            api_name(header.api_key),
+            header.api_version,
+            request.connection,
+            header.client_id,
+            header.correlation_id,
+            len(request.body),
+            exc_info=error,
+        )
+        return CloseConnection("its handler failed", CloseCause.FAILURE)
+
+    # ---- the life of a worker
+
+    def _start_worker(self, slot: HandlerSlot, request: QueuedRequest, pending: PendingAnswer | None) -> None:
+        """Let a worker go on with ``request`` in ``slot``: one that rests, or a new one."""
+        if self._nursery is None:
+            # The pool has ended, and with it every connection.
+            if pending is not None:
+                pending.close()
+            request.reply_target.respond(CloseConnection("the server is stopping", CloseCause.STOPPING))
+        elif self._resting:
+            # The one that became idle last, so that the others' memory stays untouched.
+            worker = self._resting.pop()
+            worker.slot, worker.request, worker.pending = slot, request, pending
+            assert worker.task is not None, "a worker rests in its task"
+            reschedule(worker.task)
+        else:
+            worker = Worker(self, request, pending, slot)
+            self._nursery.start_soon(self._work, worker, name=f"handler slot {slot.index}")
+
+    async def _work(self, worker: Worker) -> None:
+        worker.task = current_task()
+        turn = 0
+        while worker.request is not None or await self._rest(worker):
+            assert worker.request is not None, "a worker is woken with a request"
+            await self._answer(worker, worker.request)
+            turn += 1
+            if turn % REQUESTS_PER_TURN == 0:
+                await checkpoint()
+            self._take_next(worker)
+
+    def _take_next(self, worker: Worker) -> None:
+        """Let ``worker`` go on with the oldest request in the queue, if it still has its slot."""
+        worker.request = None
+        slot = worker.slot
+        if slot is None:
+            return
+        if not slot.is_retired:
+            worker.request = self.channel.receive()
+        if worker.request is None:
+            worker.slot = None
+            self._free(slot)
+
+    async def _answer(self, worker: Worker, request: QueuedRequest) -> None:
+        """Handle ``request`` and deliver what comes of it, whatever that is."""
+        slot = worker.slot
+        assert slot is not None, "a request is begun in a slot"
         request.release_slot = worker.release_slot
         reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
         try:
-            reply = await self._reply_to(request)
+            reply = await self._reply_to(request, worker, slot)
         finally:
-            self._in_flight -= 1
-            self._answered += 1
-            # Also when this task is cancelled: the connection waits for the reply and has no other sign of the end.
-            request.answered_ns = answered_ns = perf_counter_ns()
-            if request.waits is not None:
-                request.waits.end(answered_ns)
-            request.reply.put(reply)
+            # Also when this task is cancelled: the connection has no other sign of the end.
+            answered_ns = self._end(request)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:
                 slot.busy_time.exit_at(answered_ns)
             else:
                 self._parked -= 1
+            request.reply_target.respond(reply)
 
-    async def _reply_to(self, request: QueuedRequest) -> Reply:
-        """Call the handler; an exception of any kind becomes the reason why the connection ends."""
+    async def _reply_to(self, request: QueuedRequest, worker: Worker, slot: HandlerSlot) -> Reply:
+        pending, worker.pending = worker.pending, None
+        reply = self._begin(request, slot) if pending is None else pending
+        if not isinstance(reply, CoroutineType):
+            return reply  # type: ignore[return-value] # as above
         try:
-            return await self.handle(request)
-        except CloseConnection as reason:
-            return reason
-        except Exception:
-            self._failed += 1
-            header = request.header
-            log.exception(
-                "handler of %s v%d failed for %s (client %r, correlation %d, %d bytes)",
-                api_name(header.api_key),
-                header.api_version,
-                request.connection,
-                header.client_id,
-                header.correlation_id,
-                len(request.body),
-            )
-            return CloseConnection("its handler failed", CloseCause.FAILURE)
+            answer: Answer = await reply
+        except Exception as error:
+            return self._failure(request, error)
+        return answer
 
-    async def _wait_for_slot(self, worker: Worker) -> bool:
-        """Wait without a slot until one is assigned; False when enough others are idle already, and this worker
-        ends."""
+    async def _rest(self, worker: Worker) -> bool:
+        """Wait until there is a request; False when enough others are idle already, and this worker ends."""
         if len(self._resting) >= MAX_RESTING_WORKERS:
             return False
         self._resting.append(worker)
@@ -235,22 +309,3 @@ class HandlerPool:
 
         await wait_task_rescheduled(abort)
         return True
-
-    def _start_worker(self, slot: HandlerSlot) -> None:
-        """Put a worker on ``slot``: one that rests, or a new one."""
-        if self._resting:
-            # The one that became idle last, so that the others' memory stays untouched.
-            worker = self._resting.pop()
-            worker.slot = slot
-            assert worker.task is not None, "a worker rests in its task"
-            reschedule(worker.task)
-        else:
-            assert self._nursery is not None, "the pool runs"
-            self._nursery.start_soon(self._work, Worker(self, slot), name=f"handler slot {slot.index}")
-
-    def _retire(self, slot: HandlerSlot) -> None:
-        # A worker that handles a request notices the flag afterwards; one that waits for a request must be woken.
-        slot.is_retired = True
-        waiting = self._receiving.get(slot)
-        if waiting is not None and waiting.task is not None:
-            self.channel.dismiss(waiting.task)

@@ -1,30 +1,39 @@
 """A Processor: one of the ``num.network.threads``, and the connections it serves.
 
-One task per connection reads a frame, hands it to the handlers, waits for the answer, writes it, and only then reads
-on. Kafka calls the waiting *mute*: a connection has one request in flight, so responses leave in the order of their
-requests without any bookkeeping, and TCP slows down a client that sends faster than the broker answers.
+A Processor is one task with a selector (epoll). Each of its turns takes the connections that have become readable or
+writable, reads a frame from each, lets the handlers have the request, and sends what they answer at once; then it waits
+for the selector. A connection is read again only when its request is answered. Kafka calls that *mute*: a connection
+has one request in flight, so responses leave in the order of their requests without any bookkeeping, and TCP slows down
+a client that sends faster than the broker answers.
 
-Reading tries first and waits only when the socket is empty. All connections of a Processor share one staging buffer,
-which is empty again at every await, so an idle connection holds none; a large frame is read directly into a buffer of
-its size.
+The selector reports changes only (``EPOLLET``), so muting a connection costs no system call: what it reports is kept in
+the connection until it may be read. A read that does not fill its buffer has emptied the socket.
+
+All connections of a Processor share one staging buffer, which is empty again when a frame was read, so an idle
+connection holds none; a large frame is read directly into a buffer of its size. What waits for something else than its
+socket, the disk or a client that is to close first, does so in a task of its own.
 
 Promises: whatever a client sends or a handler raises ends at most that connection, with one line in the log. A
 connection that moves to another Processor loses no byte, and its client does not notice.
 
-Source: Kafka's SocketServer.Processor.
+Source: Kafka's SocketServer.Processor, and its Selector.
 """
 
 from __future__ import annotations
 
 import logging
+import select
 import socket
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
+import outcome
 import trio
-from trio.lowlevel import checkpoint, wait_readable
+from trio.lowlevel import checkpoint, notify_closing, wait_readable
 
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
@@ -35,10 +44,11 @@ from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
 from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.handler_pool import HandlerPool
 from trio_broker.network.http_refusal import http_refusal, is_tls_handshake
-from trio_broker.network.request_channel import QueuedRequest, RequestChannel
+from trio_broker.network.request_channel import QueuedRequest, Reply, RequestChannel
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
-from trio_broker.network.send import Sender
+from trio_broker.network.send import ColdRead, Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
 
 log = logging.getLogger(__name__)
@@ -50,7 +60,10 @@ STAGING_BYTES = 64 * 1024
 """One read of small requests; larger frames are not staged, so more would only displace cache lines."""
 
 TURN_BYTES = 1024 * 1024
-"""Bytes of one frame read between two yields: on a fast network the socket is never empty."""
+"""Bytes of one frame read in one turn: on a fast network the socket is never empty."""
+
+TURN_EVENTS = 64
+"""Connections that one turn serves, so that other tasks of the loop have theirs within some milliseconds."""
 
 LINGER_SECONDS = 1.0
 """How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
@@ -59,7 +72,17 @@ makes the kernel send a reset, which may destroy the response on its way."""
 MAX_LOGGED_CHARACTERS = 300
 """Of a reason or a client id in the log: longer than any in use, and far from the 32 KiB that a client id may have."""
 
+EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+"""All that a connection may report; registered once."""
+
+READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+HALF_CLOSED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+"""The end of the stream, or an error, comes after what can be read, and is reported only once."""
+
 IsServed: TypeAlias = Callable[[int, int], bool]
+
+STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
 
 
 @attrs.define(eq=False)
@@ -72,6 +95,7 @@ class ProcessorContext:
     """
 
     channel: RequestChannel
+    handlers: HandlerPool
     is_served: IsServed
     clock: Clock
     memory_pool: RequestMemoryPool
@@ -83,56 +107,115 @@ class ProcessorContext:
 
 @attrs.define(eq=False)
 class Processor:
-    """Serves the connections that arrive through ``new_connections``."""
+    """Serves the connections that arrive through ``new_connections``; ``connections`` has them by descriptor."""
 
     processor_id: int
     context: ProcessorContext
-    connections: dict[Connection, None] = attrs.field(factory=dict)
+    connections: dict[int, Connection] = attrs.field(factory=dict)
     is_retiring: bool = False
     requests: int = 0
     bytes_in: int = 0
+    cold_sends: int = 0
     busy_time: BusyTime = attrs.field(factory=BusyTime)
+    thread_busy_time: BusyTime = attrs.field(factory=BusyTime)
+    thread: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
+    sender: Sender = attrs.field(factory=Sender)
     idle: Utilization = attrs.field(init=False)
-    sender: Sender = attrs.field(init=False)
     new_connections: trio.MemorySendChannel[Connection] = attrs.field(init=False)
     _arrivals: trio.MemoryReceiveChannel[Connection] = attrs.field(init=False)
-    _staging: memoryview = attrs.field(init=False)
+    _selector: select.epoll = attrs.field(factory=select.epoll)
+    _staging: memoryview = attrs.field(factory=lambda: memoryview(bytearray(STAGING_BYTES)))
+    _ready: deque[Connection] = attrs.field(factory=deque)
+    """Those that can go on without a report of the selector."""
+    _under_way: dict[Connection, SendUnderWay] = attrs.field(factory=dict)
+    """Responses that the socket did not take at once."""
     _nursery: trio.Nursery | None = None
-    _early: list[Connection] = attrs.field(factory=list)
+    _is_waiting: bool = False
 
     def __attrs_post_init__(self) -> None:
         self.idle = Utilization(self.busy_time)
-        self.sender = Sender(self.busy_time)
         self.new_connections, self._arrivals = trio.open_memory_channel[Connection](NEW_CONNECTIONS_CAPACITY)
-        self._staging = memoryview(bytearray(STAGING_BYTES))
 
     async def run(self) -> None:
         """Serve until cancelled, or, once retired, until the last connection has moved away."""
+        self.busy_time.enter()
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                while self._early:
-                    self.accept(self._early.pop())
-                async for connection in self._arrivals:
-                    self.accept(connection)
+                nursery.start_soon(self._take_new_connections, name=f"new connections of processor {self.processor_id}")
+                while self.connections or not self.is_retiring:
+                    await self._wait()
+                    self._turn()
         finally:
-            self._drop_arrivals()
+            self._nursery = None
+            self.busy_time.exit()
+            self._close_all()
+
+    async def _take_new_connections(self) -> None:
+        async for connection in self._arrivals:
+            self.accept(connection)
+
+    async def _wait(self) -> None:
+        """Wait until a connection has something to do, or give the other tasks their turn."""
+        with self.busy_time.waiting:
+            if self._ready:
+                await checkpoint()
+                return
+            self._is_waiting = True
+            try:
+                await wait_readable(self._selector)
+            except trio.ClosedResourceError:
+                pass  # Woken by ``wake``; nothing is closed.
+            finally:
+                self._is_waiting = False
+
+    def wake(self) -> None:
+        """Let the Processor have a turn if it waits."""
+        if self._is_waiting:
+            self._is_waiting = False
+            # Trio offers this for descriptors about to be closed, but it closes nothing.
+            notify_closing(self._selector)
+
+    def _turn(self) -> None:
+        """Serve each connection that is ready once: one that always has more shall not keep the others waiting."""
+        ready = len(self._ready)
+        for descriptor, event in self._selector.poll(0, TURN_EVENTS):
+            # A connection that this turn has closed may still be in the list.
+            if (connection := self.connections.get(descriptor)) is not None:
+                if event & READABLE:
+                    connection.is_readable = True
+                    if event & HALF_CLOSED:
+                        connection.is_half_closed = True
+                self._go_on(connection)
+        for _ in range(ready):
+            connection = self._ready.popleft()
+            if connection.owner is self and not connection.is_closed:
+                self._go_on(connection)
 
     def accept(self, connection: Connection) -> None:
         """Serve ``connection`` from its present state on."""
         if self.is_retiring:
             self.context.assign(connection, None)
-        elif self._nursery is None:
-            self._early.append(connection)
-        else:
-            connection.command = connection.command or self.context.stopping
-            self.connections[connection] = None
-            self._nursery.start_soon(self._serve, connection, name="connection")
+            return
+        connection.owner = self
+        self.connections[connection.sock.fileno()] = connection
+        if self.context.stopping is not None:
+            self._close(connection, self.context.stopping)
+            return
+        try:
+            # It reports what is there already: nothing that came on the way from another Processor is lost.
+            self._selector.register(connection.sock, EVENTS)
+        except OSError as error:
+            self._close(connection, CloseConnection(f"it cannot be watched: {error}", CloseCause.FAILURE))
+            return
+        if connection.protocol.frame_under_way:
+            self.go_on_soon(connection)
 
     def retire(self) -> None:
         """Take no more connections. The server moves the present ones to other Processors; then ``run`` returns."""
         self.is_retiring = True
         self.new_connections.close()
+        self.wake()
 
     def statistics(self) -> ProcessorStatistics:
         now_ns = perf_counter_ns()
@@ -145,152 +228,116 @@ class Processor:
             requests=self.requests,
             bytes_in=self.bytes_in,
             bytes_out=self.sender.bytes_out,
-            cold_sends=self.sender.cold_sends,
-            cold_send_ns=self.sender.thread_busy_time.busy_until(now_ns),
+            cold_sends=self.cold_sends,
+            cold_send_ns=self.thread_busy_time.busy_until(now_ns),
             new_connections_waiting=self.new_connections.statistics().current_buffer_used,
         )
 
-    # ---- the life of a connection
+    # ---- one connection
 
-    async def _serve(self, connection: Connection) -> None:
-        """Serve ``connection``, then move or close it. Nothing it does or suffers reaches another connection."""
-        stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
-        ending: Reassign | CloseConnection = stopping
-        self.busy_time.enter()
+    def go_on_soon(self, connection: Connection) -> None:
+        """Serve ``connection`` in the next turn, without a report of the selector."""
+        self._ready.append(connection)
+        self.wake()
+
+    def _go_on(self, connection: Connection) -> None:
+        """Do for ``connection`` what can be done now. Nothing it does or suffers reaches another connection."""
+        state = connection.state
         try:
-            ending = await self._ending(connection)
-            if trio.current_effective_deadline() == float("-inf"):
-                ending = stopping  # Cancelled: every Processor ends, so there is none to move to.
-        finally:
-            self.busy_time.exit()
-            del self.connections[connection]
-            if isinstance(ending, Reassign):
-                # Cleared before the move, or the next Processor would take it for a command of its own.
-                connection.command = None
-                self.context.assign(connection, ending.processor_id)
-            else:
-                self._close(connection, ending)
+            if state is ConnectionState.IDLE or state is ConnectionState.RECEIVING:
+                self._receive(connection)
+            elif connection in self._under_way and not connection.is_in_thread:
+                self._send_on(connection)
+        except Exception as error:
+            self._fail(connection, error)
 
-    async def _ending(self, connection: Connection) -> Reassign | CloseConnection:
-        """Serve ``connection`` until it must end here, and say why."""
-        try:
-            try:
-                await self._converse(connection)
-            except WireError as error:
-                return await self._refused(connection, error)
-        except CloseConnection as reason:
-            return reason
-        except OSError as error:
-            return CloseConnection(f"connection lost: {error}", CloseCause.PEER)
-        except trio.ClosedResourceError:
-            pass  # Interrupted in mid-response: the command has the reason.
-        except Exception:
-            log.exception("serving %s failed", connection.info)
-            return CloseConnection("serving it failed", CloseCause.FAILURE)
-        return connection.command or CloseConnection("closed by the client", CloseCause.PEER)
+    def _fail(self, connection: Connection, error: Exception) -> None:
+        """Close ``connection``, for which ``error`` is the reason or shows it."""
+        match error:
+            case CloseConnection():
+                self._close(connection, error)
+            case WireError():
+                self._refuse(connection, error)
+            case OSError():
+                self._close(connection, CloseConnection(f"connection lost: {error}", CloseCause.PEER))
+            case _:
+                log.error("serving %s failed", connection.info, exc_info=error)
+                self._close(connection, CloseConnection("serving it failed", CloseCause.FAILURE))
 
-    async def _refused(self, connection: Connection, error: WireError) -> CloseConnection:
-        """Return why a connection with a malformed request ends, after a reply if the request looks like HTTP."""
+    def _receive(self, connection: Connection) -> None:
+        """Take the next request from what has come, or read on."""
         protocol = connection.protocol
-        size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
-        if size is not None and is_tls_handshake(size):
-            return CloseConnection("not Kafka's protocol: a TLS handshake", CloseCause.TLS)
-        reply = None if size is None else http_refusal(size, self.context.admin_url)
-        if reply is None:
-            return CloseConnection(f"not Kafka's protocol: {error}")
-        connection.state = ConnectionState.SENDING
-        await self.sender.send(connection, [reply])
-        await self._linger(connection)
-        return CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP)
-
-    async def _converse(self, connection: Connection) -> None:
-        """Receive a request and answer it, one after the other, until the stream ends or a command is given."""
-        # Bound once: pipelined requests come without a read between them.
-        next_frame = connection.protocol.next_frame
-        while connection.command is None:
-            if (frame := next_frame()) is not None:
-                await self._answer(connection, frame)
-            elif not await self._receive(connection):
-                if connection.protocol.frame_under_way:
-                    raise CloseConnection("closed by the client in the middle of a frame", CloseCause.TRUNCATED)
+        frame = protocol.next_frame() if protocol.frame_under_way else None
+        turn_bytes = 0
+        while frame is None and connection.is_readable:
+            if turn_bytes >= TURN_BYTES:
+                self._ready.append(connection)
                 return
-
-    async def _receive(self, connection: Connection) -> bool:
-        """Read what is available, or wait for bytes or a command; False at the end of the stream."""
-        protocol = connection.protocol
-        buffer = await self._dedicated_buffer(connection) if protocol.frame_under_way else None
-        try:
-            count = connection.sock.recv_into(self._staging if buffer is None else buffer)
-        except BlockingIOError:
-            await self._wait_for_bytes(connection)
-            return True
-        if buffer is None:
-            # ``receive_data`` copies what it keeps: the staging buffer belongs to the next connection as soon as this
-            # task waits.
-            protocol.receive_data(self._staging[:count])
-        else:
-            protocol.bytes_received(count)
-            # The large frame's own buffer was filled in place, without a copy. Yield each time the connection's count
-            # of bytes passes a multiple of ``TURN_BYTES``; no counter of its own is needed.
-            if connection.bytes_in // TURN_BYTES != (connection.bytes_in + count) // TURN_BYTES:
-                await self.busy_time.turn()
-        connection.bytes_in += count
-        self.bytes_in += count
-        return count > 0
-
-    async def _dedicated_buffer(self, connection: Connection) -> memoryview | None:
-        """Return where to read the rest of a large frame, after reserving its size; None for the staging buffer."""
-        expected = connection.protocol.frame_bytes_expected
-        if expected is not None and expected > SMALL_FRAME_BYTES and not connection.request_bytes:
-            connection.state = ConnectionState.WAITING_FOR_MEMORY
-            with self.busy_time.waiting:
-                connection.request_bytes = await self.context.memory_pool.acquire(expected)
-            connection.state = ConnectionState.RECEIVING
-        return connection.protocol.receive_buffer()
-
-    async def _wait_for_bytes(self, connection: Connection) -> None:
-        """Wait until the socket is readable or the wait is interrupted."""
-        protocol = connection.protocol
-        if protocol.frame_under_way:
+            buffer = None
+            if protocol.frame_under_way:
+                if not self._has_memory(connection):
+                    return
+                buffer = protocol.receive_buffer()
+            turn_bytes += self._read(connection, buffer)
+            frame = protocol.next_frame()
+        if frame is not None:
+            self._begin(connection, frame)
+        elif protocol.frame_under_way:
             connection.state = ConnectionState.RECEIVING
             if not connection.frame_deadline:
                 now = self.context.clock.monotonic()
                 connection.frame_deadline = frame_deadline(now, protocol.frame_bytes_expected or 0)
-        with self.busy_time.waiting:
-            try:
-                await wait_readable(connection.sock)
-            except trio.ClosedResourceError:
-                return  # Interrupted: the caller's loop looks at the command.
 
-    async def _answer(self, connection: Connection, frame: memoryview) -> None:
-        """Pass the request in ``frame`` to a handler, and send its answer."""
+    def _read(self, connection: Connection, buffer: memoryview | None) -> int:
+        """Read once, into ``buffer`` or the staging buffer; returns how many bytes came.
+
+        Raises:
+            CloseConnection: the stream has ended.
+        """
+        target = self._staging if buffer is None else buffer
+        try:
+            count = connection.sock.recv_into(target)
+        except BlockingIOError:
+            connection.is_readable = False
+            return 0
+        if count == 0:
+            if connection.protocol.frame_under_way:
+                raise CloseConnection("closed by the client in the middle of a frame", CloseCause.TRUNCATED)
+            raise CloseConnection("closed by the client", CloseCause.PEER)
+        # The end of the stream was reported before, and will not be reported again.
+        connection.is_readable = count == len(target) or connection.is_half_closed
+        connection.bytes_in += count
+        self.bytes_in += count
+        if buffer is None:
+            # It copies what it keeps: the staging buffer belongs to the next connection at once.
+            connection.protocol.receive_data(target[:count])
+        else:
+            # The large frame's own buffer was filled in place, without a copy.
+            connection.protocol.bytes_received(count)
+        return count
+
+    def _has_memory(self, connection: Connection) -> bool:
+        """Whether the frame under way may be read on; a large one waits for its share of the memory."""
+        expected = connection.protocol.frame_bytes_expected
+        if expected is None or expected <= SMALL_FRAME_BYTES or connection.request_bytes:
+            return True
+        if self.context.memory_pool.acquire(connection, expected):
+            connection.request_bytes = expected
+            return True
+        connection.state = ConnectionState.WAITING_FOR_MEMORY
+        return False
+
+    def _begin(self, connection: Connection, frame: memoryview) -> None:
+        """Let a handler have the request in ``frame``. Its answer comes by ``respond``, often before this returns."""
         request = self._request(connection, frame)
         connection.state = ConnectionState.IN_FLIGHT
         connection.frame_deadline = 0.0
         connection.request = request
         self.requests += 1
-        with self.busy_time.waiting:
-            # Both halves avoid a turn of the loop in the common case: a handler waits, and is handed the request here.
-            try:
-                self.context.channel.send_nowait(request)
-            except trio.WouldBlock:
-                connection.state = ConnectionState.WAITING_FOR_QUEUE
-                await self.context.channel.send(request)
-                connection.state = ConnectionState.IN_FLIGHT
-            reply = await connection.reply.wait()
-        sending_ns = perf_counter_ns()
-        # Before sending: the response no longer refers to the request's buffer, and a slow reader must not hold it.
-        self._give_back(connection)
-        if isinstance(reply, CloseConnection):
-            raise reply
-        connection.state = ConnectionState.SENDING
-        if reply is not None:
-            await self.sender.send(connection, framed(reply))
-        self.context.channel.metrics.by_api[request.header.api_key].record(request, sending_ns, perf_counter_ns())
-        connection.request = None
-        if isinstance(connection.command, CloseConnection):
-            await self._linger(connection)
-        connection.state = ConnectionState.IDLE
+        self.context.handlers.submit(request)
+        if request.answered_ns:
+            # It was handled in this turn, by one of the handlers, whose time that was.
+            self.busy_time.exclude(request.answered_ns - request.began_ns)
 
     def _request(self, connection: Connection, frame: memoryview) -> QueuedRequest:
         """Read the header of ``frame``.
@@ -314,20 +361,133 @@ class Processor:
             frame[position:],
             connection.info,
             connection.client,
-            connection.reply,
+            connection,
             perf_counter_ns(),
         )
+
+    # ---- its responses
+
+    def respond(self, connection: Connection, reply: Reply) -> None:
+        """Send ``reply`` to the request in flight, as far as the socket takes it."""
+        connection.sending_ns = perf_counter_ns()
+        try:
+            # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
+            self._give_back(connection)
+            if isinstance(reply, CloseConnection):
+                self._close(connection, reply)
+            elif reply is None or (under_way := self.sender.send(connection, framed(reply))) is None:
+                self._responded(connection)
+            else:
+                self._under_way[connection] = under_way
+                self._send_on(connection)
+        except Exception as error:
+            self._fail(connection, error)
+
+    def _send_on(self, connection: Connection, read: outcome.Outcome[Any] | None = None) -> None:
+        """Send more of the response under way; ``read`` is what came from the disk, if it has waited for that."""
+        connection.state = ConnectionState.SENDING
+        try:
+            response = self._under_way[connection]
+            pause = next(response) if read is None else read.send(response)
+        except StopIteration:
+            del self._under_way[connection]
+            self._responded(connection)
+            return
+        if pause is Pause.ROOM:
+            # The selector reports when there is some.
+            connection.state = ConnectionState.WAITING_FOR_READER
+        elif pause is Pause.TURN:
+            self.go_on_soon(connection)
+        else:
+            assert self._nursery is not None, "connections are served while the Processor runs"
+            connection.is_in_thread = True
+            self._nursery.start_soon(self._read_cold, connection, pause, name="cold read")
+
+    async def _read_cold(self, connection: Connection, read: ColdRead) -> None:
+        """Do ``read``, which waits for the disk, in the one thread, and send on."""
+        self.cold_sends += 1
+        # Others that wait for the thread meanwhile overlap with this one: the thread's busy time counts once.
+        self.thread_busy_time.enter()
+        self.busy_time.enter()
+        result: outcome.Outcome[Any] = await outcome.acapture(self._in_thread, read)
+        self.busy_time.exit()
+        self.thread_busy_time.exit()
+        connection.is_in_thread = False
+        if isinstance(result, outcome.Error) and not isinstance(result.error, OSError):
+            result.unwrap()  # Cancelled: the Processor ends, and closes every connection.
+        elif connection.ending is not None:
+            self._close(connection, connection.ending)
+        else:
+            try:
+                self._send_on(connection, result)
+            except Exception as error:
+                self._fail(connection, error)
+
+    async def _in_thread(self, read: ColdRead) -> Any:
+        return await trio.to_thread.run_sync(read, limiter=self.thread)
+
+    def _responded(self, connection: Connection) -> None:
+        """The response has left, or there is none: go on with the next request, or with a command."""
+        request = connection.request
+        assert request is not None, "there is a response to a request only"
+        metrics = self.context.channel.metrics.by_api[request.header.api_key]
+        metrics.record(request, connection.sending_ns, perf_counter_ns())
+        connection.request = None
+        connection.state = ConnectionState.IDLE
+        if isinstance(connection.command, CloseConnection):
+            self._linger(connection, connection.command)
+        elif connection.command is not None:
+            self.execute(connection, connection.command)
+        elif connection.is_readable or connection.protocol.frame_under_way:
+            self.go_on_soon(connection)
 
     def _give_back(self, connection: Connection) -> None:
         if connection.request_bytes:
             self.context.memory_pool.release(connection.request_bytes)
             connection.request_bytes = 0
 
-    async def _linger(self, connection: Connection) -> None:
-        """Close the sending side, and wait up to ``LINGER_SECONDS`` for the client to close its own."""
+    # ---- its end
+
+    def execute(self, connection: Connection, command: Reassign | CloseConnection) -> None:
+        """Move or close ``connection`` now."""
+        if isinstance(command, CloseConnection):
+            self._close(connection, command)
+            return
+        # Cleared before the move, or the next Processor would take it for a command of its own.
+        connection.command = None
+        self._selector.unregister(connection.sock)
+        self._forget(connection)
+        self.context.assign(connection, command.processor_id)
+
+    def _refuse(self, connection: Connection, error: WireError) -> None:
+        """Close a connection with a malformed request, after a reply if the request looks like HTTP."""
+        protocol = connection.protocol
+        size = protocol.frame_bytes_expected if connection.header is None and protocol.is_frame_refused else None
+        reply = None if size is None else http_refusal(size, self.context.admin_url)
+        if size is not None and is_tls_handshake(size):
+            self._close(connection, CloseConnection("not Kafka's protocol: a TLS handshake", CloseCause.TLS))
+        elif reply is None:
+            self._close(connection, CloseConnection(f"not Kafka's protocol: {error}"))
+        else:
+            try:
+                # Nothing was sent on this connection before, so the socket has room for these few bytes.
+                connection.sock.send(reply)
+                self._linger(connection, CloseConnection("not Kafka's protocol: an HTTP request", CloseCause.HTTP))
+            except OSError as gone:
+                self._close(connection, CloseConnection(f"connection lost: {gone}", CloseCause.PEER))
+
+    def _linger(self, connection: Connection, reason: CloseConnection) -> None:
+        """Close the sending side, and ``connection`` as soon as its client has closed the other, or does not."""
+        assert self._nursery is not None, "connections are served while the Processor runs"
+        connection.state = ConnectionState.SENDING
+        self._selector.unregister(connection.sock)
         connection.sock.shutdown(socket.SHUT_WR)
-        with self.busy_time.waiting, trio.move_on_after(LINGER_SECONDS):
+        self._nursery.start_soon(self._close_after_client, connection, reason, name="lingering connection")
+
+    async def _close_after_client(self, connection: Connection, reason: CloseConnection) -> None:
+        with suppress(OSError, trio.ClosedResourceError), trio.move_on_after(LINGER_SECONDS):
             await self._skip_to_end(connection.sock)
+        self._close(connection, reason)
 
     async def _skip_to_end(self, sock: socket.socket) -> None:
         while True:
@@ -338,14 +498,24 @@ class Processor:
                 await wait_readable(sock)
             await checkpoint()
 
-    # ---- its end
-
     def _close(self, connection: Connection, reason: CloseConnection) -> None:
         """Close the socket, give back what the connection held, and say why in one line."""
+        if connection.is_closed:
+            return
+        if connection.is_in_thread:
+            # The thread writes to this descriptor: closed now, it might be another connection's by then.
+            connection.ending = connection.ending or reason
+            return
         self._give_back(connection)
+        self.context.memory_pool.withdraw(connection)
+        if connection.request is not None:
+            self.context.channel.withdraw(connection.request)
+        if (under_way := self._under_way.pop(connection, None)) is not None:
+            under_way.close()
         connection.state = ConnectionState.CLOSED
-        connection.reply.abandon(reason)
-        connection.interrupt()
+        self._forget(connection)
+        # For the task of one that lingers. The selector forgets a descriptor that is closed.
+        notify_closing(connection.sock)
         connection.sock.close()
         log.log(
             reason.cause.log_level,
@@ -357,16 +527,25 @@ class Processor:
         )
         self.context.closed(connection, reason)
 
-    def _drop_arrivals(self) -> None:
-        """Close the connections still waiting in ``new_connections`` when the server is cancelled."""
+    def _forget(self, connection: Connection) -> None:
+        del self.connections[connection.sock.fileno()]
+        if self.is_retiring and not self.connections:
+            self.wake()
+
+    def _close_all(self) -> None:
+        """The Processor ends: close what it has, and the connections that still wait for it."""
+        for connection in list(self.connections.values()):
+            self._close(connection, STOPPING)
         self.new_connections.close()
         while True:
             try:
                 connection = self._arrivals.receive_nowait()
-            except (trio.WouldBlock, trio.EndOfChannel):
+            except (trio.WouldBlock, trio.EndOfChannel, trio.ClosedResourceError):
                 break
-            self._close(connection, CloseConnection("the server is stopping", CloseCause.STOPPING))
+            self.connections[connection.sock.fileno()] = connection
+            self._close(connection, STOPPING)
         self._arrivals.close()
+        self._selector.close()
 
 
 def describe(header: RequestHeader | None) -> str:

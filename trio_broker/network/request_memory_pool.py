@@ -10,7 +10,7 @@ Source: Kafka's SimpleMemoryPool, created by SocketServer with strict = false.
 
 from __future__ import annotations
 
-import trio
+from typing import Protocol
 
 from trio_broker.config.socket_server_config import SocketServerConfig
 
@@ -18,39 +18,50 @@ SMALL_FRAME_BYTES = 64 * 1024
 """Frames up to here are not counted: what one read from a socket brings."""
 
 
+class MemoryWaiter(Protocol):
+    """What waits for memory."""
+
+    def memory_acquired(self, count: int) -> None:
+        """``count`` bytes are the waiter's from now on."""
+        ...
+
+
 class RequestMemoryPool:
-    """Counts the bytes held; ``acquire`` waits while they exceed the limit. First come, first served."""
+    """Counts the bytes held; who asks while they exceed the limit waits. First come, first served."""
 
     def __init__(self, config: SocketServerConfig) -> None:
         self.config = config
         self.held = 0
-        self._waiting = trio.lowlevel.ParkingLot()
+        self._waiting: dict[MemoryWaiter, int] = {}
 
     @property
     def is_exhausted(self) -> bool:
         """Whether the next large frame must wait; a limit of 0 or less is none."""
         return 0 < self.config.queued_max_request_bytes <= self.held
 
-    async def acquire(self, count: int) -> int:
-        """Wait until ``count`` more bytes may be held, and count them; returns ``count``."""
-        # Waits behind others even when there is room, or a large frame could be overtaken for ever. Who was woken does
-        # not queue again behind the others unless the pool filled up meanwhile.
+    def acquire(self, waiter: MemoryWaiter, count: int) -> bool:
+        """Count ``count`` bytes, or let ``waiter`` wait for them; whether they are its already."""
+        # Waits behind others even when there is room, or a large frame could be overtaken for ever.
         if self.is_exhausted or self._waiting:
-            await self._waiting.park()
-            while self.is_exhausted:
-                await self._waiting.park()
+            self._waiting[waiter] = count
+            return False
         self.held += count
-        # Each wakes only the next, so that the limit is checked again before one more frame is counted.
-        self.wake()
-        return count
+        return True
+
+    def withdraw(self, waiter: MemoryWaiter) -> None:
+        """``waiter`` waits no longer."""
+        self._waiting.pop(waiter, None)
 
     def release(self, count: int) -> None:
-        """Give back what ``acquire`` counted."""
+        """Give back what was acquired."""
         self.held -= count
         assert self.held >= 0, f"{-self.held} bytes more given back than taken"
         self.wake()
 
     def wake(self) -> None:
-        """Let the next in line go on if there is room; also after the limit was changed."""
-        if not self.is_exhausted:
-            self._waiting.unpark()
+        """Let those who wait have what there is room for; also after the limit was changed."""
+        while self._waiting and not self.is_exhausted:
+            waiter = next(iter(self._waiting))
+            count = self._waiting.pop(waiter)
+            self.held += count
+            waiter.memory_acquired(count)

@@ -1,32 +1,32 @@
 """Responses to sockets: bytes with ``sendmsg``, regions of files with ``sendfile``.
 
-A send is always tried at once, since a socket usually has room, and waits for room only when the kernel refuses.
-Small pieces are joined, so that a small response is one call and one packet.
+A send is always tried at once, since a socket usually has room. Small pieces are joined, so that a small response is
+one call and one packet. What the socket does not take at once is sent by a generator, which yields what must happen
+before it can go on: room in the socket, a turn of the others, or a read of the disk in a thread. The Processor resumes
+it then.
 
 A region is sent in windows. Before each, a few of its pages are probed with ``preadv`` and ``RWF_NOWAIT``, which fails
 instead of reading the disk. A window in the page cache is sent on the event loop, at the speed of memory; any other is
 sent by the Processor's one worker thread, so that a slow disk stalls neither the loop nor the other Processors. Where
 the system has no such probe, the thread sends everything: a disk read must never stop the loop.
 
-Promise: returns when the kernel has accepted every byte, or raises; a file that ended early raises ShortRegion, never
-hangs.
+Promise: a generator ends when the kernel has accepted every byte, or raises; a file that ended early raises
+ShortRegion, never hangs.
 """
 
 from __future__ import annotations
 
+import enum
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import attrs
-import trio
-from trio.lowlevel import wait_writable
 
 from kafka_wire.primitives import Chunk
-from trio_broker.network.busy_time import BusyTime
-from trio_broker.network.connection import Connection, ConnectionState
+from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 
 JOIN_BYTES = 32 * 1024
@@ -46,9 +46,22 @@ sending."""
 RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 """0 where the platform has none; then every region goes through the thread."""
 
-T = TypeVar("T")
-
 ByteChunk: TypeAlias = bytes | bytearray | memoryview
+
+
+class Pause(enum.Enum):
+    """What a response that is under way waits for, beside the disk."""
+
+    ROOM = enum.auto()
+    """Room in the socket."""
+    TURN = enum.auto()
+    """Nothing; the other connections have their turn."""
+
+
+ColdRead: TypeAlias = Callable[[], Any]
+"""Work that reads the disk, for the Processor's thread. Its result or its OSError is sent back into the generator."""
+
+SendUnderWay: TypeAlias = Generator[Pause | ColdRead, Any, None]
 
 
 class FileRegion(Protocol):
@@ -67,84 +80,85 @@ class FileRegion(Protocol):
 
 @attrs.define(eq=False)
 class Sender:
-    """The sending half of one Processor: its worker thread and its counters.
+    """The sending half of one Processor, and its counters."""
 
-    Its owner has entered ``busy_time``; the sender leaves it while it waits for room in a socket, not while the thread
-    works.
-    """
-
-    busy_time: BusyTime
-    thread: trio.CapacityLimiter = attrs.field(factory=lambda: trio.CapacityLimiter(1))
-    thread_busy_time: BusyTime = attrs.field(factory=BusyTime)
     bytes_out: int = 0
-    cold_sends: int = 0
 
-    async def send(self, connection: Connection, chunks: Sequence[Chunk]) -> None:
-        """Send ``chunks`` in order, waiting for room in the socket as often as it takes.
+    def send(self, connection: Connection, chunks: Sequence[Chunk]) -> SendUnderWay | None:
+        """Send ``chunks`` in order; None if the socket took all of them, else what sends the rest.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        if sum(map(len, chunks)) > JOIN_BYTES:
+            return self._send_all(connection, chunks)
+        try:
+            data = b"".join(chunks)  # type: ignore[arg-type]
+        except TypeError:
+            # One of the chunks is a region. To try is cheaper than to look at each.
+            return self._send_all(connection, chunks)
+        try:
+            sent = connection.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        self.bytes_out += sent
+        connection.bytes_out += sent
+        return None if sent == len(data) else self._send_all(connection, (memoryview(data)[sent:],))
+
+    def _send_all(self, connection: Connection, chunks: Sequence[Chunk]) -> SendUnderWay:
+        """Send ``chunks`` in order.
 
         Raises:
             ShortRegion: a file ended before its region did.
             OSError: the connection is gone.
-            trio.ClosedResourceError: the wait for room was interrupted, see ``Connection.interrupt``.
         """
         pieces: list[ByteChunk] = []
-        for chunk in self._send_small(connection, chunks):
+        for chunk in chunks:
             if isinstance(chunk, (bytes, bytearray, memoryview)):
                 pieces.append(chunk)
                 continue
             # Not checked: ``isinstance`` with a Protocol costs more than all the rest of sending the chunk.
             region = cast(FileRegion, chunk)
             if len(region) <= JOIN_BYTES:
-                pieces.append(await self._read(region))
+                pieces.append((yield from read_region(region)))
                 continue
             # More follows at once, so the kernel need not send a packet for these few bytes alone.
-            await self._send_pieces(connection, pieces, socket.MSG_MORE)
+            yield from self._send_pieces(connection, pieces, socket.MSG_MORE)
             pieces = []
-            await self._send_region(connection, region)
-        await self._send_pieces(connection, pieces, 0)
+            yield from self._send_region(connection, region)
+        yield from self._send_pieces(connection, pieces, 0)
 
-    def _send_small(self, connection: Connection, chunks: Sequence[Chunk]) -> Sequence[Chunk]:
-        """Try to send a small response in one call; returns what is left to send."""
-        if sum(map(len, chunks)) > JOIN_BYTES:
-            return chunks
-        try:
-            data = b"".join(chunks)  # type: ignore[arg-type]
-        except TypeError:
-            return chunks  # One of the chunks is a region. To try is cheaper than to look at each.
-        sent = self._send_now(connection, data, 0)
-        return () if sent == len(data) else (memoryview(data)[sent:],)
-
-    async def _send_pieces(self, connection: Connection, pieces: list[ByteChunk], flags: int) -> None:
+    def _send_pieces(self, connection: Connection, pieces: list[ByteChunk], flags: int) -> SendUnderWay:
         """Send bytes: joined where they are small, gathered where they are not."""
         left = join_small(pieces)
         while left:
             try:
                 sent = connection.sock.sendmsg(left[:IOV_PIECES], (), flags)
             except BlockingIOError:
-                await self._wait_for_room(connection)
+                yield Pause.ROOM
                 continue
             self._count(connection, sent)
             left = drop_sent(left, sent)
 
-    async def _send_region(self, connection: Connection, region: FileRegion) -> None:
+    def _send_region(self, connection: Connection, region: FileRegion) -> SendUnderWay:
         """Send a part of a file, window by window, each the cheapest way that does not stop the loop."""
         position, end = region.position, region.position + region.size
         window_end, cached = position, False
         while position < end:
-            # Before the first window there is no yield, so that a small region leaves in the turn it was answered in.
+            # Before the first window there is no pause, so that a small region leaves in the turn it was answered in.
             if position == window_end:
                 window_end, cached = min(position + WINDOW_BYTES, end), False
-                # Between windows there must be one: the socket of a fast reader always has room, so nothing else here
-                # yields.
+                # Between windows there must be one: the socket of a fast reader always has room.
                 if position > region.position:
-                    await self.busy_time.turn()
+                    yield Pause.TURN
             # After a cold send the rest of the window is probed again: the thread has read ahead further than the
             # socket took.
             cached = cached or is_cached(region.fileno(), position, window_end - position)
+            where = connection.sock.fileno(), region.fileno(), position, window_end - position
             try:
-                sent = await self._send_part(connection, region, position, window_end - position, cached)
+                sent: int = os.sendfile(*where) if cached else (yield partial(send_cold, *where))
             except BlockingIOError:
-                await self._wait_for_room(connection)
+                yield Pause.ROOM
                 continue
             # sendfile returns 0 only at the end of the file, never for a full socket.
             if sent == 0:
@@ -152,56 +166,28 @@ class Sender:
             self._count(connection, sent)
             position += sent
 
-    async def _send_part(
-        self, connection: Connection, region: FileRegion, position: int, count: int, cached: bool
-    ) -> int:
-        """Send a part of a window, here or in the thread; returns how many bytes the socket took."""
-        if cached:
-            return os.sendfile(connection.sock.fileno(), region.fileno(), position, count)
-        return await self._in_thread(partial(send_cold, connection.sock.fileno(), region.fileno(), position, count))
-
-    async def _read(self, region: FileRegion) -> bytes | bytearray:
-        """Read a region that is too small to be worth a ``sendfile``."""
-        buffer = bytearray(len(region))
-        try:
-            got = os.preadv(region.fileno(), [buffer], region.position, RWF_NOWAIT) if RWF_NOWAIT else 0
-        except OSError:
-            got = 0  # Not in the page cache, or a file system without RWF_NOWAIT.
-        if got == len(buffer):
-            return buffer
-        data = await self._in_thread(partial(os.pread, region.fileno(), len(buffer), region.position))
-        if len(data) < len(buffer):
-            raise ShortRegion(f"a file ended {len(buffer) - len(data)} bytes before what was promised")
-        return data
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Do ``work``, which waits for the disk, in the one thread."""
-        self.cold_sends += 1
-        # Others that wait for the thread meanwhile overlap with this one: the thread's busy time counts once.
-        self.thread_busy_time.enter()
-        try:
-            return await trio.to_thread.run_sync(work, limiter=self.thread)
-        finally:
-            self.thread_busy_time.exit()
-
-    def _send_now(self, connection: Connection, data: bytes, flags: int) -> int:
-        """Send as much of ``data`` as the socket takes without waiting, which may be nothing."""
-        try:
-            sent = connection.sock.send(data, flags)
-        except BlockingIOError:
-            return 0
-        self._count(connection, sent)
-        return sent
-
     def _count(self, connection: Connection, sent: int) -> None:
         self.bytes_out += sent
         connection.bytes_out += sent
 
-    async def _wait_for_room(self, connection: Connection) -> None:
-        connection.state = ConnectionState.WAITING_FOR_READER
-        with self.busy_time.waiting:
-            await wait_writable(connection.sock)
-        connection.state = ConnectionState.SENDING
+
+def read_region(region: FileRegion) -> Generator[ColdRead, Any, bytes | bytearray]:
+    """Read a region that is too small to be worth a ``sendfile``.
+
+    Raises:
+        ShortRegion: the file ends before the region does.
+    """
+    buffer = bytearray(len(region))
+    try:
+        got = os.preadv(region.fileno(), [buffer], region.position, RWF_NOWAIT) if RWF_NOWAIT else 0
+    except OSError:
+        got = 0  # Not in the page cache, or a file system without RWF_NOWAIT.
+    if got == len(buffer):
+        return buffer
+    data: bytes = yield partial(os.pread, region.fileno(), len(buffer), region.position)
+    if len(data) < len(buffer):
+        raise ShortRegion(f"a file ended {len(buffer) - len(data)} bytes before what was promised")
+    return data
 
 
 def is_cached(fd: int, position: int, count: int) -> bool:

@@ -2,7 +2,7 @@
 
     SocketServer.run
     ├─ HandlerPool        num.io.threads slots
-    ├─ Processor × n      num.network.threads, one task per connection in each
+    ├─ Processor × n      num.network.threads, a task with a selector each
     ├─ Acceptor × m       one per listener
     └─ housekeeping       once a second: idle and stuck connections, changed limits, idle ratios
 
@@ -86,7 +86,7 @@ class SocketServer:
         self.failed_handshakes = FailedHandshakes()
         self._loop_reader = Utilization(self.monitor.busy_time)
         self._context = ProcessorContext(
-            self.channel, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
+            self.channel, self.handlers, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
         )
         self._accept = accept
         self._acceptors: list[Acceptor] = []
@@ -306,7 +306,7 @@ class SocketServer:
     def connections(self) -> Iterator[Connection]:
         """Every connection; they may come and go meanwhile."""
         for processor in (*self._active, *self._retiring):
-            yield from list(processor.connections)
+            yield from list(processor.connections.values())
 
     def _add_processor(self) -> Processor:
         """A new Processor with the smallest number that is free, so that charts do not grow a line per change."""
@@ -328,7 +328,7 @@ class SocketServer:
         for transfer in balanced_transfers(loads, len(self._active)):
             # Idle connections first: they move at once, the others only after their response. ConnectionState is in
             # that order.
-            candidates = [conn for conn in processors[transfer.source].connections if conn.command is None]
+            candidates = [conn for conn in processors[transfer.source].connections.values() if conn.command is None]
             candidates.sort(key=lambda connection: connection.state.value)
             for connection in candidates[: transfer.count]:
                 connection.give_command(Reassign(processors[transfer.target].processor_id))

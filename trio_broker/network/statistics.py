@@ -22,8 +22,6 @@ class RequestChannelStatistics:
     peak_depth: int
     recent_peak_depth: int
     senders_waiting: int
-    receivers_waiting: int
-    requests: int
 
 
 @attrs.frozen
@@ -38,9 +36,10 @@ class HandlerSlotStatistics:
 
 @attrs.frozen
 class HandlerPoolStatistics:
-    """Of all handlers. ``parked`` requests wait without a slot."""
+    """Of all handlers. ``idle`` slots have no request; ``parked`` requests wait without a slot."""
 
     size: int
+    idle: int
     slots: tuple[HandlerSlotStatistics, ...]
     parked: int
     in_flight: int

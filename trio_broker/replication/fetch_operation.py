@@ -25,6 +25,7 @@ from kafka_wire.errors import KafkaError
 from trio_broker.replication.delayed_operations import DelayedFetch
 from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.segment import FetchedRecords
@@ -118,23 +119,23 @@ class ReadAttempt:
     def is_enough(self) -> bool:
         return self.must_answer or self.size_bytes >= self.limits.min_bytes
 
-    async def read_all(self, targets: Sequence[FetchTarget]) -> ReadAttempt:
+    def read_all(self, targets: Sequence[FetchTarget]) -> Steps[ReadAttempt]:
         self.must_answer = not targets  # nothing could ever wake it
         for number, target in enumerate(targets, 1):
-            self.results.append(await self._read(target))
+            self.results.append((yield from self._read(target)))
             if number % READS_PER_TURN == 0:
                 self.has_waited = True
-                await checkpoint()
+                yield checkpoint
         return self
 
-    async def _read(self, target: FetchTarget) -> FetchedPartition:
+    def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
         try:
             partition = require_found(target)
             result = self._examine(target, partition)
             span = self._range(target, partition, result)
             if span is not None:
-                fetched = await self._read_range(partition, span)
+                fetched = yield from self._read_range(partition, span)
                 self._take(fetched, partition, span, result)
         except KafkaError as error:
             self.must_answer = True
@@ -168,7 +169,7 @@ class ReadAttempt:
             return None
         return ReadRange(target.fetch_offset, max(min(target.max_bytes, bytes_left), 0), fetch_upper_bound, minimum_one)
 
-    async def _read_range(self, partition: Partition, span: ReadRange) -> FetchedRecords:
+    def _read_range(self, partition: Partition, span: ReadRange) -> Steps[FetchedRecords]:
         """Read at once where the place to read from is in memory, else in a worker thread."""
         read = partial(
             partition.log.read,
@@ -182,7 +183,8 @@ class ReadAttempt:
                 return read(nowait=True)
             except BlockingIOError:
                 self.has_waited = True
-                return await trio.to_thread.run_sync(read, limiter=self.io_limiter)
+                fetched: FetchedRecords = yield partial(trio.to_thread.run_sync, read, limiter=self.io_limiter)
+                return fetched
         except FileNotFoundError as error:
             # Retention may have taken the segment from under a read in a thread.
             require_offset_in_log(span.offset, partition)
@@ -273,27 +275,27 @@ class FetchOperation:
     may_wait: Callable[[], bool]
     parked: set[DelayedFetch]
 
-    async def run(self, release_handler: ReleaseHandler) -> list[FetchedPartition]:
+    def run(self, release_handler: ReleaseHandler) -> Steps[list[FetchedPartition]]:
         """Read; wait for more if that is too little; return what is there in the end.
 
         ``release_handler`` gives the handler slot back; it is called before each wait.
         """
         deadline = trio.current_time() + self.limits.max_wait_seconds
-        attempt = await self._read()
+        attempt = yield from self._read()
         while not attempt.is_enough and self.may_wait() and trio.current_time() < deadline:
             if not attempt.is_outdated(self.targets):
                 bytes_missing = self.limits.min_bytes - attempt.size_bytes
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
                 del attempt
-                release_handler(RequestPhase.PURGATORY)
-                await self._wait(bytes_missing, deadline)
-            attempt = await self._read()
+                yield partial(self._wait, bytes_missing, deadline, release_handler)
+            attempt = yield from self._read()
         return attempt.results
 
-    async def _read(self) -> ReadAttempt:
-        return await ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
+    def _read(self) -> Steps[ReadAttempt]:
+        return ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
 
-    async def _wait(self, bytes_missing: int, deadline: float) -> None:
+    async def _wait(self, bytes_missing: int, deadline: float, release_handler: ReleaseHandler) -> None:
+        release_handler(RequestPhase.PURGATORY)
         parked = DelayedFetch(bytes_missing)
         partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
         self.parked.add(parked)

@@ -42,6 +42,7 @@ from trio_broker.replication.log_maintenance import LogMaintenance
 from trio_broker.replication.partition import Durability, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.steps import Steps, finish
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
@@ -278,7 +279,11 @@ class ReplicaManager:
     # ---- appending ------------------------------------------------------------------------------------------------
 
     async def append(self, partition: Partition, records: memoryview, *, produce_version: int) -> AppendInfo:
-        """Append one batch to a partition: at once and without a checkpoint, unless it or one before it must wait.
+        """``append_steps`` in the calling task."""
+        return await finish(self.append_steps(partition, records, produce_version=produce_version))
+
+    def append_steps(self, partition: Partition, records: memoryview, *, produce_version: int) -> Steps[AppendInfo]:
+        """Append one batch to a partition: at once, unless it or one before it must wait.
 
         What makes a batch wait is a look at many records, or new compression, in a worker thread, or the first entry of
         a leader epoch.
@@ -291,7 +296,8 @@ class ReplicaManager:
         takes_long = partition_log.takes_long(batch, now_ms)
         # No checkpoint lies between this question and the append, so none can overtake another.
         if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
-            return await self._append_in_turn(partition, batch, takes_long)
+            info: AppendInfo = yield partial(self._append_in_turn, partition, batch, takes_long)
+            return info
         return self._append_now(partition, partition_log.prepare(batch, now_ms), now_ms)
 
     async def _append_in_turn(self, partition: Partition, batch: RecordBatch, takes_long: bool) -> AppendInfo:
@@ -388,6 +394,12 @@ class ReplicaManager:
     async def fetch(
         self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: ReleaseHandler
     ) -> list[FetchedPartition]:
+        """``fetch_steps`` in the calling task."""
+        return await finish(self.fetch_steps(targets, limits, release_handler=release_handler))
+
+    def fetch_steps(
+        self, targets: Sequence[FetchTarget], limits: FetchLimits, *, release_handler: ReleaseHandler
+    ) -> Steps[list[FetchedPartition]]:
         """Read ``targets`` within ``limits``, waiting if there is too little; results in their order."""
         operation = FetchOperation(
             targets,
@@ -397,7 +409,7 @@ class ReplicaManager:
             may_wait=lambda: not self._stops_waiting,
             parked=self._parked_fetches,
         )
-        results = await operation.run(release_handler)
+        results = yield from operation.run(release_handler)
         for target, result in zip(targets, results, strict=True):
             if result.size_bytes and isinstance(target.found, Partition):
                 target.found.fetched_bytes += result.size_bytes

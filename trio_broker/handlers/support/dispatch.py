@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from functools import partial
+from types import CoroutineType, GeneratorType
 from typing import Any
 
 from kafka_wire.apis import ApiKey
@@ -25,7 +27,6 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.error_counts import ERROR_WALKS
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.headers import response_header
-from kafka_wire.primitives import Chunk
 from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
@@ -33,8 +34,10 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
+from trio_broker.network.handler_pool import PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.request_metrics import RequestChannelMetrics
+from trio_broker.steps import Wait, finish
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +50,8 @@ class Dispatcher:
         self.metrics = metrics
         self.apis = served_apis()
 
-    async def answer(self, request: QueuedRequest) -> Answer:
-        """The response to ``request`` as chunks, its header first, or None for silence.
+    def answer(self, request: QueuedRequest) -> Answer | PendingAnswer:
+        """The response to ``request`` as chunks, its header first, or None for silence; a coroutine where it must wait.
 
         Raises:
             CloseConnection: the request cannot be answered, and nothing after it on the connection could be trusted.
@@ -56,7 +59,6 @@ class Dispatcher:
         header = request.header
         # No check that there is one: the Processor has asked ``is_served`` before it queued the request.
         api = self.apis[header.api_key]
-        # Counted before it is decoded, so that malformed and refused requests show as well.
         # Before the body is decoded: in a version to come it may have any form (KIP-511).
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
             return unsupported_version_answer(header)
@@ -64,36 +66,62 @@ class Dispatcher:
             message, _ = decode(api.request, header.api_version, request.body)
         except WireError as error:
             raise CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}") from error
-        body = await self.respond(api, message, Context(request, self.services))
-        if body is None:
-            return None
-        return [response_header(header.api_key, header.api_version, header.correlation_id), *body]
-
-    async def respond(self, api: ServedApi, message: Any, context: Context) -> list[Chunk] | None:
-        """Return the encoded response of the API's handler, or its error response if the handler raised."""
+        context = Context(request, self.services)
         token = CALLER.set(context)
         try:
-            response = await api.handler(message, context)
-            return None if response is None else self.encoded(api, response, context)
-        except CloseConnection:
-            raise  # An Exception too, and not a bug: the last clause must not see it.
-        except KafkaError as error:
-            return self.encoded(api, error_response(api, message, error, context.version), context)
-        except OSError as error:
-            # Retriable for clients, which find out by Metadata whether another replica leads.
-            log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
-            failure = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
-            return self.encoded(api, error_response(api, message, failure, context.version), context)
-        except Exception:
-            log.exception("%s v%d from %s failed", api.api_key.name, context.version, context.connection)
-            bug = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-            return self.encoded(api, error_response(api, message, bug, context.version), context)
+            response = api.handler(message, context)
+            if isinstance(response, GeneratorType):
+                try:
+                    wait = next(response)
+                except StopIteration as end:
+                    response = end.value
+                else:
+                    return self.answer_later(api, message, context, partial(finish, response, wait))
+            elif isinstance(response, CoroutineType):
+                return self.answer_later(api, message, context, lambda: response)
+            return self.encoded(api, response, context)
+        except Exception as error:
+            return self.failed(api, message, context, error)
         finally:
             # Or the task, which goes on to other requests, would keep this one's bytes.
             CALLER.reset(token)
 
-    def encoded(self, api: ServedApi, response: Any, context: Context) -> list[Chunk]:
-        """Encode ``response``, and count its errors, for all clients and for this one."""
+    async def answer_later(self, api: ServedApi, message: Any, context: Context, wait: Wait) -> Answer:
+        """The response for which a handler waits."""
+        token = CALLER.set(context)
+        try:
+            return self.encoded(api, await wait(), context)
+        except Exception as error:
+            return self.failed(api, message, context, error)
+        finally:
+            CALLER.reset(token)
+
+    def failed(self, api: ServedApi, message: Any, context: Context, error: Exception) -> Answer:
+        """The error response for what a handler raised.
+
+        Raises:
+            CloseConnection: it is ``error``.
+        """
+        match error:
+            case CloseConnection():
+                raise error
+            case KafkaError():
+                refusal = error
+            case OSError():
+                # Retriable for clients, which find out by Metadata whether another replica leads.
+                log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
+                refusal = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
+            case _:
+                log.error(
+                    "%s v%d from %s failed", api.api_key.name, context.version, context.connection, exc_info=error
+                )
+                refusal = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        return self.encoded(api, error_response(api, message, refusal, context.version), context)
+
+    def encoded(self, api: ServedApi, response: Any, context: Context) -> Answer:
+        """Encode ``response`` behind its header, and count its errors, for all clients and for this one."""
+        if response is None:
+            return None
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
             errors = Counter(codes)
             self.metrics.update_error_metrics(api.api_key, errors)
@@ -101,7 +129,10 @@ class Dispatcher:
             client.count_errors(api.api_key, errors)
             now_ms = self.services.clock.now_ms()
             self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
-        return encode(response, context.version)
+        header = context.request.header
+        chunks = encode(response, header.api_version)
+        chunks.insert(0, response_header(header.api_key, header.api_version, header.correlation_id))
+        return chunks
 
 
 def error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -20,9 +20,16 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request, VersionRange
 from trio_broker import handlers
 from trio_broker.handlers.support.context import Context
+from trio_broker.steps import Steps
 
 A = TypeVar("A")
-Handler = Callable[[Any, Context], Awaitable[Any]]
+HandlerOf = Callable[[Any, Context], A | Steps[A | None] | Coroutine[Any, Any, A | None] | None]
+Handler = HandlerOf[Any]
+"""Returns the response, or None for silence; where that may have to wait, steps or a coroutine that give it.
+
+Steps are begun in the turn in which the request was read, and need a task only from their first wait on, so the most
+frequent requests have them; a coroutine is the plain way.
+"""
 Refusal = Callable[[Any, KafkaError], Any]
 
 
@@ -51,12 +58,10 @@ def handles(
     *,
     error_response: Callable[[Any, KafkaError], A],
     advertised_from: int | None = None,
-) -> Callable[[Callable[[Any, Context], Awaitable[A | None]]], Callable[[Any, Context], Awaitable[A | None]]]:
-    """Register the decorated coroutine function as the one that answers ``kind``, in every version the message has."""
+) -> Callable[[HandlerOf[A]], HandlerOf[A]]:
+    """Register the decorated function as the one that answers ``kind``, in every version the message has."""
 
-    def register(
-        handler: Callable[[Any, Context], Awaitable[A | None]],
-    ) -> Callable[[Any, Context], Awaitable[A | None]]:
+    def register(handler: HandlerOf[A]) -> HandlerOf[A]:
         api_key = ApiKey(kind.API_KEY)
         assert api_key not in _registry, f"{api_key.name} has a handler already: {_registry[api_key].handler}"
         # Registration happens at import, so a second handler of an API is found when the broker starts.
