@@ -23,7 +23,7 @@ class RequestPhase(enum.Enum):
     PURGATORY = "purgatory"
     """The handler has given its slot back until others act: a long poll, a rebalance."""
     RESPONSE_QUEUE = "response_queue"
-    """From the answer until its connection's task takes it."""
+    """From the answer until its connection takes it."""
     SEND = "send"
     """Until the kernel has the last byte."""
 

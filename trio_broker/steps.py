@@ -2,7 +2,7 @@
 
 A coroutine belongs to one task from its first line on, and to give a request to a task costs more than most requests
 do. So what lies on the path of the frequent ones is a generator instead: it yields what it waits for, a function whose
-awaitable gives the result, and whoever runs it decides in which task that is awaited. A request that never waits needs
+awaitable gives the result, and the caller decides in which task that is awaited. A request that never waits needs
 none.
 
     def append(…) -> Steps[AppendInfo]:

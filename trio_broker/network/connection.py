@@ -1,7 +1,7 @@
 """The state of one connection: its socket, the bytes of its unfinished frame, its request in flight, its command.
 
 A connection is served by a Processor, and by another one when their number changes: it moves, with every byte that it
-has received. Whoever wants it closed or moved gives it a command, which is executed at once between two requests, and
+has received. What wants it closed or moved gives it a command, which is executed at once between two requests, and
 else after the response. While a response is half written no command is executed, except closing a connection whose
 client has stopped reading.
 """

@@ -69,7 +69,7 @@ class TimedRequest(Protocol):
 
 
 NotedTimes: TypeAlias = tuple[int, int, int, int, int, RequestWaits | None]
-"""When a request was queued, begun, answered, when its connection's task took the answer and had sent it; its waits."""
+"""When a request was queued, begun, answered, when its connection took the answer and had sent it; its waits."""
 
 
 @attrs.frozen
@@ -148,7 +148,7 @@ class RequestMetrics:
         self.recent: deque[RequestTimes] = deque(maxlen=RECENT_INTERVALS)
 
     def record(self, request: TimedRequest, sending_ns: int, sent_ns: int) -> None:
-        """Note ``request``, whose task took the answer at ``sending_ns`` and had sent it at ``sent_ns``."""
+        """Note ``request``, whose connection took the answer at ``sending_ns`` and had sent it at ``sent_ns``."""
         noted = self.noted
         noted.append((request.queued_ns, request.began_ns, request.answered_ns, sending_ns, sent_ns, request.waits))
         if len(noted) >= BATCH:
