@@ -27,11 +27,19 @@ class YieldBudget:
         self._seconds = YIELD_BUDGET_SECONDS if seconds is None else seconds
         self._began = perf_counter()
 
+    @property
+    def is_spent(self) -> bool:
+        return perf_counter() - self._began > self._seconds
+
     async def maybe_yield(self) -> None:
         """Yield if the budget is spent, and begin a new one. Any state may have changed after a yield."""
-        if perf_counter() - self._began > self._seconds:
-            await checkpoint()
-            self._began = perf_counter()
+        if self.is_spent:
+            await self.renewed()
+
+    async def renewed(self) -> None:
+        """Yield, and begin a new budget."""
+        await checkpoint()
+        self._began = perf_counter()
 
 
 class InTurns(Generic[T]):

@@ -10,7 +10,7 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import random_uuid
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
-from tests.handlers.handler_client import CONNECTION, joined
+from tests.handlers.handler_client import CONNECTION, joined, response_of
 from trio_broker.clock import ManualClock
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
@@ -38,7 +38,7 @@ class AdminClient:
         """The response as a client of ``version`` reads it."""
         wire = memoryview(bytearray(joined(encode(request, version))))
         decoded, _ = decode(type(request), version, wire)
-        answer = joined(encode(await handler(decoded, self.context(version)), version))
+        answer = joined(encode(await response_of(handler, decoded, self.context(version)), version))
         response, end = decode(type(request).RESPONSE, version, answer)
         assert end == len(answer)
         return response

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import trio
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -30,7 +31,8 @@ class ScriptedGroups:
     async def find(self, group_id):
         return self.say(group_id)
 
-    async def call(self, group_id, request, context, release_handler):
+    def call_steps(self, group_id, request, context, release_handler):
+        yield trio.lowlevel.checkpoint
         return self.say(request, context)
 
     async def fetch_offsets(self, request, release_handler):

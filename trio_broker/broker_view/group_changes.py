@@ -68,6 +68,7 @@ from trio_broker.offset_reset import (
 )
 from trio_broker.replication.partition import IsolationLevel
 from trio_broker.request_phase import RequestPhase
+from trio_broker.steps import Steps, finish
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -235,7 +236,7 @@ class LiveGroupChangesView:
                     for name, places in by_topic(part).items()
                 ],
             )
-            response = await commit_existing(request, self, by_id=False)
+            response = await finish(commit_existing(request, self, by_id=False))
             errors |= errors_in(response)
         return errors
 
@@ -331,7 +332,8 @@ class LiveGroupChangesView:
                 member_id="", group_instance_id=group_instance_id, reason=f"removed by {changed_by}"
             )
             try:
-                response = await self.call_group(group_id, LeaveGroupRequest(group_id=group_id, members=[identity]))
+                request = LeaveGroupRequest(group_id=group_id, members=[identity])
+                response = await finish(self.call_group(group_id, request))
             except KafkaError as error:
                 raise refused(error) from error
             codes = [response.error_code, *(each.error_code for each in response.members)]
@@ -349,8 +351,8 @@ class LiveGroupChangesView:
 
     # ---- asking the coordinator ----
 
-    async def call_group(self, group_id: str, request: Request[R]) -> R:
-        return await self.services.groups.call(group_id, request, CONTEXT, no_handler)
+    def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
+        return self.services.groups.call_steps(group_id, request, CONTEXT, no_handler)
 
     async def _committed(self, group_id: str) -> dict[TopicPartition, int]:
         """What a group has committed; nothing if there is no such group."""

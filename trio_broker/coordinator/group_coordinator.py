@@ -44,6 +44,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.replication.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
+from trio_broker.steps import Steps, finish
 from trio_broker.yield_budget import YieldBudget
 
 R = TypeVar("R")
@@ -147,6 +148,12 @@ class GroupCoordinator:
     async def call(
         self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
     ) -> R:
+        """``call_steps`` in the calling task."""
+        return await finish(self.call_steps(group_id, request, context, release_handler))
+
+    def call_steps(
+        self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
+    ) -> Steps[R]:
         """The response of the group to ``request``, when the records that it depends on are durable.
 
         JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat, OffsetCommit and OffsetDelete; the topics
@@ -157,7 +164,7 @@ class GroupCoordinator:
         """
         shard = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest))
         moved = moved_offsets(shard.offsets, shard.groups.get(group_id), request)
-        response: R = await self.runtime.call(shard, request, context, release_handler)
+        response: R = yield from self.runtime.call(shard, request, context, release_handler)
         if moved is not None and (made := moved.made_change(group_id, response)) is not None:
             self.changes.record(made)
         return response

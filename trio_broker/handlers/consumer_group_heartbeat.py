@@ -15,6 +15,7 @@ from kafka_wire.messages.consumer_group_heartbeat import (
 from trio_broker.cluster.features import require_consumer_protocol
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 
 
 def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) -> ConsumerGroupHeartbeatResponse:
@@ -22,13 +23,13 @@ def error_response(request: ConsumerGroupHeartbeatRequest, error: KafkaError) ->
 
 
 @handles(ConsumerGroupHeartbeatRequest, error_response=error_response)
-async def consumer_group_heartbeat(
+def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: Context
-) -> ConsumerGroupHeartbeatResponse:
+) -> Steps[ConsumerGroupHeartbeatResponse]:
     """Renew a member's session, and answer with its assignment when that has changed."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
     # Before the group's id is checked, as in KafkaApis.handleConsumerGroupHeartbeat.
     require_consumer_protocol(context.services.controller.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
-    return await context.call_group(request.group_id, request)
+    return context.call_group(request.group_id, request)

@@ -12,6 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 
 
 def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
@@ -22,6 +23,6 @@ def error_response(request: HeartbeatRequest, error: KafkaError) -> HeartbeatRes
 
 
 @handles(HeartbeatRequest, error_response=error_response)
-async def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+def heartbeat(request: HeartbeatRequest, context: Context) -> Steps[HeartbeatResponse]:
     """Renew a member's session; REBALANCE_IN_PROGRESS tells it to join again."""
-    return await context.call_group(request.group_id, request)
+    return context.call_group(request.group_id, request)

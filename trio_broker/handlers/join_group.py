@@ -12,6 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 
 NULL_PROTOCOL_SINCE_VERSION = 7
 """KIP-559: since this version the protocol is null beside an error; before, it is the empty string."""
@@ -27,11 +28,11 @@ def error_response(request: JoinGroupRequest, error: KafkaError) -> JoinGroupRes
 
 
 @handles(JoinGroupRequest, error_response=error_response)
-async def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+def join_group(request: JoinGroupRequest, context: Context) -> Steps[JoinGroupResponse]:
     """Join a group, and answer when its rebalance has a generation."""
     # Caught here and not in ``dispatch``: the null protocol of version 7 belongs beside these errors as well.
     try:
-        response = await context.call_group(request.group_id, request)
+        response = yield from context.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)
     if response.error_code:

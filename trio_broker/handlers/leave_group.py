@@ -12,6 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 
 MEMBERS_SINCE_VERSION = 3
 
@@ -21,13 +22,13 @@ def error_response(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupR
 
 
 @handles(LeaveGroupRequest, error_response=error_response)
-async def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+def leave_group(request: LeaveGroupRequest, context: Context) -> Steps[LeaveGroupResponse]:
     """Remove each member from its group, or answer with its error."""
     names_members = context.version >= MEMBERS_SINCE_VERSION
     if not names_members:
         # The coordinator has one form of the request, as LeaveGroupRequest.normalizedData in Kafka.
         request.members = [MemberIdentity(member_id=request.member_id)]
-    response = await context.call_group(request.group_id, request)
+    response = yield from context.call_group(request.group_id, request)
     return response if names_members else of_one_member(response)
 
 

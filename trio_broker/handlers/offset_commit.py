@@ -28,6 +28,7 @@ from kafka_wire.messages.offset_commit import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
 BY_ID_SINCE_VERSION = 10
@@ -76,12 +77,12 @@ class Sorted:
 
 
 @handles(OffsetCommitRequest, error_response=error_response)
-async def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse:
+def offset_commit(request: OffsetCommitRequest, context: Context) -> Steps[OffsetCommitResponse]:
     """Commit the offsets of the partitions that exist; every other partition gets its error."""
-    return await commit_existing(request, context, by_id=context.version >= BY_ID_SINCE_VERSION)
+    return commit_existing(request, context, by_id=context.version >= BY_ID_SINCE_VERSION)
 
 
-async def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id: bool) -> OffsetCommitResponse:
+def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id: bool) -> Steps[OffsetCommitResponse]:
     """As the handler; the topics of ``request`` have ids with ``by_id``, else names."""
     result = Sorted(by_id=by_id)
     # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
@@ -90,12 +91,13 @@ async def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, 
     budget = YieldBudget()
     for topic in request.topics:
         result.add(topic, image)
-        await budget.maybe_yield()
+        if budget.is_spent:
+            yield budget.renewed
     if not result.known:
         return OffsetCommitResponse(topics=result.missing)
     request.topics = result.known
     try:
-        response = await caller.call_group(request.group_id, request)
+        response = yield from caller.call_group(request.group_id, request)
     except KafkaError as error:
         response = error_response(request, error)
     if result.missing:

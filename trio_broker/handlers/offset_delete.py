@@ -20,6 +20,7 @@ from kafka_wire.messages.offset_delete import (
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context, GroupCaller
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import finish
 from trio_broker.yield_budget import InTurns
 
 
@@ -39,7 +40,7 @@ async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> 
     missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
     # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
     request.topics = [topic for topic in request.topics if topic.partitions]
-    response = await caller.call_group(request.group_id, request)
+    response = await finish(caller.call_group(request.group_id, request))
     # Beside an error of the whole group Kafka's response has no partitions.
     if response.error_code == ErrorCode.NONE:
         merge(response, missing)

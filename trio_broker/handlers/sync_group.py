@@ -12,6 +12,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 
 PROTOCOL_SINCE_VERSION = 5
 """Since this version a member states the protocol that it takes the group to use (KIP-559)."""
@@ -22,9 +23,9 @@ def error_response(request: SyncGroupRequest, error: KafkaError) -> SyncGroupRes
 
 
 @handles(SyncGroupRequest, error_response=error_response)
-async def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+def sync_group(request: SyncGroupRequest, context: Context) -> Steps[SyncGroupResponse]:
     """Answer with the member's assignment, once the leader has sent it."""
     # Before the group is looked for, as in Kafka (SyncGroupRequest.areMandatoryProtocolTypeAndNamePresent).
     if context.version >= PROTOCOL_SINCE_VERSION and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError("protocol type and name are mandatory", code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return await context.call_group(request.group_id, request)
+    return context.call_group(request.group_id, request)

@@ -20,7 +20,7 @@ import enum
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -35,12 +35,13 @@ from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, coordinator_code
-from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET, ResponseFuture
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Completion, Now, RequestContext
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler
+from trio_broker.steps import Steps
 
 log = logging.getLogger(__name__)
 
@@ -196,9 +197,9 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
-    async def call(
+    def call(
         self, shard: ShardT, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
-    ) -> R:
+    ) -> Steps[R]:
         """The response of ``shard`` to ``request``, once the records that it depends on are durable.
 
         Raises:
@@ -207,11 +208,14 @@ class CoordinatorRuntime(Generic[ShardT]):
         """
         future = shard.handle(request, context)
         # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
-        if not future.is_done or future.required_offset != NO_REQUIRED_OFFSET:
-            await future.wait(release_handler)
-            await self.until_durable(shard, future.required_offset, release_handler)
+        if not future.is_done or shard.log.partition.high_watermark < future.required_offset:
+            yield partial(self._until_answered, shard, future, release_handler)
         response: R = future.response
         return response
+
+    async def _until_answered(self, shard: ShardT, future: ResponseFuture, release_handler: ReleaseHandler) -> None:
+        await future.wait(release_handler)
+        await self.until_durable(shard, future.required_offset, release_handler)
 
     async def until_durable(self, shard: ShardT, required_offset: int, release_handler: ReleaseHandler) -> None:
         """Wait until the high watermark of ``shard`` has reached ``required_offset``.

@@ -14,6 +14,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.request_phase import RequestPhase
+from trio_broker.steps import Steps
 
 R = TypeVar("R")
 
@@ -24,7 +25,7 @@ class GroupCaller(Protocol):
     @property
     def services(self) -> BrokerServices: ...
 
-    async def call_group(self, group_id: str, request: Request[R]) -> R:
+    def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
         """Let the coordinator answer ``request`` for its group."""
         ...
 
@@ -59,13 +60,13 @@ class Context:
         header = self.request.header
         return RequestContext(header.client_id or "", f"/{self.request.connection.peer_host}", header.api_version)
 
-    async def call_group(self, group_id: str, request: Request[R]) -> R:
+    def call_group(self, group_id: str, request: Request[R]) -> Steps[R]:
         """Let the coordinator answer ``request`` for its group.
 
         Raises:
             KafkaError: those of ``GroupCoordinator.call``.
         """
-        return await self.services.groups.call(group_id, request, self.request_context, self.release_handler)
+        return self.services.groups.call_steps(group_id, request, self.request_context, self.release_handler)
 
     @property
     def change_origin(self) -> ChangeOrigin:
