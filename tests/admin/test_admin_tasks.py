@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.running_broker import connected
+from tests.running_broker import connected, fetch_request, until
 from trio_broker.broker_view import tasks as broker_tasks
 from trio_broker.network import step_monitor
 from trio_broker.network.loop_monitor import RECENT_INTERVALS, LoopMonitor
@@ -34,23 +34,23 @@ async def test_the_tree_begins_at_the_root_and_every_row_has_its_parent_above_it
     assert report["further_tasks"] == 0
 
 
-async def test_a_connection_waits_for_its_socket_in_the_processor(live):
+async def test_a_processor_waits_for_its_selector(live):
     await live.kafka.ask(MetadataRequest(topics=[]), 9)
-    [row] = await tasks_named(live, "connection")
+    [row] = await tasks_named(live, "processor 0")
     assert row["waits_for"] == "wait_readable"
     assert row["waits_in"].startswith("trio_broker.network.processor:")
-    assert row["waits_in"].endswith("Processor._wait_for_bytes")
+    assert row["waits_in"].endswith("Processor._wait")
     assert row["age_seconds"] >= 0
 
 
-async def test_connections_that_wait_for_the_same_are_one_row(live):
+async def test_requests_that_wait_for_the_same_are_one_row(live):
+    await live.kafka.create_topic("waiting")
     async with connected(live.broker) as one, connected(live.broker) as another:
-        for kafka in (live.kafka, one, another):
-            await kafka.ask(MetadataRequest(topics=[]), 9)
-        rows = await tasks_named(live, "connection")
-        assert sum(row["count"] for row in rows) == 3
-        # One row for each Processor that serves some of them.
-        assert len(rows) == len({row["parent_id"] for row in rows})
+        for kafka in (one, another):
+            await kafka.send(fetch_request("waiting", max_wait_ms=600_000, min_bytes=1), 12)
+        await until(lambda: live.broker.server.statistics().handlers.parked == 2)
+        rows = await tasks_named(live, "request handler")
+        assert [row["count"] for row in rows if "DelayedOperation.wait" in row["waits_in"]] == [2]
 
 
 async def test_the_rows_are_bounded_and_the_others_counted(live, monkeypatch):

@@ -243,7 +243,7 @@ class HandlerPool:
             reschedule(worker.task)
         else:
             worker = Worker(self, request, pending, slot)
-            self._nursery.start_soon(self._work, worker, name=f"handler slot {slot.index}")
+            self._nursery.start_soon(self._work, worker, name="request handler")
 
     async def _work(self, worker: Worker) -> None:
         worker.task = current_task()

@@ -140,7 +140,7 @@ class SocketServer:
                     await nursery.start(self.handlers.run)
                     self._nursery = nursery
                     for processor in self._active:
-                        nursery.start_soon(self._run_processor, processor)
+                        nursery.start_soon(self._run_processor, processor, name=f"processor {processor.processor_id}")
                     await self.quotas.refresh_overrides()
                     for acceptor in self._acceptors:
                         nursery.start_soon(acceptor.run, name=f"acceptor {acceptor.listener.name}")
@@ -200,7 +200,7 @@ class SocketServer:
         while len(self._active) < count:
             processor = self._add_processor()
             if self._nursery is not None:
-                self._nursery.start_soon(self._run_processor, processor)
+                self._nursery.start_soon(self._run_processor, processor, name=f"processor {processor.processor_id}")
         leaving = [self._active.pop() for _ in range(len(self._active) - count)]
         for processor in leaving:
             processor.retire()
