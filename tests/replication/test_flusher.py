@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_broker.replication.flusher import SYNCS_PER_TURN, Flusher, QueuedSync
+from trio_broker.replication.flusher import Flusher
 
 
 @attrs.define(eq=False)
@@ -139,30 +139,94 @@ async def test_fewer_threads_count_from_the_next_sync_on(flusher):
         gate.release()
     for partition in partitions:
         await flusher.wait_idle(partition)
-    assert flusher.limiter.borrowed_tokens <= 1
+    assert flusher._threads == 1
     assert [partition.durable for partition in partitions] == [1] * 6
 
 
-async def test_a_lane_gives_its_token_back_now_and_then(flusher):
-    """Somebody else waits for a worker thread while syncs never end."""
-    flusher.limiter.total_tokens = 1
-    gate = threading.Semaphore(0)
-    partitions = [SlowPartition(log_end=1, gate=gate) for _ in range(2 * SYNCS_PER_TURN)]
-    done_before = []
+async def test_syncs_hold_no_token_of_the_limiter(flusher):
+    """Cold reads and lookups of ``num.io.threads`` go on while every sync thread waits for the disk."""
+    partitions = [SlowPartition(log_end=1) for _ in range(2)]
+    for partition in partitions:
+        flusher.request(partition)
+    for partition in partitions:
+        await sync_begun(partition)
+    assert await trio.to_thread.run_sync(syncs_of, partitions, limiter=flusher.limiter) == 2
+    for partition in partitions:
+        partition.gate.release()
+        await flusher.wait_idle(partition)
 
-    async def use_a_thread() -> None:
-        done_before.append(await trio.to_thread.run_sync(syncs_of, partitions, limiter=flusher.limiter))
 
-    async with trio.open_nursery() as nursery:
+async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too_many(flusher):
+    counter = ConcurrencyCounter()
+    partitions = [BusyPartition(counter) for _ in range(12)]
+    for number in range(1, 301):
+        flusher.limiter.total_tokens = (1, 5, 2, 8, 3)[number % 5]
         for partition in partitions:
+            partition.log_end = number
             flusher.request(partition)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.start_soon(use_a_thread)
-        await trio.testing.wait_all_tasks_blocked()
-        gate.release(len(partitions))
+        await trio.lowlevel.checkpoint()
     for partition in partitions:
         await flusher.wait_idle(partition)
-    assert done_before == [SYNCS_PER_TURN]
+    assert [partition.durable for partition in partitions] == [300] * 12
+    assert counter.peak <= 8
+    flusher.limiter.total_tokens = 1
+    for partition in partitions:
+        partition.log_end += 1
+        flusher.request(partition)
+    for partition in partitions:
+        await flusher.wait_idle(partition)
+    assert flusher._threads == 1
+    assert (flusher.statistics().failures, flusher.statistics().occupancy.waiting) == (0, 0)
+
+
+async def test_offsets_of_a_partition_become_durable_in_order_and_only_after_their_sync(flusher):
+    """``BusyPartition`` asserts it: a failed assertion would be a failure of its sync."""
+    partition = BusyPartition(ConcurrencyCounter())
+    for number in range(1, 501):
+        partition.log_end = number
+        flusher.request(partition)
+        await trio.lowlevel.checkpoint()
+    await flusher.wait_idle(partition)
+    assert partition.durable == partition.synced == 500
+    assert flusher.statistics().failures == 0
+
+
+@attrs.define
+class ConcurrencyCounter:
+    """How many syncs are under way, and the most there were."""
+
+    lock: Any = attrs.Factory(threading.Lock)
+    present: int = 0
+    peak: int = 0
+
+    def add(self, difference: int) -> None:
+        with self.lock:
+            self.present += difference
+            self.peak = max(self.peak, self.present)
+
+
+@attrs.define(eq=False)
+class BusyPartition:
+    """A partition whose syncs take no time, and that refuses what is out of order."""
+
+    counter: ConcurrencyCounter
+    log_end: int = 0
+    synced: int = 0
+    durable: int = 0
+
+    @property
+    def needs_sync(self) -> bool:
+        return self.durable < self.log_end
+
+    def sync(self) -> int:
+        self.counter.add(1)
+        self.synced = self.log_end
+        self.counter.add(-1)
+        return self.synced
+
+    def durable_up_to(self, offset: int) -> None:
+        assert self.durable < offset <= self.synced, f"{self.durable} < {offset} <= {self.synced}"
+        self.durable = offset
 
 
 async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
@@ -215,23 +279,14 @@ async def test_requests_before_the_start_are_served_after_it(nursery):
     assert partition.durable == 1
 
 
-def test_a_lane_that_another_was_quicker_than_does_not_wait_for_ever():
-    """Regression: what woke it is gone, and it must keep its timeout, which the SimpleQueue of CPython 3.11 forgets."""
+async def test_no_thread_outlives_the_flusher(nursery):
     flusher = Flusher(trio.CapacityLimiter(4), note_failure)
-    partition = SlowPartition()
-    workers = [threading.Thread(target=take_often, args=(flusher,), daemon=True) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    while any(worker.is_alive() for worker in workers) and flusher._workers < 20_000:
-        flusher._workers += 1
-        flusher._queue.put(QueuedSync(partition, 0))
-        flusher._take()
-    for worker in workers:
-        worker.join(20)
-    assert not any(worker.is_alive() for worker in workers)
-
-
-def take_often(flusher: Flusher) -> None:
-    """A worker that finds something now and then."""
-    for _ in range(300):
-        flusher._take()
+    async with trio.open_nursery() as inner:
+        await inner.start(flusher.run)
+        partitions = [BusyPartition(ConcurrencyCounter(), log_end=1) for _ in range(4)]
+        for partition in partitions:
+            flusher.request(partition)
+        for partition in partitions:
+            await flusher.wait_idle(partition)
+        inner.cancel_scope.cancel()
+    assert trio.testing.active_thread_count() == 0

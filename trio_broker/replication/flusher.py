@@ -4,10 +4,10 @@ Appends go to the file at once; a caller that needs them on disk asks for a sync
 most one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
 ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
 
-Syncs are done by workers: worker threads, as many as the limiter has tokens (``num.io.threads``, live), that take
-partition after partition from one queue. A fast disk syncs in less time than a thread takes to be handed a task and
-to hand back its result; a worker pays that once for many syncs, and results that come close together wake the event
-loop once.
+Syncs are done by threads of the flusher's own, which live as long as it runs: as many as partitions were ever to be
+synced at a time, at most as many as the limiter has tokens (``num.io.threads``, live). They take partition after
+partition from one queue; a thread that waits there costs nothing, and to wake it costs less than to hand a task to a
+pool. Results that come close together wake the event loop once.
 
 An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
 retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again.
@@ -15,9 +15,10 @@ retry would acknowledge what is lost: the partition goes offline instead, and no
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
-from queue import Empty, Queue
+from queue import SimpleQueue
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -26,12 +27,6 @@ import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
 from trio_broker.replication.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
-
-SYNCS_PER_TURN = 32
-"""A worker gives its token back after so many, to the next task that waits for a worker thread."""
-
-WORKER_LINGERS_SECONDS = 0.001
-"""How long a worker waits for more before it ends: producers that were just released append again within this time."""
 
 
 class Syncable(Protocol):
@@ -70,46 +65,42 @@ class FlusherStatistics:
         return self.sync_times.count
 
 
-@attrs.frozen
-class QueuedSync:
-    """A partition that waits for a thread since ``queued_ns``."""
+@attrs.define(eq=False)
+class PartitionSync:
+    """One sync of a partition, from its request on. Times are those of ``perf_counter_ns``.
+
+    ``result`` is the offset it reached to, or what went wrong, or None when none was needed any more.
+    """
 
     partition: Syncable
     queued_ns: int
-
-
-@attrs.frozen
-class SyncOutcome:
-    """How one sync ended: the offset it reached to, or what went wrong, or None when none was needed any more."""
-
-    partition: Syncable
-    result: int | Exception | None
-    wait_ns: int = 0
-    sync_ns: int = 0
+    began_ns: int = 0
+    ended_ns: int = 0
+    result: int | Exception | None = None
 
 
 class Flusher:
     """Syncs the partitions that ask for it.
 
-    ``request``, ``wait_idle`` and the reporting of results run on the event loop, ``_sync_queue`` in the workers'
-    threads; they share the queue, the deque of outcomes and that of the ``ThreadOccupancy``, all safe for that.
+    ``request``, ``wait_idle`` and the reporting of results run on the event loop, ``_sync_queue`` in the threads; they
+    share the queue, the deques of ended syncs and of surplus threads and that of the ``ThreadOccupancy``, all safe for
+    that.
     """
 
     def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
         """``failed`` is called with the partition that could not be synced, and the error; it takes the partition
-        offline."""
+        offline. Of ``limiter`` only the number of tokens counts: a thread that waits for work must not hold one."""
         self.limiter = limiter
         self._failed = failed
-        # Queued or syncing; the event is set when the partition has nothing more to sync.
-        self._under_way: dict[Syncable, trio.Event] = {}
-        # Not a SimpleQueue, though it is quicker: in CPython 3.11 its get forgets the timeout when another thread took
-        # what it was woken for, and then waits for ever, with a worker thread's token.
-        self._queue: Queue[QueuedSync] = Queue()
-        self._outcomes: deque[SyncOutcome] = deque()
+        # Queued or syncing; the event, if somebody waits, is set when the partition has nothing more to sync.
+        self._under_way: dict[Syncable, trio.Event | None] = {}
+        # None wakes a thread that may be surplus.
+        self._queue: SimpleQueue[PartitionSync | None] = SimpleQueue()
+        self._ended: deque[PartitionSync] = deque()
         self._nursery: trio.Nursery | None = None
-        self._workers = 0
-        # Workers that wait for more. A set, since adding and discarding are atomic across threads and a counter is not.
-        self._lingering: set[object] = set()
+        self._threads = 0
+        # One entry for each thread that is to end, not counted in ``_threads`` any more. The thread that takes it ends.
+        self._surplus: deque[None] = deque()
         self._stops = False
         self._failures = 0
         self._occupancy = ThreadOccupancy()
@@ -121,30 +112,32 @@ class Flusher:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                self._start_workers()
+                self._match_threads()
                 task_status.started()
                 try:
                     await trio.sleep_forever()
                 finally:
                     self._stops = True
+                    self._end_threads(self._threads)
         finally:
             self._nursery = None
             self._report()
             for done in self._under_way.values():
-                done.set()
+                if done is not None:
+                    done.set()
 
     def request(self, partition: Syncable) -> None:
         """Have everything appended to ``partition`` so far made durable, soon."""
         if partition in self._under_way or not partition.needs_sync:
             return  # one that is under way is looked at again when its sync ends
-        self._under_way[partition] = trio.Event()
+        self._under_way[partition] = None
         self._enqueue(partition)
-        self._start_workers()
+        self._match_threads()
 
     async def wait_idle(self, partition: Syncable) -> None:
         """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
-        done = self._under_way.get(partition)
-        if done is not None and self._nursery is not None:
+        if partition in self._under_way and self._nursery is not None:
+            done = self._under_way[partition] = self._under_way[partition] or trio.Event()
             await done.wait()
 
     def statistics(self) -> FlusherStatistics:
@@ -159,67 +152,70 @@ class Flusher:
         )
 
     def _enqueue(self, partition: Syncable) -> None:
-        queued = QueuedSync(partition, perf_counter_ns())
-        self._occupancy.note_queued(queued.queued_ns)
-        self._queue.put(queued)
+        queued_ns = perf_counter_ns()
+        self._occupancy.note_queued(queued_ns)
+        self._queue.put(PartitionSync(partition, queued_ns))
 
-    # ---- workers
+    # ---- threads
 
-    def _start_workers(self) -> None:
-        """Open workers for what is queued, as many as there may be; those that linger take something themselves.
+    def _match_threads(self) -> None:
+        """Have a thread for each partition under way, and no more than there may be.
 
-        More tokens count from the next request or result on, which is at most one sync later.
+        Another number of tokens counts from the next request or result on, which is at most one sync later.
         """
         if self._nursery is None or self._stops:
             return
-        wanted = self._queue.qsize() - len(self._lingering)
-        while wanted > 0 and self._workers < self.limiter.total_tokens:
-            self._workers += 1
-            wanted -= 1
-            self._nursery.start_soon(self._worker)
+        allowed = self.limiter.total_tokens
+        if self._threads > allowed:
+            self._end_threads(self._threads - int(allowed))
+        while self._threads < allowed and self._threads < len(self._under_way):
+            self._threads += 1
+            if not self._take_surplus():  # else one that was to end goes on
+                self._nursery.start_soon(self._run_thread, name="sync thread")
 
-    async def _worker(self) -> None:
+    def _end_threads(self, count: int) -> None:
+        """Let ``count`` threads end, each as soon as it has no sync under way."""
+        self._threads -= count
+        for _ in range(count):
+            self._surplus.append(None)
+            self._queue.put(None)
+
+    def _take_surplus(self) -> bool:
+        """Whether a thread was to end, and has been taken off the list. One thread at most takes each entry."""
         try:
-            await trio.to_thread.run_sync(self._sync_queue, trio.lowlevel.current_trio_token(), limiter=self.limiter)
-        finally:
-            self._workers -= 1
-            # Something may have been queued while this one was counted on and already on its way out.
-            self._start_workers()
+            self._surplus.pop()
+        except IndexError:
+            return False
+        return True
+
+    async def _run_thread(self) -> None:
+        token = trio.lowlevel.current_trio_token()
+        await trio.to_thread.run_sync(self._sync_queue, token, limiter=trio.CapacityLimiter(math.inf))
 
     def _sync_queue(self, token: trio.lowlevel.TrioToken) -> None:
-        """Sync partition after partition until there are none, or it is another's turn. Runs in a worker thread."""
-        for _ in range(SYNCS_PER_TURN):
-            if self._stops or self._workers > self.limiter.total_tokens:
+        """Sync partition after partition until this thread is surplus. Runs in a thread."""
+        while True:
+            sync = self._queue.get()
+            if self._surplus and self._take_surplus():
+                if sync is not None:
+                    self._queue.put(sync)
                 return
-            queued = self._take()
-            if queued is None:
-                return
-            began_ns = perf_counter_ns()
-            self._occupancy.note_begun(began_ns)
-            result = self._sync(queued.partition)
-            ended_ns = perf_counter_ns()
-            self._occupancy.note_ended(ended_ns)
-            outcome = SyncOutcome(queued.partition, result, began_ns - queued.queued_ns, ended_ns - began_ns)
-            self._outcomes.append(outcome)
+            if sync is None:
+                continue
+            sync.began_ns = perf_counter_ns()
+            self._occupancy.note_begun(sync.began_ns)
+            sync.result = self._sync(sync.partition)
+            sync.ended_ns = perf_counter_ns()
+            self._occupancy.note_ended(sync.ended_ns)
+            self._ended.append(sync)
             token.run_sync_soon(self._report, idempotent=True)
-
-    def _take(self) -> QueuedSync | None:
-        """The next partition, waiting a moment for one."""
-        lingerer = object()
-        self._lingering.add(lingerer)
-        try:
-            return self._queue.get(timeout=WORKER_LINGERS_SECONDS)
-        except Empty:
-            return None
-        finally:
-            self._lingering.discard(lingerer)
 
     def _sync(self, partition: Syncable) -> int | Exception | None:
         if not partition.needs_sync:
             return None  # it failed, or was deleted, while it was queued
         try:
             return partition.sync()
-        # Passed on as a value: it would otherwise end the worker, and with it the broker's nursery.
+        # Passed on as a value: it would otherwise end the thread, and with it the broker's nursery.
         except Exception as error:
             return error
 
@@ -228,19 +224,19 @@ class Flusher:
     def _report(self) -> None:
         """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
         self._occupancy.settle(perf_counter_ns(), self.limiter.total_tokens)
-        while self._outcomes:
-            outcome = self._outcomes.popleft()
-            partition = outcome.partition
-            if outcome.result is not None:
+        while self._ended:
+            sync = self._ended.popleft()
+            partition = sync.partition
+            if sync.result is not None:
                 # Counted here rather than in the threads, whose additions could lose one another's.
-                self._sync_times.record(outcome.sync_ns)
-                self._wait_times.record(outcome.wait_ns)
-            self._tell(partition, outcome.result)
+                self._sync_times.record(sync.ended_ns - sync.began_ns)
+                self._wait_times.record(sync.began_ns - sync.queued_ns)
+            self._tell(partition, sync.result)
             if partition.needs_sync and not self._stops:
                 self._enqueue(partition)
-            else:
-                self._under_way.pop(partition).set()
-        self._start_workers()
+            elif (done := self._under_way.pop(partition)) is not None:
+                done.set()
+        self._match_threads()
 
     def _tell(self, partition: Syncable, result: int | Exception | None) -> None:
         """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""

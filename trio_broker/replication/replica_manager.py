@@ -105,7 +105,11 @@ class ReplicaManagerStatistics:
 
 
 class ReplicaManager:
-    """Owns the partitions. ``io_limiter`` bounds the worker threads that clients wait for: ``num.io.threads``, live."""
+    """Owns the partitions.
+
+    ``io_limiter`` bounds the worker threads that clients wait for, and says how many more the flusher may have:
+    ``num.io.threads``, live.
+    """
 
     def __init__(
         self,
