@@ -117,6 +117,20 @@ async def test_small_chunks_go_out_in_one_call(pair, monkeypatch):
     assert calls == [b"sizeheaderbody"]
 
 
+async def test_a_small_cached_region_goes_out_with_its_neighbours_in_one_call(pair, file, content, monkeypatch):
+    calls = []
+
+    class Watched:
+        def send(self, data: bytes) -> int:
+            calls.append(data)
+            return len(data)
+
+    monkeypatch.setattr(pair.connection, "sock", Watched())
+    chunks = [b"before", Region(file.fileno(), 1000, 500), b"after"]
+    assert pair.sender.send(pair.connection, chunks) is None
+    assert calls == [b"before" + content[1000:1500] + b"after"]
+
+
 async def test_bytes_larger_than_the_socket_takes_arrive_whole(pair, content):
     assert await pair.send_and_receive(b"head", memoryview(content), b"tail") == b"head" + content + b"tail"
     assert pair.connection.bytes_out == pair.sender.bytes_out == len(content) + 8

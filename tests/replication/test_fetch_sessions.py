@@ -17,10 +17,10 @@ NOTHING = KafkaError("not here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def asked(*indexes):
-    return [
-        (SessionKey("orders", NO_UUID, index), FetchTarget(index, fetch_offset=0, max_bytes=1, found=NOTHING))
+    return {
+        SessionKey("orders", NO_UUID, index): FetchTarget(index, fetch_offset=0, max_bytes=1, found=NOTHING)
         for index in indexes
-    ]
+    }
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_epochs_wrap_to_1(cache):
 
 
 def test_a_fetch_of_nothing_makes_no_session(cache):
-    assert cache.create([], by_id=False) is None
+    assert cache.create({}, by_id=False) is None
 
 
 def test_partitions_over_all_sessions_are_bounded(cache, monkeypatch):
@@ -103,8 +103,8 @@ def test_partitions_that_gave_records_go_to_the_end(cache):
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0) for index in range(3)]
     results[0].size_bytes = 100
     told = session.incremental_changes(list(session.partitions.items()), results)
-    assert [key.index for key, _ in told] == [0, 1, 2]
-    assert [key.index for key in session.partitions] == [1, 2, 0]
+    assert [key.partition for key, _ in told] == [0, 1, 2]
+    assert [key.partition for key in session.partitions] == [1, 2, 0]
 
 
 def test_a_partition_forgotten_while_it_was_read_stays_forgotten(cache):
@@ -113,4 +113,4 @@ def test_a_partition_forgotten_while_it_was_read_stays_forgotten(cache):
     session.forget([reads[0][0]])
     results = [FetchedPartition(index, high_watermark=5, log_start_offset=0, size_bytes=9) for index in range(2)]
     session.incremental_changes(reads, results)
-    assert [key.index for key in session.partitions] == [1]
+    assert [key.partition for key in session.partitions] == [1]

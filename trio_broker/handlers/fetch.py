@@ -8,7 +8,7 @@ Source: Kafka's KafkaApis.handleFetchRequest; KIP-74 for the limits, KIP-227 for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import attrs
 from trio.lowlevel import checkpoint
@@ -19,10 +19,11 @@ from kafka_wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     PartitionData,
+    SnapshotId,
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
@@ -31,16 +32,19 @@ from trio_broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
-    AskedPartition,
     KeyedResult,
     SessionKey,
 )
-from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import IsolationLevel, Partition
 from trio_broker.steps import Steps
 
 BY_ID_SINCE_VERSION = 13
-REPLICA_STATE_SINCE_VERSION = 15
+
+ISOLATION_LEVELS = {level.value: level for level in IsolationLevel}
+
+NO_DIVERGENCE, NO_LEADER, NO_SNAPSHOT = EpochEndOffset(), LeaderIdAndEpoch(), SnapshotId()
+"""Defaults of every partition's answer. They are never changed, and to make them anew would cost as much as all the
+rest of the answer."""
 
 PARTITIONS_PER_YIELD = 500
 """Counted, not timed as elsewhere (``InTurns``): reading the clock for each partition of each fetch costs more."""
@@ -74,7 +78,12 @@ def error_response(request: FetchRequest, error: KafkaError) -> FetchResponse:
 @handles(FetchRequest, error_response=error_response)
 def fetch(request: FetchRequest, context: Context) -> Steps[FetchResponse]:
     """Read every partition asked for; wait up to ``max_wait_ms`` while there is less than ``min_bytes``."""
-    require_consumer(request, context.version)
+    # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
+    replica_id = max(request.replica_id, request.replica_state.replica_id)
+    if replica_id >= 0:
+        # No broker follows this one. Fatal to clients, as Kafka answers a client that poses as a broker.
+        text = f"replica {replica_id} is not a follower of this broker"
+        raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     limits = limits_of(request, context)
     if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
         return fetch_in_full(request, limits, context)
@@ -89,7 +98,7 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
     if request.session_id != NO_SESSION:
         replicas.fetch_sessions.close(request.session_id)
     asked = yield from asked_partitions(request, context)
-    targets = [target for _, target in asked]
+    targets = list(asked.values())
     results = yield from replicas.fetch_steps(targets, limits, release_handler=context.release_handler)
     session_id = NO_SESSION
     if request.session_epoch == INITIAL_EPOCH:
@@ -99,8 +108,8 @@ def fetch_in_full(request: FetchRequest, limits: FetchLimits, context: Context) 
             # since.
             session.incremental_changes(session.partitions.items(), results)
             session_id = session.session_id
-    keyed = [(key, result) for (key, _), result in zip(asked, results, strict=True)]
-    return FetchResponse(session_id=session_id, responses=(yield from responses_of(keyed)))
+    responses = yield from responses_of(zip(asked, results, strict=True))
+    return FetchResponse(session_id=session_id, responses=responses)
 
 
 def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Context) -> Steps[FetchResponse]:
@@ -117,7 +126,8 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
     except KafkaError as error:
         return FetchResponse(error_code=error.code, responses=[])
     # After ``extend``, as in Kafka's FetchSession: a partition in both lists is forgotten.
-    session.forget(forgotten_partitions(request))
+    if request.forgotten_topics_data:
+        session.forget(forgotten_partitions(request))
     reads = list(session.partitions.items())
     for key, partition in reads:
         partition.target = refreshed(key, partition.target, context)
@@ -128,27 +138,11 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
     return FetchResponse(session_id=session.session_id, responses=responses)
 
 
-def require_consumer(request: FetchRequest, version: int) -> None:
-    """Refuse a client with a replica id: no broker follows this one.
-
-    Raises:
-        KafkaError: ``CLUSTER_AUTHORIZATION_FAILED``, fatal to clients, as Kafka answers a client that poses as a
-            broker.
-    """
-    # KIP-903 moved it into a tagged struct; the field that the version lacks reads as -1.
-    replica_id = request.replica_state.replica_id if version >= REPLICA_STATE_SINCE_VERSION else request.replica_id
-    if replica_id >= 0:
-        text = f"replica {replica_id} is not a follower of this broker"
-        raise KafkaError(text, code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-
 def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     """The limits of the request, within those of the broker."""
-    try:
-        isolation_level = IsolationLevel(request.isolation_level)
-    except ValueError:
-        text = f"{request.isolation_level} is no isolation level"
-        raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
+    isolation_level = ISOLATION_LEVELS.get(request.isolation_level)
+    if isolation_level is None:
+        raise KafkaError(f"{request.isolation_level} is no isolation level", code=ErrorCode.INVALID_REQUEST)
     max_bytes = min(request.max_bytes, context.services.config.request.fetch_max_bytes)
     return FetchLimits(
         max_wait_seconds=request.max_wait_ms / 1000,
@@ -159,20 +153,31 @@ def limits_of(request: FetchRequest, context: Context) -> FetchLimits:
     )
 
 
-def asked_partitions(request: FetchRequest, context: Context) -> Steps[list[AskedPartition]]:
+def asked_partitions(request: FetchRequest, context: Context) -> Steps[dict[SessionKey, FetchTarget]]:
     """The partitions that the request names, found or not, in its order.
 
     A partition named twice is read once: at the place of its first entry with the values of its last, as in the linked
     map that Kafka builds.
     """
+    replicas = context.services.replicas
+    by_id = context.version >= BY_ID_SINCE_VERSION
     asked: dict[SessionKey, FetchTarget] = {}
     for number, topic in enumerate(request.topics, 1):
-        hosted = find_topic(topic.topic, topic.topic_id, context)
+        hosted = replicas.topics_by_id.get(topic.topic_id) if by_id else replicas.topics.get(topic.topic)
         for wanted in topic.partitions:
-            asked[SessionKey(topic.topic, topic.topic_id, wanted.partition)] = target_of(wanted, hosted)
+            index = wanted.partition
+            key = SessionKey(topic.topic, topic.topic_id, index)
+            asked[key] = FetchTarget(
+                index,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                (None if hosted is None else hosted.partitions.get(index)) or find_partition(key, context),
+                wanted.current_leader_epoch,
+                wanted.last_fetched_epoch,
+            )
         if number % PARTITIONS_PER_YIELD == 0:
             yield checkpoint
-    return list(asked.items())
+    return asked
 
 
 def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
@@ -181,30 +186,15 @@ def forgotten_partitions(request: FetchRequest) -> Iterator[SessionKey]:
             yield SessionKey(topic.topic, topic.topic_id, index)
 
 
-def find_topic(name: str, topic_id: bytes, context: Context) -> HostedTopic | KafkaError:
-    """The topic, by name or by id (KIP-516) as the version has it, or why there is none."""
+def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
+    """The partition, its topic found by name or by id (KIP-516) as the version has it, or why there is none."""
     replicas = context.services.replicas
     try:
-        return replicas.topic_by_id(topic_id) if context.version >= BY_ID_SINCE_VERSION else replicas.topic(name)
+        by_id = context.version >= BY_ID_SINCE_VERSION
+        hosted = replicas.topic_by_id(key.topic_id) if by_id else replicas.topic(key.topic)
+        return hosted.partition(key.partition)
     except KafkaError as error:
         return error
-
-
-def find_partition(hosted: HostedTopic | KafkaError, index: int) -> Partition | KafkaError:
-    if isinstance(hosted, KafkaError):
-        return hosted
-    return hosted.partitions.get(index) or hosted.missing(index)
-
-
-def target_of(wanted: FetchPartition, hosted: HostedTopic | KafkaError) -> FetchTarget:
-    return FetchTarget(
-        index=wanted.partition,
-        fetch_offset=wanted.fetch_offset,
-        max_bytes=wanted.partition_max_bytes,
-        found=find_partition(hosted, wanted.partition),
-        current_leader_epoch=wanted.current_leader_epoch,
-        last_fetched_epoch=wanted.last_fetched_epoch,
-    )
 
 
 def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTarget:
@@ -213,16 +203,18 @@ def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTa
     # topic created anew under its name is found as well.
     if isinstance(target.found, Partition) and target.found.failure is None:
         return target
-    return attrs.evolve(target, found=find_partition(find_topic(key.topic, key.topic_id, context), key.index))
+    return attrs.evolve(target, found=find_partition(key, context))
 
 
-def responses_of(results: Sequence[KeyedResult]) -> Steps[list[FetchableTopicResponse]]:
+def responses_of(results: Iterable[KeyedResult]) -> Steps[list[FetchableTopicResponse]]:
     """The results in their order, neighbours of one topic under it: a topic may come again, as in Kafka's answers."""
     topics: list[FetchableTopicResponse] = []
+    topic: FetchableTopicResponse | None = None
     for number, (key, result) in enumerate(results, 1):
-        if not topics or (topics[-1].topic, topics[-1].topic_id) != (key.topic, key.topic_id):
-            topics.append(FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[]))
-        topics[-1].partitions.append(partition_data(result))
+        if topic is None or topic.topic != key.topic or topic.topic_id != key.topic_id:
+            topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            topics.append(topic)
+        topic.partitions.append(partition_data(result))
         if number % PARTITIONS_PER_YIELD == 0:
             yield checkpoint
     return topics
@@ -236,12 +228,17 @@ def partition_data(result: FetchedPartition) -> PartitionData:
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,
-        aborted_transactions=[
-            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-            for aborted in result.aborted_transactions
-        ],
+        diverging_epoch=NO_DIVERGENCE,
+        current_leader=NO_LEADER,
+        snapshot_id=NO_SNAPSHOT,
+        aborted_transactions=[],
         records=result.records,
     )
+    if result.aborted_transactions:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in result.aborted_transactions
+        ]
     if result.diverging_epoch is not None:
         end = result.diverging_epoch
         data.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)

@@ -92,11 +92,13 @@ class Sender:
         """
         if sum(map(len, chunks)) > JOIN_BYTES:
             return self._send_all(connection, chunks)
+        data: bytes | None
         try:
             data = b"".join(chunks)  # type: ignore[arg-type]
         except TypeError:
             # One of the chunks is a region. To try is cheaper than to look at each.
-            return self._send_all(connection, chunks)
+            if (data := joined_cached(chunks)) is None:
+                return self._send_all(connection, chunks)
         try:
             sent = connection.sock.send(data)
         except BlockingIOError:
@@ -169,6 +171,24 @@ class Sender:
     def _count(self, connection: Connection, sent: int) -> None:
         self.bytes_out += sent
         connection.bytes_out += sent
+
+
+def joined_cached(chunks: Sequence[Chunk]) -> bytes | None:
+    """Join ``chunks``, reading their regions; None where one is not whole in the page cache, or nobody can tell."""
+    if not RWF_NOWAIT:
+        return None
+    pieces: list[ByteChunk] = []
+    for chunk in chunks:
+        if not isinstance(chunk, (bytes, bytearray, memoryview)):
+            region: FileRegion = chunk  # type: ignore[assignment] # as in ``_send_all``
+            chunk = bytearray(region.size)
+            try:
+                if os.preadv(region.fileno(), [chunk], region.position, RWF_NOWAIT) < len(chunk):
+                    return None
+            except OSError:
+                return None
+        pieces.append(chunk)
+    return b"".join(pieces)
 
 
 def read_region(region: FileRegion) -> Generator[ColdRead, Any, bytes | bytearray]:

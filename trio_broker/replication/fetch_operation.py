@@ -28,7 +28,6 @@ from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.log_file import FileRecords
-from trio_broker.storage.segment import FetchedRecords
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 NO_OFFSET = -1
@@ -89,16 +88,6 @@ READS_PER_TURN = 100
 """Partitions read before the event loop goes round: a few milliseconds."""
 
 
-@attrs.frozen
-class ReadRange:
-    """What to read of one log; ``end_offset`` is exclusive."""
-
-    offset: int
-    max_bytes: int
-    end_offset: int
-    minimum_one: bool
-
-
 @attrs.define
 class ReadAttempt:
     """One walk over all targets: what it found so far, and whether that ends the waiting.
@@ -115,10 +104,6 @@ class ReadAttempt:
     must_answer: bool = False
     has_waited: bool = False
 
-    @property
-    def is_enough(self) -> bool:
-        return self.must_answer or self.size_bytes >= self.limits.min_bytes
-
     def read_all(self, targets: Sequence[FetchTarget]) -> Steps[ReadAttempt]:
         self.must_answer = not targets  # nothing could ever wake it
         for number, target in enumerate(targets, 1):
@@ -131,79 +116,81 @@ class ReadAttempt:
     def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
         try:
-            partition = require_found(target)
+            partition = target.found
+            if isinstance(partition, KafkaError):
+                # A new one each time: an exception that is raised twice drags all its tracebacks along.
+                raise KafkaError(str(partition), code=partition.code)
             result = self._examine(target, partition)
-            span = self._range(target, partition, result)
-            if span is not None:
-                fetched = yield from self._read_range(partition, span)
-                self._take(fetched, partition, span, result)
+            read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+            fetch_upper_bound = result.last_stable_offset if read_committed else result.high_watermark
+            bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
+            # Only the first partition with records may exceed the limits (KIP-74).
+            minimum_one = self.size_bytes == 0
+            if target.fetch_offset >= fetch_upper_bound or result.diverging_epoch or not (bytes_left or minimum_one):
+                return result
+            read = partial(
+                partition.log.read,
+                target.fetch_offset,
+                max(min(target.max_bytes, bytes_left), 0),
+                end_offset=fetch_upper_bound,
+                minimum_one=minimum_one,
+            )
+            try:
+                try:
+                    fetched = read(nowait=True)
+                except BlockingIOError:
+                    # The place to read from is not in memory.
+                    self.has_waited = True
+                    fetched = yield partial(trio.to_thread.run_sync, read, limiter=self.io_limiter)
+            except OSError as error:
+                raise self._read_failed(partition, target.fetch_offset, error) from error
+            if not fetched.size:
+                return result
+            result.records = fetched.records
+            result.size_bytes = fetched.size
+            result.record_count = fetched.next_offset - target.fetch_offset
+            self.size_bytes += fetched.size
+            if read_committed:
+                result.aborted_transactions = partition.log.aborted_transactions(
+                    target.fetch_offset, fetched.next_offset, fetched.row
+                )
         except KafkaError as error:
             self.must_answer = True
             return FetchedPartition(target.index, error.code)
         return result
 
     def _examine(self, target: FetchTarget, partition: Partition) -> FetchedPartition:
-        """How the partition stands, before any records."""
+        """How the partition stands, before any records.
+
+        Raises:
+            KafkaError: it cannot be used, or not from that offset or by a client of that leader epoch.
+        """
         partition.require_leader(target.current_leader_epoch)
+        log = partition.log
         result = FetchedPartition(
             target.index,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log_start_offset,
-            diverging_epoch=diverging_epoch(target, partition),
+            log_start_offset=log.log_start_offset,
         )
-        if result.diverging_epoch is None:
-            require_offset_in_log(target.fetch_offset, partition)
-        else:
+        # Consumers do not say which epoch they hold.
+        if target.last_fetched_epoch != NO_EPOCH:
+            result.diverging_epoch = diverging_epoch(target, partition)
+        if result.diverging_epoch is not None:
             self.must_answer = True
+        else:
+            require_offset_in_log(target.fetch_offset, partition)
         return result
 
-    def _range(self, target: FetchTarget, partition: Partition, result: FetchedPartition) -> ReadRange | None:
-        """What to read, or None where there is nothing or no room for it."""
-        read_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
-        fetch_upper_bound = result.last_stable_offset if read_committed else result.high_watermark
-        bytes_left = max(self.limits.max_bytes - self.size_bytes, 0)
-        # Only the first partition with records may exceed the limits (KIP-74).
-        minimum_one = self.size_bytes == 0
-        if target.fetch_offset >= fetch_upper_bound or result.diverging_epoch or not (bytes_left or minimum_one):
-            return None
-        return ReadRange(target.fetch_offset, max(min(target.max_bytes, bytes_left), 0), fetch_upper_bound, minimum_one)
+    def _read_failed(self, partition: Partition, offset: int, error: OSError) -> KafkaError:
+        """The error for a read that met ``error``.
 
-    def _read_range(self, partition: Partition, span: ReadRange) -> Steps[FetchedRecords]:
-        """Read at once where the place to read from is in memory, else in a worker thread."""
-        read = partial(
-            partition.log.read,
-            span.offset,
-            span.max_bytes,
-            end_offset=span.end_offset,
-            minimum_one=span.minimum_one,
-        )
-        try:
-            try:
-                return read(nowait=True)
-            except BlockingIOError:
-                self.has_waited = True
-                fetched: FetchedRecords = yield partial(trio.to_thread.run_sync, read, limiter=self.io_limiter)
-                return fetched
-        except FileNotFoundError as error:
-            # Retention may have taken the segment from under a read in a thread.
-            require_offset_in_log(span.offset, partition)
-            raise self.storage_failed(partition, error) from error
-        except OSError as error:
-            raise self.storage_failed(partition, error) from error
-
-    def _take(self, fetched: FetchedRecords, partition: Partition, span: ReadRange, result: FetchedPartition) -> None:
-        size_bytes = fetched.size
-        if not size_bytes:
-            return
-        result.records = fetched.records
-        result.size_bytes = size_bytes
-        result.record_count = fetched.next_offset - span.offset
-        self.size_bytes += size_bytes
-        if self.limits.isolation_level is IsolationLevel.READ_COMMITTED:
-            result.aborted_transactions = partition.log.aborted_transactions(
-                span.offset, fetched.next_offset, fetched.row
-            )
+        Raises:
+            KafkaError: ``OFFSET_OUT_OF_RANGE``: retention took the segment from under a read in a thread.
+        """
+        if isinstance(error, FileNotFoundError):
+            require_offset_in_log(offset, partition)
+        return self.storage_failed(partition, error)
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Whether something moved while others ran, which nobody will wake it for."""
@@ -218,39 +205,26 @@ class ReadAttempt:
         )
 
 
-def require_found(target: FetchTarget) -> Partition:
-    """The target's partition.
-
-    Raises:
-        KafkaError: it is not here.
-    """
-    if isinstance(target.found, KafkaError):
-        # A new one each time: an exception that is raised twice drags all its tracebacks along.
-        raise KafkaError(str(target.found), code=target.found.code)
-    return target.found
-
-
 def require_offset_in_log(offset: int, partition: Partition) -> None:
     """Refuse an offset that the log does not reach; between high watermark and log end is merely empty.
 
     Raises:
         KafkaError: ``OFFSET_OUT_OF_RANGE``; the consumer then resets its position.
     """
-    if not partition.log_start_offset <= offset <= partition.log_end_offset:
+    log = partition.log
+    if not log.log_start_offset <= offset <= log.log_end_offset:
         raise KafkaError(
-            f"{partition.topic_partition}: {offset} is not in {partition.log_start_offset}..{partition.log_end_offset}",
+            f"{partition.topic_partition}: {offset} is not in {log.log_start_offset}..{log.log_end_offset}",
             code=ErrorCode.OFFSET_OUT_OF_RANGE,
         )
 
 
 def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset | None:
-    """Where the reader's log and this one part ways, if it says what it holds and they do (KIP-595).
+    """Where the log of a reader that says what it holds and this one part ways, None if they do not (KIP-595).
 
     Raises:
         KafkaError: ``OFFSET_OUT_OF_RANGE``: the epoch is one that this log has never seen.
     """
-    if target.last_fetched_epoch == NO_EPOCH:
-        return None
     end = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
     if end.end_offset == NO_OFFSET:
         text = f"{partition.topic_partition}: nothing is known of leader epoch {target.last_fetched_epoch}"
@@ -280,19 +254,21 @@ class FetchOperation:
 
         ``release_handler`` gives the handler slot back; it is called before each wait.
         """
-        deadline = trio.current_time() + self.limits.max_wait_seconds
-        attempt = yield from self._read()
-        while not attempt.is_enough and self.may_wait() and trio.current_time() < deadline:
+        deadline: float | None = None
+        while True:
+            attempt = yield from ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
+            if attempt.must_answer or attempt.size_bytes >= self.limits.min_bytes or not self.may_wait():
+                return attempt.results
+            now = trio.current_time()
+            # The wait counts from the end of the first read, as in Kafka.
+            deadline = now + self.limits.max_wait_seconds if deadline is None else deadline
+            if now >= deadline:
+                return attempt.results
             if not attempt.is_outdated(self.targets):
                 bytes_missing = self.limits.min_bytes - attempt.size_bytes
                 # What was found would hold files open, and memory, as long as thousands of idle consumers wait.
                 del attempt
                 yield partial(self._wait, bytes_missing, deadline, release_handler)
-            attempt = yield from self._read()
-        return attempt.results
-
-    def _read(self) -> Steps[ReadAttempt]:
-        return ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
 
     async def _wait(self, bytes_missing: int, deadline: float, release_handler: ReleaseHandler) -> None:
         release_handler(RequestPhase.PURGATORY)

@@ -14,8 +14,8 @@ Source: KIP-227; Kafka's FetchManager and FetchSession; KIP-516 for topic ids.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -44,13 +44,15 @@ IDLE_SECONDS = 120.0
 ``min.incremental.fetch.session.eviction.ms``)."""
 
 
-@attrs.frozen(cache_hash=True)
-class SessionKey:
-    """A partition as the session's requests name it: ``topic`` up to version 12, ``topic_id`` from 13 on."""
+class SessionKey(NamedTuple):
+    """A partition as the session's requests name it: ``topic`` up to version 12, ``topic_id`` from 13 on.
+
+    A tuple, because each Fetch makes, hashes and compares one per partition, and tuples do that in C.
+    """
 
     topic: str
     topic_id: bytes
-    index: int
+    partition: int
 
 
 @attrs.define
@@ -76,7 +78,6 @@ class SessionPartition:
         return incremental_changes
 
 
-AskedPartition: TypeAlias = tuple[SessionKey, FetchTarget]
 SessionRead: TypeAlias = tuple[SessionKey, SessionPartition]
 KeyedResult: TypeAlias = tuple[SessionKey, FetchedPartition]
 
@@ -95,9 +96,9 @@ class FetchSession:
         self.used_at = now
         self.next_epoch = 1 if self.next_epoch == MAX_EPOCH else self.next_epoch + 1
 
-    def update(self, asked: Iterable[AskedPartition]) -> None:
+    def update(self, asked: Mapping[SessionKey, FetchTarget]) -> None:
         """Read these partitions from now on as they are asked for; known ones keep their place and what was sent."""
-        for key, target in asked:
+        for key, target in asked.items():
             known = self.partitions.get(key)
             if known is None:
                 self.partitions[key] = SessionPartition(target)
@@ -137,7 +138,7 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, asked: Sequence[AskedPartition], *, by_id: bool) -> FetchSession | None:
+    def create(self, asked: Mapping[SessionKey, FetchTarget], *, by_id: bool) -> FetchSession | None:
         """A new session of these partitions, or None when there is no room for one."""
         if not asked or not self._make_room(len(asked)):
             return None
@@ -146,13 +147,13 @@ class FetchSessionCache:
         self._sessions[session.session_id] = session
         return session
 
-    def extend(self, session: FetchSession, asked: Sequence[AskedPartition]) -> None:
+    def extend(self, session: FetchSession, asked: Mapping[SessionKey, FetchTarget]) -> None:
         """Take over what a request of ``session`` asks for.
 
         Raises:
             KafkaError: ``FETCH_SESSION_ID_NOT_FOUND``: it outgrew the cache and is closed.
         """
-        new = sum(key not in session.partitions for key, _ in asked)
+        new = len(asked.keys() - session.partitions.keys())
         if new and self._partitions_held() + new > MAX_SESSION_PARTITIONS:
             self.close(session.session_id)
             text = f"fetch session {session.session_id} grew too large"

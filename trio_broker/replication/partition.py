@@ -148,7 +148,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Everything before it is decided: committed, aborted, or never in a transaction."""
-        return self.log.last_stable_offset(self.high_watermark)
+        return self.log.producers.last_stable_offset(self.high_watermark)
 
     @property
     def appended_records(self) -> int:

@@ -133,6 +133,9 @@ class ReplicaManager:
         self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
+        # For readers; attributes rather than properties, since every Fetch reads one of them.
+        self.topics: Mapping[str, HostedTopic] = self._topics
+        self.topics_by_id: Mapping[bytes, HostedTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignment_lock = trio.Lock()
         self._parked_fetches: set[DelayedFetch] = set()
@@ -166,10 +169,6 @@ class ReplicaManager:
         if hosted is None:
             raise KafkaError(f"no topic with id {uuid_text(topic_id)} here", code=ErrorCode.UNKNOWN_TOPIC_ID)
         return hosted
-
-    @property
-    def topics(self) -> Mapping[str, HostedTopic]:
-        return self._topics
 
     def partitions(self) -> Iterator[Partition]:
         """Every partition held, those whose disk failed included."""

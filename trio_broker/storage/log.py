@@ -142,9 +142,7 @@ class Log:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset below which everything is decided and safe, given the high watermark."""
-        self.producers.advance_high_watermark(high_watermark)
-        unstable = self.producers.first_unstable_offset
-        return high_watermark if unstable is None else min(high_watermark, unstable)
+        return self.producers.last_stable_offset(high_watermark)
 
     @property
     def flush_is_due(self) -> bool:
@@ -371,8 +369,9 @@ class Log:
         end_offset = min(end_offset, log_end_offset)
         row = self._segments
         if offset < end_offset:
+            active = row[-1]
             # Usually one turn. More where compaction emptied the end of a segment: the next batch is in a later one.
-            for segment in segments_from(row, offset):
+            for segment in (active,) if offset >= active.base_offset else segments_from(row, offset):
                 if segment.base_offset >= end_offset:
                     break
                 try:
@@ -384,7 +383,8 @@ class Log:
                         raise
                     raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
                 if fetched is not None:
-                    self._keep_cached(segment)
+                    if segment is not self._segments[-1]:
+                        self._keep_cached(segment)
                     fetched.row = row
                     return fetched
         return FetchedRecords(offset, b"", offset)

@@ -173,7 +173,7 @@ class LogFile:
 
     def region(self, position: int, size: int) -> FileRecords:
         """Return a region that stays readable whatever happens to this file's name."""
-        return FileRecords(self.descriptor(), position, size)
+        return FileRecords(self._descriptor or self.descriptor(), position, size)
 
     def preallocate(self, size: int) -> None:
         """Reserve ``size`` bytes, zero-filled, so that later syncs need not write block lists."""

@@ -253,6 +253,15 @@ class ProducerStates:
         for first_offset in [first for first, marker in self._unreplicated.items() if marker < high_watermark]:
             del self._unreplicated[first_offset]
 
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the offset below which everything is decided and safe, given the high watermark."""
+        # Every fetch asks, and hardly any log has transactions.
+        if not self._open and not self._unreplicated:
+            return high_watermark
+        self.advance_high_watermark(high_watermark)
+        unstable = self.first_unstable_offset
+        return high_watermark if unstable is None else min(high_watermark, unstable)
+
     # --- Time and truncation ---
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
