@@ -10,7 +10,20 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bench import admin_load, admin_pages, bulk, compaction, disk, groups, node, peers, small, spark, spark_decoder
+from bench import (
+    admin_load,
+    admin_pages,
+    bulk,
+    compaction,
+    disk,
+    groups,
+    kafka,
+    node,
+    peers,
+    small,
+    spark,
+    spark_decoder,
+)
 from bench.figures import rendered
 from bench.machine import description
 from bench.outcome import Options, Outcome, save, scoreboard
@@ -20,12 +33,16 @@ from trio_broker.testing.process import BrokerDidNotStart
 BENCHMARKS: Mapping[str, Callable[[Options], Outcome]] = {
     "start": node.start,
     "peers": peers.peers,
+    "kafka": kafka.kafka,
+    "kafka-bulk": kafka.kafka_bulk,
     "memory": node.memory,
+    "idle": node.idle,
     "bulk-produce": bulk.produce,
     "bulk-fetch": bulk.fetch,
     "produce": small.produce,
     "latency": small.latency,
     "fsync": disk.fsync,
+    "fsync-cost": disk.fsync_cost,
     "io-threads": disk.io_threads,
     "network-threads": disk.network_threads,
     "commits": groups.commits,

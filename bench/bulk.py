@@ -13,7 +13,7 @@ from bench.floors import WRITE_FILE, FloorServer, floor, read_bare_file
 from bench.load import Consumer, send_bulk, side_by_side
 from bench.machine import forget_contents, spent_by
 from bench.outcome import Options, Outcome
-from bench.subject import broker, partition_directory, scratch
+from bench.subject import Peer, broker, partition_directory, scratch
 from bench.wire import (
     MIB,
     BulkBatch,
@@ -97,9 +97,7 @@ def produce(options: Options) -> Outcome:
             bare.runs.append(produce_to(server.pid, server.port, batch, count, 1))
             forget_contents(directory / WRITE_FILE)
             for connections, moves in ours.items():
-                moves.runs.append(produce_to(process.pid, process.port, batch, count, connections))
-                for path in process.data_directory.glob(f"{TOPIC}-*/*.log"):
-                    forget_contents(path)
+                moves.runs.append(produce_and_forget(process, batch, count, connections))
     table = outcome.table(
         f"Bulk produce: {len(batch.data):,} bytes a batch, {count} batches a round, acks=1, page cache",
         *("", "CPU µs/MiB best", "median", "spread", "MiB/s best", "median", "CPU ÷ bare"),
@@ -109,6 +107,14 @@ def produce(options: Options) -> Outcome:
         table.add(name, cpu.best, cpu.median, f"{cpu.spread:.0%}", rate.best, rate.median, ratio(cpu, bare.cpu))
     outcome.measures["bulk-produce"] = ratio(ours[1].cpu, bare.cpu)
     return outcome
+
+
+def produce_and_forget(process: Peer, batch: BulkBatch, count: int, connections: int) -> Moved:
+    """Send ``count`` batches to the topic, see what it costs, and give their memory back."""
+    moved = produce_to(process.pid, process.port, batch, count, connections)
+    for path in process.data_directory.glob(f"{TOPIC}-*/*.log"):
+        forget_contents(path)
+    return moved
 
 
 def produce_to(pid: int, port: int, batch: BulkBatch, count: int, connections: int) -> Moved:

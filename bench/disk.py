@@ -14,15 +14,16 @@ from functools import partial
 import attrs
 
 from bench.bulk import fill
-from bench.figures import Better, Latencies, Repeats
+from bench.figures import Better, Latencies, Repeats, ratio
 from bench.floors import cold_mib_per_second, fdatasync_seconds, syncs_per_second
 from bench.load import Consumer, LoopFigures, in_turn, side_by_side
 from bench.machine import drop_from_page_cache, spent_by
 from bench.outcome import Options, Outcome
 from bench.phases import PhaseRow, add_phase_table, phase_row
 from bench.slow_disk import delayed_by
-from bench.small import TOPIC, frames_for
+from bench.small import PAGE_CACHE, TOPIC, frames_for
 from bench.subject import broker, change_config
+from bench.turns import Turns, take_in_turns
 from bench.wire import MIB, bulk_batch, create_topic, fetch_frame, small_batch, success_response
 from trio_broker.testing.process import BrokerProcess
 
@@ -131,6 +132,31 @@ def group_commit(options: Options, delay_ms: float, partitions: int) -> tuple[Ac
             acks.take(process.pid, process.port, frames, max(PRODUCERS, options.volume(SYNC_REQUESTS)))
         phases = phase_row(f"{disk_name(delay_ms)}, {partitions} partitions", process, "produce")
     return acks, Repeats(sync_seconds), phases
+
+
+def fsync_cost(options: Options) -> Outcome:
+    """CPU per acknowledgement with fsync over the same requests to a broker that leaves writing to the page cache."""
+    outcome = Outcome("fsync-cost")
+    loads = [(1, 1), (PRODUCERS, 1), (PRODUCERS, SYNC_PARTITIONS)]
+    with broker(options.directory, PAGE_CACHE) as cached, broker(options.directory, FSYNC) as synced:
+        for process in (cached, synced):
+            create_topic(process.port, TOPIC, SYNC_PARTITIONS)
+        frames = [frames_for(producers, acks=-1, partitions=partitions) for producers, partitions in loads]
+        size = len(success_response(TOPIC))
+        pairs = [
+            (Turns(cached.pid, cached.port, each, size), Turns(synced.pid, synced.port, each, size)) for each in frames
+        ]
+        take_in_turns(pairs, options)
+    table = outcome.table(
+        "acks=all, one record a request: CPU µs per acknowledgement, the disk as it is",
+        *("producers", "partitions", "fsync", "page cache", "fsync ÷ page cache", "acks/s, fsync", "page cache"),
+    )
+    for (producers, partitions), (bare, ours) in zip(loads, pairs, strict=True):
+        cost = ratio(ours.runs.cpu, bare.runs.cpu)
+        rates = (ours.runs.rate.median, bare.runs.rate.median)
+        table.add(producers, partitions, ours.runs.cpu.median, bare.runs.cpu.median, cost, *rates)
+        outcome.measures[f"fsync-cost-{producers}-{partitions}"] = cost
+    return outcome
 
 
 # ---- io threads

@@ -23,9 +23,11 @@ from bench.wire import (
     MIB,
     answer,
     connect,
+    create_filled_topic,
     create_topic,
     metadata,
     request_frame,
+    small_batch,
 )
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from trio_broker.testing.process import BrokerProcess
@@ -43,6 +45,8 @@ ASKED_AT_ONCE = 200
 
 SETTLE_SECONDS = 1.0
 IDLE_SECONDS = 5.0
+
+IDLE_PARTITIONS = 1_000
 
 KEPT_PARTITIONS = 100
 
@@ -192,11 +196,26 @@ class Footprint:
         return cls(resident_bytes(process.pid), private_bytes(process.pid))
 
 
-def idle_cpu(process: BrokerProcess) -> float:
+def idle_cpu(process: BrokerProcess, seconds: float = IDLE_SECONDS) -> float:
     """The share of a core that the process takes while nothing happens."""
     before = process_cpu_seconds(process.pid)
-    time.sleep(IDLE_SECONDS)
-    return (process_cpu_seconds(process.pid) - before) / IDLE_SECONDS
+    time.sleep(seconds)
+    return (process_cpu_seconds(process.pid) - before) / seconds
+
+
+def idle(options: Options) -> Outcome:
+    """CPU of a broker that nobody is connected to and that has a thousand partitions, each with a record."""
+    outcome = Outcome("idle")
+    partitions = options.volume(IDLE_PARTITIONS)
+    seconds = IDLE_SECONDS * options.scale
+    with broker(options.directory) as process:
+        create_filled_topic(process.port, "idle", partitions, small_batch())
+        idle_cpu(process, seconds)  # What follows the writes, a flush or a checkpoint, does not count.
+        percent = Repeats([idle_cpu(process, seconds) * 100 for _ in range(options.repeats)])
+    table = outcome.table("CPU of an idle broker, % of a core", "partitions", "best", "median", "spread")
+    table.add(partitions, percent.best, percent.median, f"{percent.spread:.0%}")
+    outcome.measures["idle"] = percent.median
+    return outcome
 
 
 @contextmanager

@@ -6,25 +6,26 @@ start quickly and a heap of 256 MiB. Both format a new data directory, since bot
 
 from __future__ import annotations
 
-import shutil
 import time
 
 from bench.figures import Repeats
+from bench.kafka import why_no_kafka
 from bench.machine import resident_bytes
 from bench.node import SETTLE_SECONDS, bytecode_in
 from bench.outcome import Options, Outcome
 from bench.subject import QUIET, scratch
-from bench.wire import MIB, BenchError, connect, metadata
+from bench.wire import MIB, connect, metadata
 from tests.compat.kafka_process import KafkaProcess
-from tests.java_programs import JARS, compiled_java
+from tests.java_programs import compiled_java
 from trio_broker.testing.process import BrokerProcess
 
 
 def peers(options: Options) -> Outcome:
     """Start Kafka and the broker in turns, and look at what each takes."""
-    if shutil.which("javac") is None or not list(JARS.glob("kafka-clients-*.jar")):
-        raise BenchError("this needs a JDK and Kafka's jars (CONTRIBUTING.md)")
     outcome = Outcome("peers")
+    if missing := why_no_kafka():
+        outcome.remarks.append(f"peers skipped: {missing}")
+        return outcome
     table = outcome.table("Start with a new directory, and memory when idle", "", "best s", "median s", "RSS MiB")
     rows: dict[str, list[tuple[float, float]]] = {"Kafka": [], "broker": []}
     with scratch(options.directory) as parent, bytecode_in(parent / "bytecode"):

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -25,6 +25,19 @@ QUIET = ("--log-level", "WARNING")
 
 LAST_WORDS_LINES = 30
 """Of the broker's output, shown with whatever went wrong: a traceback and what came before it."""
+
+
+class Peer(Protocol):
+    """A broker that runs as a process, ours or Kafka's."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def data_directory(self) -> Path: ...
 
 
 @attrs.define

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from kafka_wire.framing import SIZE_PREFIX, frame
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
 from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest
-from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafka_wire.messages.produce import (
     PartitionProduceData,
@@ -45,6 +46,11 @@ DELETE_TOPICS_VERSION = 5
 
 CLIENT_ID = "bench"
 TIMEOUT_MS = 30_000
+
+LEADER_SECONDS = 30.0
+"""In which a new topic's partitions must take records; Kafka needs a tenth of a second."""
+
+RETRY_SECONDS = 0.02
 
 MIB = 1024 * 1024
 
@@ -97,7 +103,11 @@ def ask(sock: socket.socket, request: Request[T], version: int) -> T:
 
 def answer(sock: socket.socket, kind: type[Request[T]], version: int) -> T:
     """Read the response to a request of ``kind`` that was sent before."""
-    response = receive_frame(sock)
+    return decoded(receive_frame(sock), kind, version)
+
+
+def decoded(response: memoryview, kind: type[Request[T]], version: int) -> T:
+    """The message in a response without its size prefix."""
     _, position = read_response_header(kind.API_KEY, version, response)
     message: T = decode(kind.RESPONSE, version, response, position)[0]
     return message
@@ -182,6 +192,31 @@ def produced(sock: socket.socket) -> int:
     return result.base_offset
 
 
+def create_filled_topic(port: int, name: str, partitions: int, records: bytes) -> None:
+    """Create a topic and write the batch ``records`` once into each of its partitions.
+
+    Kafka answers CreateTopics before its broker leads the partitions, so a refused batch is sent again for a while.
+
+    Raises:
+        BenchError: the topic was refused, or a batch still is after ``LEADER_SECONDS``.
+    """
+    # The timestamps of our records lie years back, and Kafka looks for expired segments half a minute after its start.
+    create_topic(port, name, partitions, retention_ms="-1")
+    end = time.monotonic() + LEADER_SECONDS
+    with connect(port) as sock:
+        for partition in range(partitions):
+            frame = produce_frame(name, partition, records, acks=1)
+            while True:
+                sock.sendall(frame)
+                try:
+                    produced(sock)
+                    break
+                except BenchError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(RETRY_SECONDS)
+
+
 def success_response(topic: str) -> bytes:
     """The frame that answers a successful small Produce: what the echo floor sends, and the size a client expects."""
     result = PartitionProduceResponse(index=0, error_code=0, base_offset=0, log_start_offset=0)
@@ -253,8 +288,6 @@ def receive_response_into(sock: socket.socket, buffer: memoryview) -> int:
 
 def fetch_problem(buffer: memoryview, size: int) -> str:
     """Say what a Fetch response without records says; for the message of an error."""
-    body = buffer[SIZE_PREFIX.size : size]
-    _, position = read_response_header(FetchRequest.API_KEY, FETCH_VERSION, body)
-    response, _ = decode(FetchResponse, FETCH_VERSION, body, position)
+    response = decoded(buffer[SIZE_PREFIX.size : size], FetchRequest, FETCH_VERSION)
     code = response.error_code or response.responses[0].partitions[0].error_code
     return f"fetch: {ErrorCode(code).name}, {size} bytes"

@@ -14,6 +14,7 @@ from bench.figures import Better, Goal, Latencies, Repeats, Table, percentile, r
 from bench.machine import file_system_of, forget_contents, process_cpu_seconds, resident_bytes
 from bench.outcome import GOALS, Outcome, save, scoreboard
 from bench.step_times import TimedStep, slow_steps
+from bench.turns import WARM_TURNS, warm_up
 from bench.wire import (
     FETCH_VERSION,
     MIB,
@@ -125,6 +126,20 @@ def test_a_line_that_is_being_written_is_no_step_yet(tmp_path: Path):
     path = tmp_path / "steps.txt"
     path.write_text("10 2000000 3000000 some.task\n20 20")
     assert slow_steps(path) == [TimedStep(10, 2_000_000, 3_000_000, "some.task")]
+
+
+@pytest.mark.parametrize(
+    ("rates", "turns"),
+    [
+        ([100.0, 200.0, 300.0, 301.0, 299.0], 5),
+        ([100.0, 90.0, 200.0, 201.0, 202.0], 5),
+        ([100.0, 100.0, 100.0], 3),
+        ([2.0**turn for turn in range(WARM_TURNS + 1)], WARM_TURNS),
+    ],
+    ids=["settles", "stands still once", "is warm", "rises for ever"],
+)
+def test_a_load_is_warm_when_its_rate_has_stopped_rising(rates: list[float], turns: int):
+    assert warm_up(iter(rates).__next__) == turns
 
 
 def test_all_stands_for_every_benchmark():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from bench import admin_load, admin_pages, groups, small
-from bench.outcome import Options
+from bench import admin_load, admin_pages, disk, groups, kafka, node, small
+from bench.__main__ import BENCHMARKS
+from bench.outcome import GOALS, Options
 from bench.populated import Population
+from tests.java_programs import Java
 
 
 def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
@@ -22,6 +25,45 @@ def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
     *means, total = [cell for cell in row[3:10] if isinstance(cell, float)]
     assert sum(means) == pytest.approx(total)
     assert outcome.measures["produce"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["kafka", "kafka-bulk"])
+def test_kafka_is_measured_beside_the_broker(java: Java, tmp_path: Path, name: str):
+    measures = BENCHMARKS[name](Options(tmp_path, repeats=1, scale=0.001)).measures
+    assert {goal for goal in GOALS if goal.startswith("kafka-") and ("bulk" in goal) == ("bulk" in name)} <= set(
+        measures
+    )
+    assert all(value > 0 for value in measures.values())
+
+
+@pytest.mark.parametrize("name", ["kafka", "kafka-bulk", "peers"])
+def test_what_needs_kafka_is_one_line_where_there_is_no_java(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    outcome = BENCHMARKS[name](Options(tmp_path))
+    assert (outcome.tables, outcome.remarks) == ([], [f"{name} skipped: there is no JDK"])
+
+
+def test_what_needs_kafka_is_one_line_where_its_jars_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kafka, "JARS", tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    assert kafka.kafka(Options(tmp_path)).remarks == ["kafka skipped: Kafka's jars were not fetched (CONTRIBUTING.md)"]
+
+
+def test_both_durability_modes_are_asked_the_same(tmp_path: Path):
+    outcome = disk.fsync_cost(Options(tmp_path, repeats=1, scale=0.001))
+    (table,) = outcome.tables
+    assert [row[:2] for row in table.rows] == [(1, 1), (64, 1), (64, 16)]
+    assert {goal for goal in GOALS if goal.startswith("fsync-cost")} == set(outcome.measures)
+
+
+def test_an_idle_broker_is_measured_with_its_partitions(tmp_path: Path):
+    outcome = node.idle(Options(tmp_path, repeats=1, scale=0.002))
+    (table,) = outcome.tables
+    assert table.rows[0][0] == 2
+    assert outcome.measures["idle"] >= 0
 
 
 @pytest.mark.soak

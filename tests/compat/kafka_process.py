@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -44,6 +44,7 @@ class KafkaProcess:
 
     directory: Path
     overrides: Mapping[str, str] = attrs.field(factory=dict)
+    java_options: Sequence[str] = (*QUICK_START, HEAP)
     bootstrap_servers: str = ""
     output: list[str] = attrs.field(factory=list)
     _process: subprocess.Popen[str] | None = None
@@ -59,6 +60,10 @@ class KafkaProcess:
         assert self._process is not None, "Kafka was not started"
         return self._process.pid
 
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
     def settings(self, port: int, controller_port: int) -> dict[str, str]:
         """Every setting that the process is given."""
         return {
@@ -67,7 +72,7 @@ class KafkaProcess:
             "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "log.dirs": str(self.directory / "data"),
+            "log.dirs": str(self.data_directory),
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
@@ -90,7 +95,7 @@ class KafkaProcess:
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self._said_something_final.clear()
         self._process = subprocess.Popen(
-            ["java", *QUICK_START, HEAP, "-cp", class_path, "RunKafka", str(properties)],
+            ["java", *self.java_options, "-cp", class_path, "RunKafka", str(properties)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

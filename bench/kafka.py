@@ -1,0 +1,263 @@
+"""Apache Kafka as a peer: the same loads on both brokers, which are up at the same time, in turns; ratios.
+
+Kafka is one KRaft node from the jars of ``tests/compat/java`` with the JVM options that its own start script sets, and
+its defaults otherwise; the broker has ``log.durability=page-cache``, which is how Kafka writes. Each load is warmed up
+on both until its rate stops rising. CPU is the process's own clock: Kafka's collector and compiler threads are in it.
+
+The client is one thread of Python that shares the cores with both, so the rates of small requests say less than
+the CPU.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import attrs
+
+from bench.bulk import PRODUCE_MIB, Moved, Moves, measured, produce_and_forget
+from bench.bulk import TOPIC as BULK_TOPIC
+from bench.figures import Table, ratio
+from bench.load import Consumer, send_bulk, side_by_side
+from bench.outcome import Options, Outcome
+from bench.small import PAGE_CACHE, PARTITIONS, TOPIC, Runs, frames_for
+from bench.subject import Peer, broker, scratch
+from bench.turns import TURN_SECONDS, WARM_TURN_SECONDS, Turns, take_in_turns, warm_up
+from bench.wire import (
+    CLIENT_ID,
+    FETCH_VERSION,
+    MIB,
+    PRODUCE_VERSION,
+    BenchError,
+    BulkBatch,
+    bulk_batch,
+    connect,
+    create_filled_topic,
+    decoded,
+    fetch_frame,
+    produce_frame,
+    receive_frame,
+    request_frame,
+    require,
+    small_batch,
+)
+from kafka_wire.framing import SIZE_PREFIX
+from kafka_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafka_wire.messages.fetch import FetchRequest, FetchResponse
+from kafka_wire.messages.produce import ProduceRequest, ProduceResponse
+from kafka_wire.schema import Request
+from tests.compat.kafka_process import KafkaProcess
+from tests.java_programs import JARS
+
+API_VERSIONS_VERSION = 3
+
+START_SCRIPT_OPTIONS = (
+    *("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
+)
+"""What ``kafka-server-start.sh`` and ``kafka-run-class.sh`` give the JVM."""
+
+FETCHED = "fetched"
+"""A topic with one small batch in every partition."""
+
+CACHED = "cached"
+"""A topic with a log of large batches in the page cache."""
+
+CACHED_MIB = 128
+"""Read from front to back, again and again."""
+
+BULK_CONNECTIONS = (1, 4)
+
+
+def why_no_kafka() -> str | None:
+    """What is missing for a Kafka to be started here; None when nothing is."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        return "there is no JDK"
+    if not list(JARS.glob("kafka-clients-*.jar")):
+        return "Kafka's jars were not fetched (CONTRIBUTING.md)"
+    return None
+
+
+@contextmanager
+def both(options: Options) -> Iterator[tuple[KafkaProcess, Peer]]:
+    """Kafka and the broker, both running."""
+    with (
+        scratch(options.directory) as directory,
+        KafkaProcess(directory, java_options=START_SCRIPT_OPTIONS) as kafka,
+        broker(options.directory, PAGE_CACHE) as ours,
+    ):
+        yield kafka, ours
+
+
+# ---- small requests
+
+
+@attrs.frozen
+class Load:
+    """A small request that is sent again and again, one in flight on each connection."""
+
+    key: str
+    title: str
+    kind: type[Request[Any]]
+    version: int
+    frames: Callable[[int], list[bytearray]]
+    check: Callable[[Any], None]
+    connections: Sequence[int]
+
+    def on(self, process: Peer, connections: int) -> Turns:
+        """This load on one of the two, after a look into an answer: all others must have its size."""
+        frames = self.frames(connections)
+        with connect(process.port) as sock:
+            sock.sendall(frames[0])
+            response = receive_frame(sock)
+        self.check(decoded(response, self.kind, self.version))
+        return Turns(process.pid, process.port, frames, SIZE_PREFIX.size + len(response))
+
+
+def check_produce(response: ProduceResponse) -> None:
+    require(response.responses[0].partition_responses[0].error_code, "producing")
+
+
+def check_fetch(response: FetchResponse) -> None:
+    require(response.error_code or response.responses[0].partitions[0].error_code, "fetching")
+    records = response.responses[0].partitions[0].records
+    if records is None or len(records) != len(small_batch()):
+        raise BenchError("a Fetch did not bring the one batch of its partition")
+
+
+def check_api_versions(response: ApiVersionsResponse) -> None:
+    require(response.error_code, "asking for versions")
+
+
+def fetch_frames(connections: int) -> list[bytearray]:
+    """A Fetch of the only batch of a partition, per connection."""
+    return [fetch_frame(FETCHED, index % PARTITIONS, 65536).at(0) for index in range(connections)]
+
+
+def api_versions_frames(connections: int) -> list[bytearray]:
+    request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+    return [request_frame(request, API_VERSIONS_VERSION)] * connections
+
+
+LOADS = (
+    Load("produce", "Produce, one record", ProduceRequest, PRODUCE_VERSION, frames_for, check_produce, (1, 16, 64)),
+    Load("fetch", "Fetch, one small batch", FetchRequest, FETCH_VERSION, fetch_frames, check_fetch, (16, 64)),
+    Load(
+        *("api-versions", "ApiVersions", ApiVersionsRequest, API_VERSIONS_VERSION),
+        *(api_versions_frames, check_api_versions, (16, 64)),
+    ),
+)
+
+
+def kafka(options: Options) -> Outcome:
+    """CPU and rate of small requests over Kafka's."""
+    outcome = Outcome("kafka")
+    if missing := why_no_kafka():
+        outcome.remarks.append(f"kafka skipped: {missing}")
+        return outcome
+    with both(options) as processes:
+        for process in processes:
+            create_filled_topic(process.port, TOPIC, PARTITIONS, small_batch())
+            create_filled_topic(process.port, FETCHED, PARTITIONS, small_batch())
+        rows = [(load, connections) for load in LOADS for connections in load.connections]
+        pairs = [(load.on(processes[0], connections), load.on(processes[1], connections)) for load, connections in rows]
+        take_in_turns(pairs, options)
+    table = outcome.table(
+        f"Small requests, page cache, medians of {options.repeats} turns with Kafka",
+        *("request", "connections", "CPU µs", "Kafka's", "CPU ÷ Kafka's"),
+        *("requests/s", "Kafka's", "rate ÷ Kafka's"),
+    )
+    for (load, connections), (theirs, ours) in zip(rows, pairs, strict=True):
+        cpu, rate = add_row(table, (load.title, connections), ours.runs, theirs.runs)
+        outcome.measures[f"kafka-{load.key}-{connections}-cpu"] = cpu
+        outcome.measures[f"kafka-{load.key}-{connections}-rate"] = rate
+    return outcome
+
+
+def add_row(table: Table, what: Sequence[str | int], ours: Runs | Moves, theirs: Runs | Moves) -> tuple[float, float]:
+    """Add the medians of both and their ratios; return the ratios, of CPU and of rate."""
+    cpu, rate = ratio(ours.cpu, theirs.cpu), ratio(ours.rate, theirs.rate)
+    table.add(*what, ours.cpu.median, theirs.cpu.median, cpu, ours.rate.median, theirs.rate.median, rate)
+    return cpu, rate
+
+
+# ---- bulk
+
+
+@attrs.define
+class BulkTurns:
+    """One bulk load on one of the two; ``round`` is short, a turn is as many rounds as its time holds."""
+
+    round: Callable[[], Moved]
+    moves: Moves = attrs.field(factory=Moves)
+
+    def warm_up(self, scale: float) -> None:
+        warm_up(lambda: self.turn(WARM_TURN_SECONDS * scale).mib_per_second)
+
+    def take(self, scale: float) -> None:
+        self.moves.runs.append(self.turn(TURN_SECONDS * scale))
+
+    def turn(self, seconds: float) -> Moved:
+        """The mean of rounds of the same size: of their CPU per MiB, and of their rates."""
+        end = time.perf_counter() + seconds
+        rounds = [self.round()]
+        while time.perf_counter() < end:
+            rounds.append(self.round())
+        return Moved(
+            statistics.fmean(each.cpu_us_per_mib for each in rounds),
+            statistics.harmonic_mean([each.mib_per_second for each in rounds]),
+        )
+
+
+def kafka_bulk(options: Options) -> Outcome:
+    """CPU and rate of bulk produce and bulk fetch in frames of 1 MiB over Kafka's."""
+    outcome = Outcome("kafka-bulk")
+    if missing := why_no_kafka():
+        outcome.remarks.append(f"kafka-bulk skipped: {missing}")
+        return outcome
+    batch = bulk_batch()
+    with both(options) as (kafka, ours):
+        theirs_by_name, ours_by_name = (bulk_turns(process, batch, options) for process in (kafka, ours))
+        pairs = [(theirs_by_name[name], ours_by_name[name]) for name in ours_by_name]
+        take_in_turns(pairs, options)
+    table = outcome.table(
+        f"Bulk in frames of 1 MiB, page cache, medians of {options.repeats} turns with Kafka",
+        *("load", "CPU µs/MiB", "Kafka's", "CPU ÷ Kafka's", "MiB/s", "Kafka's", "rate ÷ Kafka's"),
+    )
+    ratios = [
+        add_row(table, (name,), ours.moves, theirs.moves)
+        for name, (theirs, ours) in zip(ours_by_name, pairs, strict=True)
+    ]
+    outcome.measures["kafka-bulk-cpu"] = max(cpu for cpu, _ in ratios)
+    outcome.measures["kafka-bulk-rate"] = min(rate for _, rate in ratios)
+    return outcome
+
+
+def bulk_turns(process: Peer, batch: BulkBatch, options: Options) -> dict[str, BulkTurns]:
+    """Write what will be read, and return every bulk load on ``process`` by its name in the table."""
+    create_filled_topic(process.port, BULK_TOPIC, max(BULK_CONNECTIONS), batch.data)
+    create_filled_topic(process.port, CACHED, 1, batch.data)
+    to_send = max(max(BULK_CONNECTIONS), options.volume(PRODUCE_MIB))
+    to_read = options.volume(CACHED_MIB)
+    with connect(process.port) as sock:
+        frame = produce_frame(CACHED, 0, batch.data, acks=1)
+        send_bulk(sock, frame, to_read - 1, memoryview(bytearray(65536)))
+
+    def fetch_round(consumers: int) -> Moved:
+        frames = [fetch_frame(CACHED, 0, MIB) for _ in range(consumers)]
+        jobs = [partial(Consumer(process.port, frame, batch).read, to_read) for frame in frames]
+        mib = to_read * consumers * len(batch.data) / MIB
+        return measured(process.pid, mib, lambda: side_by_side(jobs))
+
+    return {
+        **{
+            f"produce, {count} connections": BulkTurns(partial(produce_and_forget, process, batch, to_send, count))
+            for count in BULK_CONNECTIONS
+        },
+        **{f"fetch, {count} consumers": BulkTurns(partial(fetch_round, count)) for count in BULK_CONNECTIONS},
+    }
