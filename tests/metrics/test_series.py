@@ -88,6 +88,14 @@ def test_minutes_come_back_in_their_order_within_the_times_that_are_asked_for(fi
     assert read(MinuteFile(file.path, COLUMNS)) == read(file)
 
 
+def test_a_reader_gets_the_columns_that_it_wants_in_the_order_in_which_it_names_them(file: MinuteFile):
+    written(file, (MINUTE_MS, 1.5, 2), (2 * MINUTE_MS, 3, 4))
+    assert [list(values) for _, values in file.read(0, 2**60, ["queue_depth"])] == [[2], [4]]
+    [(_, values), _] = file.read(0, 2**60, ["queue_depth", "unknown", "requests_per_second"])
+    assert (values[0], values[2]) == (2, 1.5)
+    assert isnan(values[1])
+
+
 def test_a_minute_takes_the_slot_of_the_one_a_week_before_and_the_file_never_grows(file: MinuteFile):
     written(file, (MINUTE_MS, 1, 1))
     size = file.path.stat().st_size

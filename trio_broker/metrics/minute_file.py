@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import struct
-import zlib
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from math import nan
 from pathlib import Path
 from typing import Final, TypeAlias
+from zlib import crc32
 
 from trio_broker.storage.checkpoints import write_all, write_atomically
 
@@ -40,6 +41,8 @@ MAX_COLUMNS: Final = 200
 """A header that names more is no header; a week of so many takes 8 MB."""
 
 FORMAT_VERSION: Final = 1
+
+END_OF_TIME_MS: Final = 2**63 - 1
 
 MinuteRow: TypeAlias = "tuple[int, array[float]]"
 """When the minute began, in milliseconds since 1970, and a value per column."""
@@ -68,14 +71,14 @@ class MinuteFile:
         finally:
             os.close(descriptor)
 
-    def read(self, from_ms: int, to_ms: int) -> list[MinuteRow]:
-        """The minutes that began from ``from_ms`` up to ``to_ms``, exclusive, in their order.
+    def read(self, from_ms: int, to_ms: int, columns: Sequence[str] | None = None) -> list[MinuteRow]:
+        """The minutes that began from ``from_ms`` up to ``to_ms``, exclusive, in their order; the values are those of
+        ``columns``, or of all.
 
         Raises:
             OSError: the file cannot be read.
         """
-        rows = self._rows(self._content())
-        return sorted((row for row in rows if from_ms <= row[0] < to_ms), key=lambda row: row[0])
+        return rows_of(self._content(), self.columns if columns is None else columns, from_ms, to_ms)
 
     def _position(self, at_ms: int) -> int:
         return HEADER_BYTES + at_ms // MINUTE_MS % SLOTS * self._slot.size
@@ -89,7 +92,7 @@ class MinuteFile:
         if columns != self.columns:
             if content is not None and columns is None:
                 log.warning("%s is no history of readings; a new one is begun", self.path)
-            write_atomically(self.path, self._whole_file(self._rows(content)))
+            write_atomically(self.path, self._whole_file(rows_of(content, self.columns)))
         self._is_ready = True
 
     def _content(self) -> bytes | None:
@@ -98,21 +101,6 @@ class MinuteFile:
             return self.path.read_bytes()
         except FileNotFoundError:
             return None
-
-    def _rows(self, content: bytes | None) -> list[MinuteRow]:
-        """The rows of a file, brought into our columns, in no order; none of what is no history."""
-        columns = None if content is None else columns_of(content)
-        if content is None or columns is None:
-            return []
-        if columns == self.columns:
-            return decoded_slots(content, self._slot)
-        # What was not measured then is not a number, which readers leave out.
-        index_of = {name: index for index, name in enumerate(columns)}
-        places = [index_of.get(name) for name in self.columns]
-        return [
-            (at_ms, array("f", [math.nan if place is None else values[place] for place in places]))
-            for at_ms, values in decoded_slots(content, slot_format(len(columns)))
-        ]
 
     def _whole_file(self, rows: Iterable[MinuteRow]) -> bytes:
         header = json.dumps({"version": FORMAT_VERSION, "columns": self.columns}, separators=(",", ":")).encode()
@@ -132,18 +120,38 @@ def slot_format(columns: int) -> struct.Struct:
 
 def encoded_slot(slot: struct.Struct, at_ms: int, values: Iterable[float]) -> bytes:
     packed = slot.pack(at_ms, *values, 0)
-    return packed[:-4] + zlib.crc32(packed[:-4]).to_bytes(4, "big")
+    return packed[:-4] + crc32(packed[:-4]).to_bytes(4, "big")
 
 
-def decoded_slots(content: bytes, slot: struct.Struct) -> list[MinuteRow]:
-    """The whole slots of a file, in no order."""
-    end = min(len(content), HEADER_BYTES + SLOTS * slot.size)
-    rows = []
-    for position in range(HEADER_BYTES, end - slot.size + 1, slot.size):
-        at_ms, *values, checksum = slot.unpack_from(content, position)
-        if at_ms and zlib.crc32(content[position : position + slot.size - 4]) == checksum:
-            rows.append((at_ms, array("f", values)))
-    return rows
+def rows_of(
+    content: bytes | None, wanted: Sequence[str], from_ms: int = 1, to_ms: int = END_OF_TIME_MS
+) -> list[MinuteRow]:
+    """The rows of a file within those times, in their order, with the columns ``wanted``; none of what is no history.
+
+    What was not measured then is not a number, which readers leave out.
+    """
+    columns = None if content is None else columns_of(content)
+    if content is None or columns is None:
+        return []
+    size = slot_format(len(columns)).size
+    slots = memoryview(content)[HEADER_BYTES : HEADER_BYTES + SLOTS * size]
+    slots = slots[: len(slots) // size * size]
+    times_and_checksums = struct.Struct(f">q{size - 12}xI").iter_unpack(slots)
+    whole = sorted(
+        (at_ms, number)
+        for number, (at_ms, checksum) in enumerate(times_and_checksums)
+        if at_ms and from_ms <= at_ms < to_ms and crc32(slots[number * size : (number + 1) * size - 4]) == checksum
+    )
+    # A column at once: to unpack thirty numbers of each minute of a week takes a tenth of a second.
+    numbers = array("f", slots.tobytes())
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    place_of = {name: place for place, name in enumerate(columns)}
+    found = [
+        numbers[2 + place_of[name] :: size // 4] if name in place_of else array("f", [nan]) * (len(slots) // size)
+        for name in wanted
+    ]
+    return [(at_ms, array("f", [column[number] for column in found])) for at_ms, number in whole]
 
 
 def columns_of(content: bytes) -> tuple[str, ...] | None:

@@ -186,8 +186,7 @@ class SeriesHistory:
             return array("f", [values[place] for place in places])
 
         def read(from_ms: int, to_ms: int) -> list[MinuteRow]:
-            rows = [] if self._file is None else self._file.read(from_ms, to_ms)
-            return [(at_ms, chosen(values)) for at_ms, values in rows]
+            return [] if self._file is None else self._file.read(from_ms, to_ms, names)
 
         recent = [Row(row.at_ms, chosen(row.values)) for row in kept]
         return rows_between(recent, read, from_ms, to_ms, step_ms, names)
