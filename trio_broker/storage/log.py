@@ -128,7 +128,11 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Bytes of batches in all segments."""
-        return sum(segment.size for segment in self._segments)
+        # No generator: lists of topics ask ten thousand logs at once, most of which have one segment.
+        size = 0
+        for segment in self._segments:
+            size += segment.size
+        return size
 
     @property
     def latest_epoch(self) -> int | None:

@@ -59,7 +59,7 @@ def expired_segments(
 ) -> list[ExpiredSegment]:
     """Return the segments that may go now, oldest first. An empty last segment always stays."""
     retired: list[ExpiredSegment] = []
-    total_bytes = sum(segment.size_bytes for segment in segments)
+    total_bytes = sum([segment.size_bytes for segment in segments])
     for segment in segments:
         is_last = segment is segments[-1]
         if segment.end_offset > high_watermark or (is_last and not segment.size_bytes):

@@ -305,7 +305,9 @@ class Segment:
 
     def retention_timestamp(self) -> int:
         """Return the time that retention goes by: the largest timestamp, else when the file was last written (ms)."""
-        largest = self.largest_timestamp_offset_pair().timestamp_ms
+        if not self._knows_timestamps:
+            self._learn_timestamps()
+        largest = self.largest_timestamp
         return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
 
     def evict(self) -> None:
