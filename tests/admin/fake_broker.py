@@ -191,6 +191,9 @@ class FakeConfig:
     def entries(self) -> Sequence[ConfigEntry]:
         return [self.broker.config_entry(name) for name in DEFAULTS]
 
+    def entry(self, name: str) -> ConfigEntry | None:
+        return self.broker.config_entry(name) if name in DEFAULTS else None
+
     async def change(
         self,
         changes: Mapping[str, str | None],

@@ -113,6 +113,11 @@ def fail_with_io_error(*_args, **_options):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+async def test_one_key_is_described_as_in_the_list_of_all_and_unknown_ones_not_at_all(view):
+    assert view.config.entry("num.partitions") == entry(view, "num.partitions")
+    assert view.config.entry("no.such.key") is None
+
+
 async def test_every_key_is_shown_with_its_source(view):
     assert {entry.name for entry in view.config.entries()} == {
         key.name for key in keys.BROKER_KEYS.values() if not key.internal

@@ -38,6 +38,10 @@ class LiveConfigView:
     def entries(self) -> Sequence[ConfigEntry]:
         return [self._with_levels(entry) for entry in self.services.config.entries()]
 
+    def entry(self, name: str) -> ConfigEntry | None:
+        entry = self.services.config.entry(name)
+        return None if entry is None else self._with_levels(entry)
+
     def _with_levels(self, entry: ConfigEntry) -> ConfigEntry:
         config, key = self.services.config, keys.BROKER_KEYS[entry.name]
         return attrs.evolve(

@@ -7,7 +7,6 @@ they may have to be read from an index. So it is made once for all who ask withi
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -39,7 +38,7 @@ from trio_broker.replication.log_cleaner import LogCleanerStatistics
 from trio_broker.replication.partition import Partition
 from trio_broker.storage.log import segment_facts
 from trio_broker.storage.log_directory import LogDirectory
-from trio_broker.storage.log_manager import LoadReport
+from trio_broker.storage.log_manager import LoadReport, parent_text
 from trio_broker.storage.retention import expired_segments
 from trio_broker.yield_budget import InTurns
 
@@ -149,7 +148,8 @@ class LiveStorageView:
             size_bytes, is_internal = 0, is_internal_topic(hosted.name)
             failed += len(hosted.failures)
             for partition in hosted.partitions.values():
-                size, directory = partition.log.size_bytes, os.path.dirname(str(partition.log.directory))
+                size = partition.log.size_bytes
+                directory = parent_text(partition.log.directory)
                 size_bytes += size
                 log_bytes[directory] += size
                 partitions[directory] += 1

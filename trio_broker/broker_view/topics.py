@@ -112,10 +112,13 @@ class LiveTopicsView:
         available = records = size_bytes = last_append_ms = 0
         # One walk: of ten thousand partitions each further one takes milliseconds of the event loop.
         for each in partitions:
+            log = each.log
             available += each.failure is None
-            records += each.high_watermark - each.log_start_offset
-            size_bytes += each.log.size_bytes
-            last_append_ms = max(last_append_ms, self._last_append_ms(each) or 0)
+            records += each.high_watermark - log.log_start_offset
+            size_bytes += log.size_bytes
+            appended_ms = self._last_append_ms(each)
+            if appended_ms is not None and appended_ms > last_append_ms:
+                last_append_ms = appended_ms
         return TopicSummary(
             name=topic.name,
             topic_id=uuid_text(topic.topic_id),

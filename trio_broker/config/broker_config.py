@@ -268,6 +268,11 @@ class BrokerConfig:
         """Describe every key with its effective value for this broker."""
         return [self._entry(key) for key in BROKER_KEYS.values() if not key.internal]
 
+    def entry(self, name: str) -> ConfigEntry | None:
+        """Describe one key as ``entries`` does; None if that has none of this name."""
+        key = BROKER_KEYS.get(name)
+        return None if key is None or key.internal else self._entry(key)
+
     def default_entries(self) -> list[ConfigEntry]:
         """Describe the dynamic defaults of the cluster: only what is set, as Kafka does for the unnamed broker."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG

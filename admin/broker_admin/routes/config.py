@@ -138,7 +138,7 @@ def entry_of(request: Request) -> ConfigEntry:
         Problem: 404, there is no such key.
     """
     name = request.path_params["key"]
-    entry = next((each for each in parts_of(request).view.config.entries() if each.name == name), None)
+    entry = parts_of(request).view.config.entry(name)
     if entry is None:
         raise Problem(404, f"this broker has no key {shown(name)}")
     return entry

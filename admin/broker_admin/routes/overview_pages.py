@@ -91,13 +91,11 @@ def start_context(view: BrokerView, overview: Overview, dialled_host: str) -> di
     if overview.has_records:
         return {"bootstrap": None}
     bootstrap = bootstrap_address(overview.node, dialled_host)
-    creates_topics = next(
-        (entry.value == "true" for entry in view.config.entries() if entry.name == "auto.create.topics.enable"), True
-    )
+    auto_create = view.config.entry("auto.create.topics.enable")
     return {
         "bootstrap": bootstrap,
         "snippets": snippets(bootstrap),
-        "creation_command": None if creates_topics else creation_command(bootstrap),
+        "creation_command": creation_command(bootstrap) if auto_create and auto_create.value != "true" else None,
     }
 
 

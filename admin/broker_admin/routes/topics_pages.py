@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from broker_admin import topic_texts
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
+from broker_admin.pages import TEMPLATES, frame, render_template
 from broker_admin.parts import parts_of
 from broker_admin.routes.readings import now_ms_of
 from broker_admin.routes.topics import (
@@ -169,7 +169,7 @@ def bootstrap_of(view: BrokerView) -> str:
 
 
 async def rendered(request: Request, template: str, context: Mapping[str, Any]) -> Response:
-    render = partial(TEMPLATES.get_template(template).render, **context)
+    render = partial(render_template, template, {**context})
     return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering))
 
 
@@ -182,11 +182,11 @@ def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
     """What the dialog that creates a topic needs."""
     defaults = sorted(view.topics.config_defaults(), key=lambda entry: creation_order(entry.name))
     settings = "".join(f" [--config {entry.name}={{configs/{entry.name}}}]" for entry in defaults)
-    partitions = next((entry.value for entry in view.config.entries() if entry.name == "num.partitions"), None)
+    partitions = view.config.entry("num.partitions")
     return {
         "defaults": defaults,
         "usual_keys": USUAL_KEYS,
-        "default_partitions": partitions,
+        "default_partitions": None if partitions is None else partitions.value,
         "create_twins": [
             f"trio-broker topics create {{name}} [--partitions {{partitions}}]{settings} -b {bootstrap}",
             f"kafka-topics.sh --bootstrap-server {bootstrap} --create --topic {{name}}"

@@ -55,6 +55,10 @@ class ConfigView(Protocol):
         """Every broker key, in the order they are to be shown."""
         ...
 
+    def entry(self, name: str) -> ConfigEntry | None:
+        """One broker key, as ``entries`` has it; None if there is none of this name."""
+        ...
+
     async def change(
         self,
         changes: Mapping[str, str | None],
