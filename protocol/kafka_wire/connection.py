@@ -130,21 +130,20 @@ class ServerConnection:
         """
         if self._big_frame is not None:
             return self._finished_big_frame()
-        size = self.frame_bytes_expected
-        if size is None:
+        received, begin = self._received, self._cut + SIZE_PREFIX.size
+        if received is None or begin > len(received):
             return None
+        (size,) = SIZE_PREFIX.unpack_from(received, self._cut)
         # Before the bytes are counted: a size that is not allowed is an error even if all of it never comes.
-        if self._is_refused(size):
+        if not MIN_FRAME_BYTES <= size <= self.max_request_bytes:
             raise WireError(f"a frame of {size} bytes; allowed are {MIN_FRAME_BYTES} to {self.max_request_bytes}")
-        assert self._received is not None
-        begin = self._cut + SIZE_PREFIX.size
         end = begin + size
-        if end > len(self._received):
+        if end > len(received):
             return None
-        frame = memoryview(self._received)[begin:end]
+        frame = memoryview(received)[begin:end]
         # The common case, one request at a time: the buffer belongs to the frame alone, and an idle connection holds
         # none.
-        if end == len(self._received):
+        if end == len(received):
             self._received, self._cut = None, 0
         else:
             self._cut = end

@@ -27,6 +27,16 @@ _FIXED_PART: Final = struct.Struct(">hhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _NO_TAGS: Final = b"\0"
 
+_NEVER_FLEXIBLE: Final = 1 << 15
+"""No API version is as high."""
+
+_FLEXIBLE_FROM: Final = {
+    api_key: _NEVER_FLEXIBLE if version is None else version for api_key, version in FLEXIBLE_FROM.items()
+}
+
+_TAGGED_RESPONSE_FROM: Final = {**_FLEXIBLE_FROM, ApiKey.API_VERSIONS: _NEVER_FLEXIBLE}
+"""ApiVersions has header 0 in every version: its reader does not know yet what the broker speaks (KIP-511)."""
+
 
 @attrs.define
 class RequestHeader:
@@ -40,8 +50,7 @@ class RequestHeader:
 
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether a request and its response have flexible headers (2 and 1); False for unknown APIs."""
-    flexible_from = FLEXIBLE_FROM.get(api_key)
-    return flexible_from is not None and api_version >= flexible_from
+    return api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE)
 
 
 def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
@@ -56,26 +65,20 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
         api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
     except struct.error:
         raise WireError(f"a frame of {len(frame)} bytes is too short for a request header") from None
-    client_id, position = _read_client_id(frame, length)
-    if is_flexible(api_key, api_version):
+    client_id, position = None, _FIXED_PART.size
+    if length >= 0:
+        begin, position = position, position + length
+        if position > len(frame):
+            raise WireError("the client id reaches past the end")
+        try:
+            client_id = str(frame[begin:position], "utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"the client id is not UTF-8: {error.reason}") from None
+    elif length != -1:  # which is null
+        raise WireError(f"the client id has the length {length}")
+    if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
         position = skip_tags(frame, position)
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
-
-
-def _read_client_id(frame: ReadableBuffer, length: int) -> tuple[str | None, int]:
-    begin = _FIXED_PART.size
-    if length < 0:
-        # -1 is null; other negative lengths do not exist.
-        if length != -1:
-            raise WireError(f"the client id has the length {length}")
-        return None, begin
-    end = begin + length
-    if end > len(frame):
-        raise WireError("the client id reaches past the end")
-    try:
-        return str(frame[begin:end], "utf-8"), end
-    except UnicodeDecodeError as error:
-        raise WireError(f"the client id is not UTF-8: {error.reason}") from None
 
 
 def request_header(header: RequestHeader) -> bytes:
@@ -98,8 +101,7 @@ def request_header(header: RequestHeader) -> bytes:
 
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
     """Write the header of the response to a request of this API and version."""
-    # ApiVersions has header 0 in every version: its reader does not know yet what the broker speaks (KIP-511).
-    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
+    if api_version >= _TAGGED_RESPONSE_FROM.get(api_key, _NEVER_FLEXIBLE):
         return _CORRELATION_ID.pack(correlation_id) + _NO_TAGS
     return _CORRELATION_ID.pack(correlation_id)
 
@@ -115,6 +117,6 @@ def read_response_header(api_key: int, api_version: int, frame: ReadableBuffer) 
     except struct.error:
         raise WireError(f"a frame of {len(frame)} bytes is too short for a response header") from None
     position = _CORRELATION_ID.size
-    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
+    if api_version >= _TAGGED_RESPONSE_FROM.get(api_key, _NEVER_FLEXIBLE):
         position = skip_tags(frame, position)
     return correlation_id, position

@@ -18,7 +18,6 @@ from kafka_wire.records.batch import (
     read_batch_header,
     read_batches,
     recompress_batch,
-    stamp_batch,
     stamp_log_append_time,
 )
 from kafka_wire.records.compression import Codec
@@ -74,7 +73,7 @@ def test_stamping_a_producers_batch_gives_the_golden_one() -> None:
     new = [NewRecord(record.timestamp, record.key, record.value, record.headers) for record in GOLDEN_RECORDS]
     batch = bytearray(build_batch(new))
     assert read_batch_header(batch).base_offset == 0
-    stamp_batch(memoryview(batch), base_offset=100, partition_leader_epoch=3)
+    only(batch).stamp(base_offset=100, partition_leader_epoch=3)
     assert batch == GOLDEN
 
 
@@ -179,8 +178,10 @@ def test_any_flipped_bit_behind_the_crc_is_found() -> None:
 
 def test_the_leader_stamps_without_touching_the_crc() -> None:
     data = bytearray(GOLDEN)
-    stamp_batch(data, base_offset=2**40, partition_leader_epoch=17)
+    stamped = only(data)
+    stamped.stamp(base_offset=2**40, partition_leader_epoch=17)
     batch = only(data)
+    assert batch.header == stamped.header
     batch.verify_crc()
     assert (batch.header.base_offset, batch.header.partition_leader_epoch) == (2**40, 17)
     assert [record.offset for record in batch.records()] == [2**40, 2**40 + 1, 2**40 + 2]

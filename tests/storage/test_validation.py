@@ -28,7 +28,7 @@ ORDERS = TopicPartition("orders", 3)
 def taken(data: bytes | bytearray, now_ms: int, produce_version: int | None = None, **config: Any) -> RecordBatch:
     """The batch as it is to be stored."""
     settings = LogConfig(**config)
-    batch = validation.check_client_batch(memoryview(data), settings, now_ms, produce_version)
+    batch = validation.check_client_batch(memoryview(data), settings, produce_version)
     return validation.prepare(batch, settings, now_ms, ORDERS)
 
 
@@ -190,7 +190,7 @@ def test_records_are_named_in_large_batches_too_in_a_worker_thread(now_ms: int):
     times = [now_ms] * 50
     times[30] = now_ms + 2 * HOUR_MS
     data = build_batch([NewRecord(time, b"k", b"v") for time in times])
-    checked = validation.check_client_batch(memoryview(data), LogConfig(), now_ms, produce_version=9)
+    checked = validation.check_client_batch(memoryview(data), LogConfig(), produce_version=9)
     assert validation.takes_long(checked, LogConfig(), now_ms)
     [only] = refusal_of(data, now_ms).record_errors
     assert only.batch_index == 30
@@ -259,7 +259,7 @@ OWN_CODEC = LogConfig(compression_type=Codec.ZSTD)
 def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: int, config: LogConfig):
     def takes_long(data: bytearray) -> bool:
         return validation.takes_long(
-            validation.check_client_batch(memoryview(data), config, now_ms, produce_version=9), config, now_ms
+            validation.check_client_batch(memoryview(data), config, produce_version=9), config, now_ms
         )
 
     assert not takes_long(batch(16))
@@ -270,6 +270,6 @@ def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_nothing_takes_long_where_no_record_is_looked_at(batch: Batch, now_ms: int, codec: Codec):
-    checked = validation.check_client_batch(memoryview(batch(1000, codec=codec)), LogConfig(), now_ms, 9)
+    checked = validation.check_client_batch(memoryview(batch(1000, codec=codec)), LogConfig(), 9)
     assert not validation.takes_long(checked, LogConfig(), now_ms)
     assert validation.prepare(checked, LogConfig(), now_ms, ORDERS) is checked

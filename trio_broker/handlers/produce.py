@@ -28,7 +28,7 @@ from kafka_wire.messages.produce import (
 )
 from kafka_wire.records.batch import CODEC_MASK
 from kafka_wire.records.errors import InvalidRecord
-from trio_broker.cluster.topic_names import is_internal_topic
+from trio_broker.cluster.topic_names import INTERNAL_TOPICS
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
@@ -136,51 +136,40 @@ class ProduceOperation:
 
     request: ProduceRequest
     context: Context
+    version: int
     replicas: ReplicaManager
     producer: ProducerActivity
     waiting: list[WaitingResponse] = attrs.Factory(list)
-    batches: int = 0
 
-    def append_topic(self, topic: TopicProduceData) -> Steps[TopicProduceResponse]:
-        """Append the batches of one topic, by name or by id (KIP-516) as the version has it."""
+    def find_topic(self, topic: TopicProduceData) -> HostedTopic | KafkaError:
+        """The topic, by name or by id (KIP-516) as the version has it, or why nothing may be written to it."""
         try:
-            if self.context.version >= BY_ID_SINCE_VERSION:
+            if self.version >= BY_ID_SINCE_VERSION:
                 hosted = self.replicas.topic_by_id(topic.topic_id)
             else:
                 hosted = self.replicas.topic(topic.name)
             require_may_write(hosted, self.context.client_id)
         except KafkaError as error:
-            partition_responses = []
-            for partition in topic.partition_data:
-                # In turns too: a few bytes of a request name a partition, and its refusal costs several objects.
-                partition_responses.append(failed(partition.index, error))
-                yield from self.take_turns()
-        else:
-            partition_responses = []
-            for partition in topic.partition_data:
-                partition_responses.append((yield from self.append(hosted, partition)))
-                yield from self.take_turns()
-        return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
-
-    def take_turns(self) -> Steps[None]:
-        """Yield after every ``BATCHES_PER_TURN`` batches: a request may hold tens of thousands."""
-        self.batches += 1
-        if self.batches % BATCHES_PER_TURN == 0:
-            yield checkpoint
+            return error
+        return hosted
 
     def append(self, hosted: HostedTopic, data: PartitionProduceData) -> Steps[PartitionProduceResponse]:
         """Append one partition's batch, and note the offset that acks=all has to wait for."""
         records = NO_RECORDS if data.records is None else data.records
         try:
             # Before the partition is looked for: no retry after UNKNOWN_TOPIC_OR_PARTITION could help this batch.
-            require_no_transaction(records)
+            # One byte instead of the header, which the log will read. A batch too short to have it is refused there.
+            if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
+                # No coordinator here could commit it.
+                text = "the partition was never added to a transaction"
+                raise KafkaError(text, code=ErrorCode.INVALID_TXN_STATE)
             partition = hosted.partition(data.index)
         except KafkaError as error:
             return failed(data.index, error)
         try:
             is_acks_all = self.request.acks == ACKS_ALL
             info = yield from append_batch(
-                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.context.version
+                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.version
             )
             producer = self.producer
             producer.records += info.last_offset - info.first_offset + 1
@@ -197,7 +186,7 @@ class ProduceOperation:
             log_start_offset=info.log_start_offset,
         )
         # Often the high watermark has passed the batch already; such a request never waits, and keeps its handler slot.
-        if self.request.acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        if is_acks_all and partition.high_watermark <= info.last_offset:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
 
@@ -220,7 +209,7 @@ def require_may_write(hosted: HostedTopic, client_id: str | None) -> None:
     """
     # As ``internalTopicsAllowed`` of KafkaApis: by the client id alone, which anybody may choose. It prevents
     # accidents, not attacks.
-    if is_internal_topic(hosted.name) and client_id != INTERNAL_WRITER:
+    if hosted.name in INTERNAL_TOPICS and client_id != INTERNAL_WRITER:
         raise KafkaError(f"{hosted.name} is internal", code=ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -236,45 +225,40 @@ def append_batch(
     # Before the append: records that are refused but in the log would be there twice after the producer's retry.
     if acks_all:
         partition.require_in_sync_replicas()
-    return (yield from replicas.append_steps(partition, records, produce_version=produce_version))
-
-
-def require_acks(acks: int) -> None:
-    """Refuse values of ``acks`` other than 0, 1 and -1.
-
-    Raises:
-        KafkaError: ``INVALID_REQUIRED_ACKS``.
-    """
-    if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-        raise KafkaError(f"acks must be 0, 1 or -1, not {acks}", code=ErrorCode.INVALID_REQUIRED_ACKS)
-
-
-def require_no_transaction(records: memoryview) -> None:
-    """Refuse a transactional batch: no coordinator here could commit it.
-
-    Raises:
-        KafkaError: ``INVALID_TXN_STATE``.
-    """
-    # One byte instead of the header, which the log will read: nearly every batch passes. A batch too short to have the
-    # byte is refused there.
-    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
-        raise KafkaError("the partition was never added to a transaction", code=ErrorCode.INVALID_TXN_STATE)
+    return replicas.append_steps(partition, records, produce_version=produce_version)
 
 
 @handles(ProduceRequest, error_response=error_response, advertised_from=0)
 def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse | None]:
     """Append every batch, and answer when ``acks`` is fulfilled."""
-    require_acks(request.acks)
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        text = f"acks must be 0, 1 or -1, not {request.acks}"
+        raise KafkaError(text, code=ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         refuse_transactional_id(request.transactional_id, context)
     client = context.request.client
     if (producer := client.producer) is None:
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
-    production = ProduceOperation(request, context, context.services.replicas, producer)
+    production = ProduceOperation(request, context, context.version, context.services.replicas, producer)
     responses = []
+    batches = 0
     for topic in request.topic_data:
-        responses.append((yield from production.append_topic(topic)))  # noqa: PERF401 (a comprehension cannot wait)
+        partition_responses: list[PartitionProduceResponse] = []
+        responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partition_responses)
+        )
+        hosted = production.find_topic(topic)
+        for data in topic.partition_data:
+            partition_responses.append(
+                failed(data.index, hosted)
+                if isinstance(hosted, KafkaError)
+                else (yield from production.append(hosted, data))
+            )
+            batches += 1
+            # Refusals count too: a few bytes of a request name a partition, and its refusal costs several objects.
+            if batches % BATCHES_PER_TURN == 0:
+                yield checkpoint
     if request.acks == ACKS_NONE:
         require_all_appended(responses)
         return None

@@ -164,13 +164,24 @@ class HandlerPool:
             # With a slot idle the queue is empty, so nobody is overtaken.
             self.channel.send(request)
             return
-        slot = self._idle.pop()
-        reply = self._begin(request, slot)
+        # It stays among the idle ones for the time being: nothing else runs before the handler returns.
+        slot = self._idle[-1]
+        slot.requests += 1
+        request.began_ns = began_ns = perf_counter_ns()
+        try:
+            reply: Reply | PendingAnswer = self.handle(request)
+        except Exception as error:
+            reply = self._failure(request, error)
         if isinstance(reply, CoroutineType):
+            if not slot.is_retired:  # as the handler may have resized the pool
+                self._idle.remove(slot)
+            slot.busy_time.enter_at(began_ns)
+            self._in_flight += 1
             self._start_worker(slot, request, reply)
         else:
-            slot.busy_time.exit_at(self._end(request))
-            self._free(slot)
+            self._answered += 1
+            request.answered_ns = answered_ns = perf_counter_ns()
+            slot.busy_time.busy_ns += answered_ns - began_ns
             request.reply_target.respond(reply)  # type: ignore[arg-type] # every Coroutine here is a CoroutineType
 
     def slot_released(self, slot: HandlerSlot) -> None:

@@ -267,22 +267,24 @@ class Processor:
     def _receive(self, connection: Connection) -> None:
         """Take the next request from what has come, or read on."""
         protocol = connection.protocol
-        frame = protocol.next_frame() if protocol.frame_under_way else None
+        is_under_way = protocol.frame_under_way
+        frame = protocol.next_frame() if is_under_way else None
         turn_bytes = 0
         while frame is None and connection.is_readable:
             if turn_bytes >= TURN_BYTES:
                 self._ready.append(connection)
                 return
             buffer = None
-            if protocol.frame_under_way:
+            if is_under_way:
                 if not self._has_memory(connection):
                     return
                 buffer = protocol.receive_buffer()
             turn_bytes += self._read(connection, buffer)
-            frame = protocol.next_frame()
+            if (frame := protocol.next_frame()) is None:
+                is_under_way = protocol.frame_under_way
         if frame is not None:
             self._begin(connection, frame)
-        elif protocol.frame_under_way:
+        elif is_under_way:
             connection.state = ConnectionState.RECEIVING
             if not connection.frame_deadline:
                 now = self.context.clock.monotonic()
@@ -328,19 +330,7 @@ class Processor:
         return False
 
     def _begin(self, connection: Connection, frame: memoryview) -> None:
-        """Let a handler have the request in ``frame``. Its answer comes by ``respond``, often before this returns."""
-        request = self._request(connection, frame)
-        connection.state = ConnectionState.IN_FLIGHT
-        connection.frame_deadline = 0.0
-        connection.request = request
-        self.requests += 1
-        self.context.handlers.submit(request)
-        if request.answered_ns:
-            # It was handled in this turn, by one of the handlers, whose time that was.
-            self.busy_time.exclude(request.answered_ns - request.began_ns)
-
-    def _request(self, connection: Connection, frame: memoryview) -> QueuedRequest:
-        """Read the header of ``frame``.
+        """Let a handler have the request in ``frame``. Its answer comes by ``respond``, often before this returns.
 
         Raises:
             WireError: the frame has no valid header.
@@ -356,7 +346,7 @@ class Processor:
         elif api_key != ApiKey.API_VERSIONS:
             reason = f"{api_name(api_key)} version {header.api_version} is not served here"
             raise CloseConnection(reason, CloseCause.UNSUPPORTED_VERSION)
-        return QueuedRequest(
+        request = QueuedRequest(
             header,
             frame[position:],
             connection.info,
@@ -364,6 +354,14 @@ class Processor:
             connection,
             perf_counter_ns(),
         )
+        connection.state = ConnectionState.IN_FLIGHT
+        connection.frame_deadline = 0.0
+        connection.request = request
+        self.requests += 1
+        self.context.handlers.submit(request)
+        if request.answered_ns:
+            # It was handled in this turn, by one of the handlers, whose time that was.
+            self.busy_time.exclude(request.answered_ns - request.began_ns)
 
     # ---- its responses
 
@@ -372,7 +370,8 @@ class Processor:
         connection.sending_ns = perf_counter_ns()
         try:
             # Before sending: the response does not refer to the request's buffer, and a slow reader must not hold it.
-            self._give_back(connection)
+            if connection.request_bytes:
+                self._give_back(connection)
             if isinstance(reply, CloseConnection):
                 self._close(connection, reply)
             elif reply is None or (under_way := self.sender.send(connection, framed(reply))) is None:

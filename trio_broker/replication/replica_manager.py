@@ -43,6 +43,7 @@ from trio_broker.replication.partition import Durability, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
+from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
@@ -294,19 +295,21 @@ class ReplicaManager:
         Raises:
             KafkaError: the batch was refused, the partition is out of use, or its disk failed.
         """
-        partition_log, now_ms = partition.log, self.clock.now_ms()
-        batch = partition_log.check(records, now_ms=now_ms, produce_version=produce_version)
-        takes_long = partition_log.takes_long(batch, now_ms)
+        config, now_ms = partition.log.config, self.clock.now_ms()
+        batch = validation.check_client_batch(records, config, produce_version)
+        takes_long = validation.takes_long(batch, config, now_ms)
         # No checkpoint lies between this question and the append, so none can overtake another.
         if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
             info: AppendInfo = yield partial(self._append_in_turn, partition, batch, takes_long)
             return info
-        return self._append_now(partition, partition_log.prepare(batch, now_ms), now_ms)
+        batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
+        return self._append_now(partition, batch, now_ms)
 
     async def _append_in_turn(self, partition: Partition, batch: RecordBatch, takes_long: bool) -> AppendInfo:
         """Append a batch behind those that came before it, however long they or it take."""
         async with partition.append_lock:
-            prepare = partial(partition.log.prepare, batch, self.clock.now_ms())
+            config, now_ms = partition.log.config, self.clock.now_ms()
+            prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
             if takes_long:
                 work = partial(refusing_lightly, prepare)
                 batch = await trio.to_thread.run_sync(work, limiter=self.inflation_limiter)

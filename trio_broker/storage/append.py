@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch, read_batches, stamp_batch
+from kafka_wire.records.batch import RecordBatch, read_batches
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage.errors import FencedLeaderEpoch, RecordListTooLarge, UnexpectedAppendOffset
@@ -103,11 +103,3 @@ def check_fits(records: memoryview, config: LogConfig) -> None:
     """
     if len(records) > config.segment_size:
         raise RecordListTooLarge(f"{len(records)} bytes; segment.bytes is {config.segment_size}")
-
-
-def stamp(header: BatchHeader, buffer: memoryview, offset: int, leader_epoch: int) -> None:
-    """Give a batch its offset and its leader epoch, in its bytes and in ``header``."""
-    # Both fields lie before the CRC and are not covered by it, so the checksum stays the client's.
-    stamp_batch(buffer, base_offset=offset, partition_leader_epoch=leader_epoch)
-    header.base_offset = offset
-    header.partition_leader_epoch = leader_epoch

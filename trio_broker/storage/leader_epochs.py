@@ -88,6 +88,11 @@ class LeaderEpochs:
         """Whether the file says what memory says."""
         return self._written is self._entries
 
+    def is_latest_written(self, epoch: int) -> bool:
+        """Whether ``epoch`` is the newest, in the file too; an epoch that was only noted is in memory alone."""
+        entries = self._entries
+        return bool(entries) and entries[-1].epoch == epoch and entries is self._written
+
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that ``epoch`` begins at ``start_offset``; the file is durable when this returns. Blocks on fsync.
 

@@ -169,8 +169,8 @@ class Log:
         Offsets and leader epoch are stamped into ``records`` in place where it is writable. A batch that repeats one of
         its producer's last five is not appended: the answer then has the offsets it got the first time.
 
-        A client's batch goes through all steps at once, however long that takes. A caller that must not wait calls
-        them one by one: ``check``, ``takes_long``, ``prepare``, ``append_prepared``.
+        A client's batch goes through all steps at once, however long that takes. A caller that must not wait does the
+        steps of ``validation`` itself, and calls ``append_prepared``.
 
         Raises:
             KafkaError: the batch is refused (see ``validation`` and ``producer_state``); nothing has changed.
@@ -179,8 +179,9 @@ class Log:
         """
         buffer = memoryview(records)
         if origin is AppendOrigin.CLIENT:
-            batch = self.check(buffer, now_ms=now_ms, produce_version=produce_version)
-            return self.append_prepared(self.prepare(batch, now_ms), leader_epoch=leader_epoch, now_ms=now_ms)
+            batch = validation.check_client_batch(buffer, self._config, produce_version)
+            batch = validation.prepare(batch, self._config, now_ms, self.topic_partition)
+            return self.append_prepared(batch, leader_epoch=leader_epoch, now_ms=now_ms)
         self.check_online()
         if origin is AppendOrigin.REPLICATION:
             return self._append_from_leader(buffer, now_ms)
@@ -189,28 +190,6 @@ class Log:
             buffer = memoryview(bytearray(buffer))
         return self._append_from_coordinator(buffer, leader_epoch, now_ms)
 
-    def check(self, records: memoryview, *, now_ms: int, produce_version: int | None) -> RecordBatch:
-        """Return the one batch of a client in ``records``, all but its records checked.
-
-        Raises:
-            KafkaError: it is refused; see ``validation``.
-        """
-        if records.readonly:
-            records = memoryview(bytearray(records))
-        return validation.check_client_batch(records, self._config, now_ms, produce_version)
-
-    def takes_long(self, batch: RecordBatch, now_ms: int) -> bool:
-        """Return whether ``prepare`` should run in a worker thread, away from the event loop."""
-        return validation.takes_long(batch, self._config, now_ms)
-
-    def prepare(self, batch: RecordBatch, now_ms: int) -> RecordBatch:
-        """Return a client's batch as it is to be stored. Safe in a worker thread: it touches the batch alone.
-
-        Raises:
-            KafkaError: the records are refused; see ``validation``.
-        """
-        return validation.prepare(batch, self._config, now_ms, self.topic_partition)
-
     def append_prepared(self, batch: RecordBatch, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Append a client's batch that was checked and prepared.
 
@@ -218,20 +197,22 @@ class Log:
             KafkaError, OSError, StorageFailed: as ``append``.
         """
         self.check_online()
-        producers, header, records = self.producers, batch.header, batch.buffer
+        producers, header, records, config = self.producers, batch.header, batch.buffer, self._config
         if header.producer_id >= 0:
             # Before the sequence check, which a repeated batch would fail: the client has only missed the first answer.
             if repeated := producers.duplicate_of(header):
                 return AppendInfo.of_duplicate(repeated, self.log_start_offset)
             producers.check_epoch(header)
             producers.check_sequence(header)
-        append.check_fits(records, self._config)
-        stamps_time = self._config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        append.check_fits(records, config)
+        stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamps_time:
-            header = validation.stamp_append_time(batch, now_ms).header
+            batch = validation.stamp_append_time(batch, now_ms)
+            header = batch.header
         # Before the write: an epoch that has records but no entry would be attributed to its predecessor.
-        self.assign_epoch(leader_epoch, self.log_end_offset)
-        append.stamp(header, records, self.log_end_offset, leader_epoch)
+        if not self.epochs.is_latest_written(leader_epoch):
+            self.assign_epoch(leader_epoch, self.log_end_offset)
+        batch.stamp(base_offset=self.log_end_offset, partition_leader_epoch=leader_epoch)
         info = self._write_batches((header,), records, now_ms)
         if stamps_time:
             info.log_append_time_ms = now_ms
@@ -254,7 +235,7 @@ class Log:
         offset = self.log_end_offset
         self.assign_epoch(leader_epoch, offset)
         for batch in batches:
-            append.stamp(batch.header, batch.buffer, offset, leader_epoch)
+            batch.stamp(base_offset=offset, partition_leader_epoch=leader_epoch)
             offset = batch.header.next_offset
         info = self._write_batches([batch.header for batch in batches], records, now_ms)
         self._note_producers(batches)
@@ -311,7 +292,7 @@ class Log:
         except StorageFailed as error:
             self.failure = error
             raise
-        next_offset = self.log_end_offset = last.last_offset + 1
+        next_offset = self.log_end_offset = segment.next_offset
         self.producers.end_offset = next_offset
         return AppendInfo(first.base_offset, next_offset - 1, largest, NO_TIMESTAMP, self.log_start_offset, size)
 
@@ -319,8 +300,7 @@ class Log:
 
     def needs_epoch_entry(self, epoch: int) -> bool:
         """Return whether ``epoch`` has yet to be recorded durably; doing so waits for the disk."""
-        # ``is_written`` is false for an epoch that ``begin_epoch`` noted in memory only.
-        return epoch >= 0 and (epoch != self.epochs.latest_epoch or not self.epochs.is_written)
+        return epoch >= 0 and not self.epochs.is_latest_written(epoch)
 
     def begin_epoch(self, epoch: int) -> None:
         """Let ``epoch`` begin at the log end, in memory: the log answers for it, and ``assign_epoch`` is still due.

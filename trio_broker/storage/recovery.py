@@ -38,7 +38,6 @@ from kafka_wire.records.batch import (
     BatchHeader,
     RecordBatch,
     read_batch_header,
-    stamp_batch,
 )
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
@@ -356,10 +355,8 @@ class _Opening:
         """Write the epoch of the header over the one in the file; the batch is good otherwise."""
         header = located.header
         data = bytearray(located.buffer[:BATCH_HEADER_BYTES])
-        stamp_batch(
-            memoryview(data),
-            base_offset=header.base_offset,
-            partition_leader_epoch=header.partition_leader_epoch,
+        RecordBatch(header, memoryview(data)).stamp(
+            base_offset=header.base_offset, partition_leader_epoch=header.partition_leader_epoch
         )
         segment.file.overwrite(bytes(data), located.position)
         self.note(

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch
+from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.storage import batch_scan, file_names, index_file
@@ -362,18 +362,17 @@ class Segment:
         if self.size > config.segment_size - size:
             return f"{self.size} bytes"
         # An empty segment never rolls for its age: its successor would have the same name.
-        if self.size and self._age_ms(largest_timestamp, now_ms) > config.max_segment_ms - self.roll_jitter_ms:
-            return f"older than {config.max_segment_ms} ms"
+        if self.size:
+            # By message time where there is one, so that replaying a log rolls where the log did.
+            first = self.first_timestamp
+            age_ms = largest_timestamp - first if first >= 0 else now_ms - self.created_ms
+            if age_ms > config.max_segment_ms - self.roll_jitter_ms:
+                return f"older than {config.max_segment_ms} ms"
         if self.offset_index.is_full or self.time_index.is_full:
             return "index full"
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return "offsets would not fit the index"
         return None
-
-    def _age_ms(self, largest_timestamp: int, now_ms: int) -> int:
-        """Age by message time where there is one, so that replaying a log rolls where the log did."""
-        first = self.first_timestamp
-        return largest_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     @property
     def first_timestamp(self) -> int:
@@ -396,25 +395,25 @@ class Segment:
         self.file.append(data, position)
         for header in batches:
             self.note_batch(header, position)
-            position += header.size_bytes
+            position += LOG_OVERHEAD_BYTES + header.batch_length
         assert position == self.size + len(data), f"{len(batches)} batches do not fill {len(data)} bytes"
         # In this order, which concurrent readers rely on: bytes, ``next_offset``, ``size``. A reader that sees the new
         # size then also sees the offset that goes with it.
-        self.next_offset = batches[-1].last_offset + 1
+        self.next_offset = batches[-1].next_offset
         self.size = position
         if self._has_new_entries:
             self.write_index_entries()
 
     def note_batch(self, header: BatchHeader, position: int) -> None:
         """Index the batch at ``position``; recovery comes here too, so a rebuilt index equals the live one."""
-        timestamp, last_offset = header.max_timestamp, header.last_offset
+        timestamp = header.max_timestamp
         if timestamp > self.largest_timestamp:
-            self.largest_timestamp, self.largest_timestamp_offset = timestamp, last_offset
+            self.largest_timestamp, self.largest_timestamp_offset = timestamp, header.last_offset
         if position == 0:
             self._first_timestamp = timestamp
         # Position 0 never gets an entry: every lookup before the first one begins there anyway.
         if position - self._last_index_position > self.config.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
+            self.offset_index.append(header.last_offset, position)
             self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             self._last_index_position = position
             self._has_new_entries = True

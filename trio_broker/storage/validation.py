@@ -31,7 +31,10 @@ from __future__ import annotations
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     RecordBatch,
     TimestampType,
@@ -66,8 +69,10 @@ FIRST_PRODUCE_VERSION_WITH_ZSTD = 7
 """Older Produce requests come from clients whose consumers could not read it (KIP-110)."""
 
 
-def check_client_batch(records: memoryview, config: LogConfig, now_ms: int, produce_version: int | None) -> RecordBatch:
+def check_client_batch(records: memoryview, config: LogConfig, produce_version: int | None) -> RecordBatch:
     """Return the one batch in ``records``, which a client sent to be appended now; ``prepare`` has yet to see it.
+
+    It lies in memory that may be written to: in ``records``, or in a copy where these are read-only.
 
     Raises:
         InvalidRecord: no batch, more than one, or one that breaks the rules.
@@ -84,10 +89,22 @@ def check_client_batch(records: memoryview, config: LogConfig, now_ms: int, prod
         _refuse_size(header, size)
     if size > config.max_message_bytes:
         raise MessageTooLarge(f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
-    batch = RecordBatch(header, records)
+    batch = RecordBatch(header, memoryview(bytearray(records)) if records.readonly else records)
     batch.verify_crc()
-    _check_header(header, produce_version)
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    attributes, record_count = header.attributes, header.record_count
+    if header.base_offset != 0:
+        raise InvalidRecord(f"a client's batch begins at offset 0, this one at {header.base_offset}")
+    if record_count <= 0 or header.last_offset_delta + 1 != record_count:
+        raise InvalidRecord(f"{record_count} records with a last offset delta of {header.last_offset_delta}")
+    if attributes & CONTROL_BIT:
+        raise InvalidRecord("clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecord(f"producer {header.producer_id} sends sequence {header.base_sequence}")
+    if attributes & CODEC_MASK:
+        codec = header.codec  # refuses the numbers that are no codec
+        if codec is Codec.ZSTD and produce_version is not None and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
+            raise UnsupportedCompressionType(f"zstd needs Produce version 7, this is {produce_version}")
+    if attributes & TIMESTAMP_TYPE_BIT:
         raise InvalidTimestamp("producers may not set the timestamp type LogAppendTime")
     return batch
 
@@ -96,20 +113,6 @@ def _refuse_size(header: BatchHeader, size: int) -> None:
     if header.size_bytes < size:
         raise InvalidRecord("a partition of a Produce request holds exactly one batch; here are more")
     raise CorruptRecordBatch(f"the batch says {header.size_bytes} bytes, {size} came")
-
-
-def _check_header(header: BatchHeader, produce_version: int | None) -> None:
-    if header.base_offset != 0:
-        raise InvalidRecord(f"a client's batch begins at offset 0, this one at {header.base_offset}")
-    if header.record_count <= 0 or header.last_offset_delta + 1 != header.record_count:
-        raise InvalidRecord(f"{header.record_count} records with a last offset delta of {header.last_offset_delta}")
-    if header.is_control:
-        raise InvalidRecord("clients may not write control records")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidRecord(f"producer {header.producer_id} sends sequence {header.base_sequence}")
-    codec = header.codec  # refuses the numbers that are no codec
-    if codec is Codec.ZSTD and produce_version is not None and produce_version < FIRST_PRODUCE_VERSION_WITH_ZSTD:
-        raise UnsupportedCompressionType(f"zstd needs Produce version 7, this is {produce_version}")
 
 
 def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
@@ -209,7 +212,7 @@ def _is_small_and_plain(header: BatchHeader) -> bool:
     return (
         header.record_count <= CHEAP_WALK_RECORDS
         and header.batch_length <= CHEAP_WALK_BYTES
-        and header.codec is Codec.NONE
+        and not header.attributes & CODEC_MASK
     )
 
 

@@ -200,9 +200,19 @@ class RecordBatch:
                 f"batch at offset {self.header.base_offset}: CRC is {actual:#010x}, header says {self.header.crc:#010x}"
             )
 
+    def stamp(self, *, base_offset: int, partition_leader_epoch: int) -> None:
+        """Write the leader's offset and epoch into the header and the bytes. The CRC does not cover them."""
+        header, buffer = self.header, self.buffer
+        header.base_offset = base_offset
+        header.partition_leader_epoch = partition_leader_epoch
+        _BASE_OFFSET.pack_into(buffer, 0, base_offset)
+        _PARTITION_LEADER_EPOCH.pack_into(buffer, _PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
+
     def payload(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
         """Return the bytes of the records, inflated; errors are those of ``decompress``."""
         block = self.buffer[BATCH_HEADER_BYTES:]
+        if not self.header.attributes & CODEC_MASK and len(block) <= max_bytes:
+            return bytes(block)  # as ``decompress`` would: most batches are small and not compressed
         if not block and not self.header.record_count:
             return b""  # emptied by compaction, which may leave the codec's bits behind
         return decompress(self.header.codec, block, max_bytes=max_bytes)
@@ -414,12 +424,6 @@ def assemble_batch(header: BatchHeader, *blocks: Buffer) -> bytes:
 def _with_crc(batch: bytearray) -> bytes:
     _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
     return bytes(batch)
-
-
-def stamp_batch(buffer: bytearray | memoryview, *, base_offset: int, partition_leader_epoch: int) -> None:
-    """Write the leader's offset and epoch into the batch at the start of ``buffer``. The CRC does not cover them."""
-    _BASE_OFFSET.pack_into(buffer, 0, base_offset)
-    _PARTITION_LEADER_EPOCH.pack_into(buffer, _PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
 
 def stamp_log_append_time(buffer: bytearray | memoryview, timestamp_ms: int) -> None:

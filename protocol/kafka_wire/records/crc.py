@@ -1,6 +1,7 @@
 """CRC-32C, the checksum of record batches and producer snapshots.
 
-Castagnoli's polynomial, not the CRC-32 of zlib. Any contiguous buffer is taken without a copy, and the interpreter
+``crc32c(buffer, value=0)`` returns it, unsigned; ``value`` is the CRC of what came before ``buffer``. Castagnoli's
+polynomial, not the CRC-32 of zlib. Any contiguous buffer is taken without a copy, and the interpreter
 lock is let go for large ones (32 KiB and more).
 
 Source: Kafka's Crc32C; RFC 3720 §B.4 for test values.
@@ -8,12 +9,9 @@ Source: Kafka's Crc32C; RFC 3720 §B.4 for test values.
 
 from __future__ import annotations
 
-from crc32c import crc32c as _crc32c
+from crc32c import crc32c
+
+__all__ = ["Buffer", "crc32c"]
 
 Buffer = bytes | bytearray | memoryview
 """What the functions of this package read from: anything contiguous, one byte an item."""
-
-
-def crc32c(buffer: Buffer, value: int = 0) -> int:
-    """Return the unsigned CRC-32C of ``buffer``; ``value`` is the CRC of what came before it."""
-    return _crc32c(buffer, value)

@@ -104,7 +104,8 @@ def read_records(
     Raises:
         InvalidRecord: as soon as the walk comes to what is wrong; records before it have been yielded by then.
     """
-    _check_count(data, record_count)
+    if not 0 <= record_count <= MAX_RECORDS_PER_BATCH or record_count > len(data) // MIN_RECORD_BYTES:
+        raise _wrong_count(data, record_count)
     size = len(data)
     position = index = 0
     previous_delta = -1
@@ -140,7 +141,8 @@ def read_records(
             yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     except IndexError:
         raise InvalidRecord("the records end early", record_index=index) from None
-    _check_nothing_left(position, size)
+    if position != size:
+        raise _bytes_left(position, size)
 
 
 def read_keys_and_values(data: bytes, record_count: int) -> list[KeyAndValue]:
@@ -149,7 +151,8 @@ def read_keys_and_values(data: bytes, record_count: int) -> list[KeyAndValue]:
     Raises:
         InvalidRecord: a record ends beyond ``data``, a key or value beyond its record, or bytes are left over.
     """
-    _check_count(data, record_count)
+    if not 0 <= record_count <= MAX_RECORDS_PER_BATCH or record_count > len(data) // MIN_RECORD_BYTES:
+        raise _wrong_count(data, record_count)
     size = len(data)
     pairs: list[KeyAndValue] = []
     position = index = 0
@@ -173,7 +176,8 @@ def read_keys_and_values(data: bytes, record_count: int) -> list[KeyAndValue]:
             position = end
     except IndexError:
         raise InvalidRecord("the records end early", record_index=index) from None
-    _check_nothing_left(position, size)
+    if position != size:
+        raise _bytes_left(position, size)
     return pairs
 
 
@@ -187,7 +191,8 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
     """
     # The varint reader is repeated four times below, with a table for its first byte and without calls: this loop runs
     # for every record that is produced, and a call costs more than the arithmetic in it. Change all four together.
-    _check_count(data, record_count)
+    if not 0 <= record_count <= MAX_RECORDS_PER_BATCH or record_count > len(data) // MIN_RECORD_BYTES:
+        raise _wrong_count(data, record_count)
     zigzag = ZIGZAG
     position = index = null_keys = 0
     # Beyond all deltas, so that the first record sets both.
@@ -267,7 +272,8 @@ def check_records(data: bytes, record_count: int, *, base_timestamp: int) -> Rec
                 raise _wrong_length(position, end, index)
     except IndexError:
         raise InvalidRecord("the records end early", record_index=index) from None
-    _check_nothing_left(position, len(data))
+    if position != len(data):
+        raise _bytes_left(position, len(data))
     min_timestamp, max_timestamp = base_timestamp + min_delta, base_timestamp + max_delta
     if min_timestamp < INT64_MIN or max_timestamp > INT64_MAX:
         raise InvalidRecord("a timestamp beyond 64 bits")
@@ -360,20 +366,18 @@ def _bounds(data: bytes, position: int, end: int, index: int) -> tuple[int, int]
     raise InvalidRecord(f"{length} bytes of key, value or header where {end - position} are left", record_index=index)
 
 
-def _check_count(data: bytes, record_count: int) -> None:
+def _wrong_count(data: bytes, record_count: int) -> InvalidRecord:
     if not 0 <= record_count <= len(data) // MIN_RECORD_BYTES:
-        raise InvalidRecord(f"{record_count} records in {len(data)} bytes")
-    if record_count > MAX_RECORDS_PER_BATCH:
-        # The code makes the Java producer split the batch, which is just what would help.
-        raise InvalidRecord(
-            f"{record_count} records in a batch, at most {MAX_RECORDS_PER_BATCH} are taken",
-            code=ErrorCode.MESSAGE_TOO_LARGE,
-        )
+        return InvalidRecord(f"{record_count} records in {len(data)} bytes")
+    # The code makes the Java producer split the batch, which is just what would help.
+    return InvalidRecord(
+        f"{record_count} records in a batch, at most {MAX_RECORDS_PER_BATCH} are taken",
+        code=ErrorCode.MESSAGE_TOO_LARGE,
+    )
 
 
-def _check_nothing_left(position: int, size: int) -> None:
-    if position != size:
-        raise InvalidRecord(f"{size - position} bytes after the last record")
+def _bytes_left(position: int, size: int) -> InvalidRecord:
+    return InvalidRecord(f"{size - position} bytes after the last record")
 
 
 def _wrong_offset(offset_delta: int, expected: str, index: int) -> InvalidRecord:
