@@ -59,8 +59,8 @@ def offsets_are_one_too_high() -> None:
     """Members begin one record too late."""
     fetched = requests.fetched_offsets
 
-    async def fetched_too_high(offsets: Any, request: Any) -> Any:
-        response = await fetched(offsets, request)
+    def fetched_too_high(offsets: Any, request: Any) -> Any:
+        response = yield from fetched(offsets, request)
         for topic in response.topics:
             for partition in topic.partitions:
                 partition.committed_offset += 1

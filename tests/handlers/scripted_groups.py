@@ -28,14 +28,16 @@ class ScriptedGroups:
             raise answer
         return answer
 
-    async def find(self, group_id):
+    def find_steps(self, group_id):
+        yield trio.lowlevel.checkpoint
         return self.say(group_id)
 
     def call_steps(self, group_id, request, context, release_handler):
         yield trio.lowlevel.checkpoint
         return self.say(request, context)
 
-    async def fetch_offsets(self, request, release_handler):
+    def fetch_offsets_steps(self, request, release_handler):
+        yield trio.lowlevel.checkpoint
         return self.say(request)
 
     async def delete_groups(self, group_ids, release_handler, *, validate_only=False):

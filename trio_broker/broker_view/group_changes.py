@@ -202,8 +202,8 @@ class LiveGroupChangesView:
                 partition = replicas.topic(place.topic).partition(place.partition)
                 partition.require_leader()
                 if isinstance(target, ToMoment):
-                    at = await find_offset(partition, target.timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas)
-                    found[place] = at.offset
+                    steps = find_offset(partition, target.timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas)
+                    found[place] = (await finish(steps)).offset
             except KafkaError as error:
                 raise GroupRefused(error.code.name, f"{place}: {error}") from error
             ranges[place] = LogRange(partition.log_start_offset, partition.high_watermark)

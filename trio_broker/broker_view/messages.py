@@ -86,7 +86,7 @@ class LiveMessagesView:
         async for index in InTurns(partitions):
             partition = replicas.topic(topic).partition(index)
             end_offset = partition.high_watermark
-            found = await find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas)
+            found = await finish(find_offset(partition, timestamp_ms, IsolationLevel.READ_UNCOMMITTED, replicas))
             offsets[index] = found.offset if found.offset >= 0 else end_offset
         return offsets
 

@@ -11,6 +11,7 @@ Source: Kafka's GroupCoordinatorService.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -128,12 +129,16 @@ class GroupCoordinator:
     # ---- requests -------------------------------------------------------------------------------------------------
 
     async def find(self, group_id: str) -> None:
+        """``find_steps`` in the calling task."""
+        await finish(self.find_steps(group_id))
+
+    def find_steps(self, group_id: str) -> Steps[None]:
         """Make sure that this broker coordinates ``group_id``.
 
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
         """
-        await self.runtime.find(group_id)
+        return self.runtime.find(group_id)
 
     def shard(self, group_id: str, *, allow_empty: bool = False) -> GroupShard:
         """The shard of ``group_id``, ready to answer. Old simple consumers commit for the empty group id.
@@ -172,10 +177,22 @@ class GroupCoordinator:
     async def fetch_offsets(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
     ) -> OffsetFetchResponseGroup:
-        """The committed offsets of one group; none that a power failure could still take back."""
+        """``fetch_offsets_steps`` in the calling task."""
+        return await finish(self.fetch_offsets_steps(request, release_handler))
+
+    def fetch_offsets_steps(
+        self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
+    ) -> Steps[OffsetFetchResponseGroup]:
+        """The committed offsets of one group; none that a power failure could still take back.
+
+        Raises:
+            KafkaError: those of ``shard``, or the offsets were not made durable in time.
+        """
         shard = self.shard(request.group_id, allow_empty=True)
-        response = await shard.fetch(request)
-        await self.runtime.until_durable(shard, shard.log.required_offset, release_handler)
+        response = yield from shard.fetch(request)
+        required_offset = shard.log.required_offset
+        if shard.log.partition.high_watermark < required_offset:
+            yield partial(self.runtime.until_durable, shard, required_offset, release_handler)
         return response
 
     async def delete_groups(

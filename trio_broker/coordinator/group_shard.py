@@ -56,6 +56,7 @@ from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRunti
 from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
 log = logging.getLogger(__name__)
@@ -289,12 +290,12 @@ class GroupShard(CoordinatorShard):
             put(record.key or b"", record.value)
         self.commits += len(records)
 
-    async def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    def fetch(self, request: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
         """The committed offsets of a group. Without transactions all of them are stable. Yields if they are many."""
         group = self.groups.get(request.group_id)
         if group is not None and (code := group.validate_offset_fetch(request.member_id, request.member_epoch)):
             return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=code)
-        response = await fetched_offsets(self.offsets, request)
+        response = yield from fetched_offsets(self.offsets, request)
         self.require_active()
         return response
 

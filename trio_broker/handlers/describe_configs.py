@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trio.lowlevel import checkpoint
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_configs import (
@@ -32,6 +30,8 @@ from trio_broker.config.loggers import logger_entries
 from trio_broker.config.resource_config import group_entries, topic_entries
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
+from trio_broker.yield_budget import YieldBudget
 
 
 def error_response(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
@@ -39,13 +39,16 @@ def error_response(request: DescribeConfigsRequest, error: KafkaError) -> Descri
 
 
 @handles(DescribeConfigsRequest, error_response=error_response)
-async def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> Steps[DescribeConfigsResponse]:
     """Describe each resource, or answer with its error."""
     results: list[DescribeConfigsResult] = []
     described: set[ConfigResource] = set()
+    budget = YieldBudget()
     for resource in request.resources:
         results.append(describe_resource(resource, request, context, described))
-        await checkpoint()  # Thousands of topics take seconds, which others shall not wait for.
+        # Thousands of topics take seconds, which others shall not wait for.
+        if budget.is_spent:
+            yield budget.renewed
     return DescribeConfigsResponse(results=results)
 
 

@@ -20,6 +20,7 @@ from kafka_wire.messages.find_coordinator import Coordinator, FindCoordinatorReq
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
+from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
 BATCHED_SINCE_VERSION = 4
@@ -56,30 +57,31 @@ def refused_key(key: str, error: KafkaError) -> Coordinator:
 
 
 @handles(FindCoordinatorRequest, error_response=error_response)
-async def find_coordinator(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def find_coordinator(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer with this node as the coordinator of every group."""
     if context.version >= BATCHED_SINCE_VERSION:
-        return await find_each(request, context)
-    await require_coordinator(request.key_type, request.key, context)
+        return (yield from find_each(request, context))
+    yield from require_coordinator(request.key_type, request.key, context)
     node = context.services.node
     host, port = node.address_for(context.connection)
     return FindCoordinatorResponse(error_message=NO_ERROR_MESSAGE, node_id=node.node_id, host=host, port=port)
 
 
-async def find_each(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def find_each(request: FindCoordinatorRequest, context: Context) -> Steps[FindCoordinatorResponse]:
     """Answer many keys, each on its own."""
     coordinators: list[Coordinator] = []
     budget = YieldBudget()
     for key in request.coordinator_keys:
-        coordinators.append(await find_one(request.key_type, key, context))
-        await budget.maybe_yield()
+        coordinators.append((yield from find_one(request.key_type, key, context)))
+        if budget.is_spent:
+            yield budget.renewed
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-async def find_one(key_type: int, key: str, context: Context) -> Coordinator:
+def find_one(key_type: int, key: str, context: Context) -> Steps[Coordinator]:
     """The coordinator of one key, or the error that refuses it."""
     try:
-        await require_coordinator(key_type, key, context)
+        yield from require_coordinator(key_type, key, context)
     except KafkaError as error:
         return refused_key(key, error)
     node = context.services.node
@@ -87,7 +89,7 @@ async def find_one(key_type: int, key: str, context: Context) -> Coordinator:
     return Coordinator(key=key, node_id=node.node_id, host=host, port=port, error_message="")
 
 
-async def require_coordinator(key_type: int, key: str, context: Context) -> None:
+def require_coordinator(key_type: int, key: str, context: Context) -> Steps[None]:
     """Make sure that ``key`` has a coordinator, which is then this node.
 
     Raises:
@@ -96,7 +98,7 @@ async def require_coordinator(key_type: int, key: str, context: Context) -> None
     """
     match key_type:
         case KeyType.GROUP:
-            await context.services.groups.find(key)
+            yield from context.services.groups.find_steps(key)
         case KeyType.TRANSACTIONAL_ID:
             refuse_transactional_id(key, context)
         case KeyType.SHARE_PARTITION:

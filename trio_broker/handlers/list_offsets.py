@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import attrs
@@ -23,14 +24,15 @@ from kafka_wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
 from trio_broker.replication.partition import IsolationLevel, Partition
 from trio_broker.replication.replica_manager import ReplicaManager
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import Steps
+from trio_broker.storage.time_index import TimestampOffset
+from trio_broker.yield_budget import YieldBudget
 
 NOTHING = -1
 """In place of an offset, timestamp or epoch that does not exist."""
@@ -87,7 +89,7 @@ def error_response(request: ListOffsetsRequest, error: KafkaError) -> ListOffset
 
 
 @handles(ListOffsetsRequest, error_response=error_response)
-async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+def list_offsets(request: ListOffsetsRequest, context: Context) -> Steps[ListOffsetsResponse]:
     """Look up every partition on its own."""
     try:
         isolation_level = IsolationLevel(request.isolation_level)
@@ -95,11 +97,21 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
         text = f"{request.isolation_level} is no isolation level"
         raise KafkaError(text, code=ErrorCode.INVALID_REQUEST) from None
     duplicates = duplicate_partitions(request)
-    return ListOffsetsResponse(
-        topics=[
-            await look_up_topic(topic, isolation_level, duplicates, context) async for topic in InTurns(request.topics)
-        ]
-    )
+    topics: list[ListOffsetsTopicResponse] = []
+    budget = YieldBudget()
+    for topic in request.topics:
+        partitions: list[ListOffsetsPartitionResponse] = []
+        for wanted in topic.partitions:
+            if (topic.name, wanted.partition_index) in duplicates:
+                partitions.append(failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+            else:
+                partitions.append((yield from look_up_partition(topic.name, wanted, isolation_level, context)))
+            if budget.is_spent:
+                yield budget.renewed
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+        if budget.is_spent:  # a topic may have no partitions
+            yield budget.renewed
+    return ListOffsetsResponse(topics=topics)
 
 
 def duplicate_partitions(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
@@ -110,30 +122,16 @@ def duplicate_partitions(request: ListOffsetsRequest) -> frozenset[tuple[str, in
     return frozenset(key for key, count in counts.items() if count > 1)
 
 
-async def look_up_topic(
-    topic: ListOffsetsTopic, isolation_level: IsolationLevel, duplicates: frozenset[tuple[str, int]], context: Context
-) -> ListOffsetsTopicResponse:
-    return ListOffsetsTopicResponse(
-        name=topic.name,
-        partitions=[
-            failed(wanted.partition_index, ErrorCode.INVALID_REQUEST)
-            if (topic.name, wanted.partition_index) in duplicates
-            else await look_up_partition(topic.name, wanted, isolation_level, context)
-            async for wanted in InTurns(topic.partitions)
-        ],
-    )
-
-
-async def look_up_partition(
+def look_up_partition(
     topic: str, wanted: ListOffsetsPartition, isolation_level: IsolationLevel, context: Context
-) -> ListOffsetsPartitionResponse:
+) -> Steps[ListOffsetsPartitionResponse]:
     """Answer one lookup, or with its error."""
     replicas = context.services.replicas
     try:
         require_known_timestamp(wanted.timestamp, context.version)
         partition = replicas.topic(topic).partition(wanted.partition_index)
         partition.require_leader(wanted.current_leader_epoch)
-        found = await find_offset(partition, wanted.timestamp, isolation_level, replicas)
+        found = yield from find_offset(partition, wanted.timestamp, isolation_level, replicas)
     except KafkaError as error:
         return failed(wanted.partition_index, error.code)
     return ListOffsetsPartitionResponse(
@@ -158,12 +156,13 @@ def require_known_timestamp(timestamp: int, version: int) -> None:
         raise KafkaError(f"timestamp {timestamp} in version {version}", code=ErrorCode.UNSUPPORTED_VERSION)
 
 
-async def find_offset(
+def find_offset(
     partition: Partition, timestamp: int, isolation_level: IsolationLevel, replicas: ReplicaManager
-) -> FoundOffset:
+) -> Steps[FoundOffset]:
     """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
     # Once, before any wait for a thread: what is appended during the lookup is not part of its answer.
     fetch_upper_bound = partition.fetch_upper_bound(isolation_level)
+    look: Callable[[], TimestampOffset | None]
     match timestamp:
         case SpecialTimestamp.LATEST:
             return FoundOffset(fetch_upper_bound, leader_epoch=latest_epoch(partition))
@@ -172,10 +171,10 @@ async def find_offset(
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
             return FoundOffset()
         case SpecialTimestamp.MAX_TIMESTAMP:
-            found = await replicas.run_in_thread(partition, partition.log.max_timestamp_offset)
+            look = partition.log.max_timestamp_offset
         case _:
             look = partial(partition.log.offset_for_timestamp, timestamp, fetch_upper_bound)
-            found = await replicas.run_in_thread(partition, look)
+    found: TimestampOffset | None = yield partial(replicas.run_in_thread, partition, look)
     # MAX_TIMESTAMP is looked up in the whole log, whose end this reader may not see yet.
     if found is None or found.offset >= fetch_upper_bound:
         return FoundOffset()

@@ -9,6 +9,8 @@ Source: Kafka's KafkaApis.handleTopicMetadataRequest and AutoTopicCreationManage
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.metadata import (
@@ -26,7 +28,8 @@ from trio_broker.cluster.topic_names import is_internal_topic, require_valid_top
 from trio_broker.handlers.support.authorized_operations import cluster_operations, topic_operations
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import Steps
+from trio_broker.yield_budget import YieldBudget
 
 NULL_MEANS_ALL_SINCE_VERSION = 1
 """Before it an empty list means all topics; from it on null does, and empty means none (KIP-4)."""
@@ -51,7 +54,7 @@ def error_response(request: MetadataRequest, error: KafkaError) -> MetadataRespo
 
 
 @handles(MetadataRequest, error_response=error_response)
-async def metadata(request: MetadataRequest, context: Context) -> MetadataResponse:
+def metadata(request: MetadataRequest, context: Context) -> Steps[MetadataResponse]:
     """Describe this node and the topics asked for."""
     node = context.services.node
     host, port = node.address_for(context.connection)
@@ -60,7 +63,7 @@ async def metadata(request: MetadataRequest, context: Context) -> MetadataRespon
         brokers=[MetadataResponseBroker(node_id=node.node_id, host=host, port=port, rack=node.rack)],
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
-        topics=await describe_topics(request, context),
+        topics=(yield from describe_topics(request, context)),
         cluster_authorized_operations=cluster_operations(asked=request.include_cluster_authorized_operations),
         error_code=ErrorCode.NONE,
     )
@@ -72,33 +75,40 @@ def wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None
 
 
-async def describe_topics(request: MetadataRequest, context: Context) -> list[MetadataResponseTopic]:
+def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[MetadataResponseTopic]]:
     """Describe each topic asked for, creating missing ones where the client and the broker allow it."""
     asked = request.include_topic_authorized_operations
+    topics: list[MetadataResponseTopic] = []
+    budget = YieldBudget()
     if wants_all(request, context.version):
         everything = context.services.controller.image.topics.values()
         by_name = sorted(everything, key=lambda topic: topic.name)
-        return [describe_topic(topic, asked=asked) async for topic in InTurns(by_name)]
+        for topic in by_name:
+            topics.append(describe_topic(topic, asked=asked))
+            if budget.is_spent:
+                yield budget.renewed
+        return topics
     may_create = request.allow_auto_topic_creation and context.services.config.request.auto_create_topics_enable
     # A topic that is named twice is described once, as in Kafka: a large one takes kilobytes to describe and a few
     # bytes to name, so that a small request could otherwise make an endless response.
     named = {(wanted.topic_id, wanted.name): wanted for wanted in request.topics or ()}
-    topics = []
     missing = 0
-    async for wanted in InTurns(named.values()):
+    for wanted in named.values():
         # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
         missing += wanted.name not in context.services.controller.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
-        topics.append(await describe_or_create(wanted, context, asked=asked, may_create=may_create_it))
+        topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
+        if budget.is_spent:
+            yield budget.renewed
     return topics
 
 
-async def describe_or_create(
+def describe_or_create(
     wanted: MetadataRequestTopic, context: Context, *, asked: bool, may_create: bool
-) -> MetadataResponseTopic:
+) -> Steps[MetadataResponseTopic]:
     """Describe one topic, asked for by name or by id, or answer with its error."""
     try:
-        topic = await find_or_create(wanted, context, may_create=may_create)
+        topic = yield from find_or_create(wanted, context, may_create=may_create)
     except KafkaError as error:
         return MetadataResponseTopic(
             error_code=error.code,
@@ -111,7 +121,7 @@ async def describe_or_create(
     return describe_topic(topic, asked=asked)
 
 
-async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> TopicImage:
+def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create: bool) -> Steps[TopicImage]:
     """Return the topic, created if necessary and allowed.
 
     Raises:
@@ -131,7 +141,8 @@ async def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_
     require_valid_topic_name(wanted.name)
     if not may_create:
         raise KafkaError(f"no topic {wanted.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return await auto_create(wanted.name, context)
+    created: TopicImage = yield partial(auto_create, wanted.name, context)
+    return created
 
 
 async def auto_create(name: str, context: Context) -> TopicImage:

@@ -29,6 +29,7 @@ from kafka_wire.primitives import NO_UUID
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
+from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
 GROUP_ERROR_SINCE_VERSION = 2
@@ -77,15 +78,16 @@ def failed(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchRespo
 
 
 @handles(OffsetFetchRequest, error_response=error_response)
-async def offset_fetch(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+def offset_fetch(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """Answer with the committed offsets of the partitions asked for, or of all."""
     if context.version < GROUPS_SINCE_VERSION:
-        return await fetch_single(request, context)
+        return (yield from fetch_single(request, context))
     budget = YieldBudget()
     groups = []
     for group in distinct(request.groups):
-        groups.append(await fetch_group(group, context))
-        await budget.maybe_yield()
+        groups.append((yield from fetch_group(group, context)))
+        if budget.is_spent:
+            yield budget.renewed
     return OffsetFetchResponse(groups=groups)
 
 
@@ -103,14 +105,14 @@ def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGr
     return result
 
 
-async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
     """The committed offsets of one group, in the form with many groups."""
     image = context.services.controller.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
     # Before the coordinator is asked, which goes by names: an unknown id has none.
     unknown = pop_unknown(group, image) if by_id and not wants_all else []
-    response = await ask(group, context)
+    response = yield from ask(group, context)
     # From version 2 on a group's error stands alone, without partitions (OffsetFetchResponse.groupError).
     if response.error_code != ErrorCode.NONE:
         response.topics = []
@@ -121,10 +123,10 @@ async def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Offse
     return response
 
 
-async def ask(group: OffsetFetchRequestGroup, context: Context) -> OffsetFetchResponseGroup:
+def ask(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
     """Call the coordinator; an error is the answer for this group only, not for the others in the request."""
     try:
-        return await context.services.groups.fetch_offsets(group, context.release_handler)
+        return (yield from context.services.groups.fetch_offsets_steps(group, context.release_handler))
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.code)
 
@@ -154,15 +156,18 @@ def with_ids(topics: list[OffsetFetchResponseTopics], image: MetadataImage) -> l
     return result
 
 
-async def fetch_single(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+def fetch_single(request: OffsetFetchRequest, context: Context) -> Steps[OffsetFetchResponse]:
     """The committed offsets of one group, in the form up to version 7."""
-    response = await ask(as_group(request), context)
+    response = yield from ask(as_group(request), context)
     if response.error_code != ErrorCode.NONE:
         in_partitions = context.version < GROUP_ERROR_SINCE_VERSION
         topics = [failed_old(topic, response.error_code) for topic in request.topics or ()] if in_partitions else []
         return OffsetFetchResponse(topics=topics, error_code=response.error_code)
     budget = YieldBudget()
-    return OffsetFetchResponse(topics=[await old_shape(topic, budget) for topic in response.topics])
+    topics = []
+    for topic in response.topics:
+        topics.append((yield from old_shape(topic, budget)))
+    return OffsetFetchResponse(topics=topics)
 
 
 def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -176,7 +181,7 @@ def as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> OffsetFetchResponseTopic:
+def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> Steps[OffsetFetchResponseTopic]:
     partitions: list[OffsetFetchResponsePartition] = []
     for partition in topic.partitions:
         partitions.append(
@@ -188,6 +193,8 @@ async def old_shape(topic: OffsetFetchResponseTopics, budget: YieldBudget) -> Of
                 error_code=partition.error_code,
             )
         )
-        await budget.maybe_yield()
-    await budget.maybe_yield()  # a topic may have no partitions
+        if budget.is_spent:
+            yield budget.renewed
+    if budget.is_spent:  # a topic may have no partitions
+        yield budget.renewed
     return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

@@ -14,12 +14,12 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.yield_budget import InTurns
+from trio_broker.steps import Steps
+from trio_broker.yield_budget import YieldBudget
 
 
 def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> OffsetForLeaderEpochResponse:
@@ -38,20 +38,22 @@ def error_response(request: OffsetForLeaderEpochRequest, error: KafkaError) -> O
 
 
 @handles(OffsetForLeaderEpochRequest, error_response=error_response)
-async def offset_for_leader_epoch(
+def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     """Look up every epoch in its partition's leader epochs."""
-    return OffsetForLeaderEpochResponse(
-        topics=[await look_up_topic(topic, context) async for topic in InTurns(request.topics)]
-    )
-
-
-async def look_up_topic(topic: OffsetForLeaderTopic, context: Context) -> OffsetForLeaderTopicResult:
-    return OffsetForLeaderTopicResult(
-        topic=topic.topic,
-        partitions=[look_up(topic.topic, partition, context) async for partition in InTurns(topic.partitions)],
-    )
+    topics: list[OffsetForLeaderTopicResult] = []
+    budget = YieldBudget()
+    for topic in request.topics:
+        partitions: list[EpochEndOffset] = []
+        for wanted in topic.partitions:
+            partitions.append(look_up(topic.topic, wanted, context))
+            if budget.is_spent:
+                yield budget.renewed
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+        if budget.is_spent:  # a topic may have no partitions
+            yield budget.renewed
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def look_up(topic: str, wanted: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:

@@ -42,6 +42,7 @@ from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.runtime.result import Now
+from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
 NO_RETENTION_TIME = -1
@@ -135,7 +136,7 @@ def _java_length(text: str) -> int:
 # ---- fetching --------------------------------------------------------------------------------------------------------
 
 
-async def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
     """Return what the group has committed in the partitions of the request; all of it, if it names no topics.
 
     Where nothing is committed the offset is -1, and that is no error. It is so too for a topic that was deleted and
@@ -158,8 +159,10 @@ async def fetched_offsets(offsets: CommittedOffsets, request: OffsetFetchRequest
             if commit is not None and is_another_topic(commit.topic_id, topic.topic_id):
                 commit = None
             partitions.append(_fetched(index, commit))
-            await budget.maybe_yield()
-        await budget.maybe_yield()  # a topic may be asked for without partitions
+            if budget.is_spent:
+                yield budget.renewed
+        if budget.is_spent:  # a topic may be asked for without partitions
+            yield budget.renewed
         topics.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
 

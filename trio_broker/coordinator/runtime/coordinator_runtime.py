@@ -172,14 +172,14 @@ class CoordinatorRuntime(Generic[ShardT]):
 
     # ---- finding the coordinator ----------------------------------------------------------------------------------
 
-    async def find(self, key: str) -> None:
+    def find(self, key: str) -> Steps[None]:
         """Make sure that this broker coordinates ``key``; create the internal topic if it does not exist.
 
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
         """
         if self.topic not in self.controller.image.topics:
-            await self._create_topic()
+            yield self._create_topic
         shard = self._shard_of(key)
         if shard is None or shard.is_closed or shard.log.partition.failure is not None:
             text = f"the partition of {self.topic} for {key!r} is not available"
