@@ -130,7 +130,7 @@ def group_commit(options: Options, delay_ms: float, partitions: int) -> tuple[Ac
         for _ in range(options.repeats):
             sync_seconds.append(fdatasync_seconds(process.data_directory, small_batch(), 100))
             acks.take(process.pid, process.port, frames, max(PRODUCERS, options.volume(SYNC_REQUESTS)))
-        phases = phase_row(f"{disk_name(delay_ms)}, {partitions} partitions", process, "produce")
+        phases = phase_row(f"{disk_name(delay_ms)}, {partitions} partitions", process, "Produce")
     return acks, Repeats(sync_seconds), phases
 
 

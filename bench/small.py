@@ -84,7 +84,7 @@ def produce(options: Options) -> Outcome:
                 requests = max(connections, options.volume(REQUESTS[connections]))
                 bare[connections].take(server.pid, server.port, frames, requests, response_bytes)
                 ours[connections].take(process.pid, process.port, frames, requests, response_bytes)
-        phases = phase_row("all connections", process, "produce")
+        phases = phase_row("all connections", process, "Produce")
     table = outcome.table(
         f"One-record Produce, 100 byte value, acks=1, page cache: request {len(frames_for(1)[0])} bytes, "
         f"response {response_bytes} bytes",
@@ -120,7 +120,7 @@ def latency(options: Options) -> Outcome:
         with broker(options.directory, {"log.durability": durability}) as process:
             create_topic(process.port, TOPIC, 1)
             found = Latencies.of_ns(round_trips(process.port, options.volume(ROUND_TRIPS), acks))
-            phases += [phase_row(durability, process, api) for api in ("produce", "fetch")]
+            phases += [phase_row(durability, process, api) for api in ("Produce", "Fetch")]
         table.add(
             *(durability, "all" if acks < 0 else acks, found.count),
             *(found.p50_ms, found.p95_ms, found.p99_ms, found.p999_ms, found.max_ms),

@@ -125,7 +125,7 @@ ACTION_TITLES = {
 }
 
 CHANNEL_TITLES = {
-    ChangeChannel.PAGE: "this page",
+    ChangeChannel.PAGE: "a page of this site",
     ChangeChannel.HTTP: "HTTP",
     ChangeChannel.KAFKA: "Kafka's protocol",
     ChangeChannel.START: "the start of the broker",
@@ -151,17 +151,17 @@ def change_title(change: Change) -> str:
 
 def change_author(change: Change) -> str:
     """Which client did it, from where and how."""
-    origin = change.origin
-    request = f" ({origin.request})" if origin.request else ""
-    return f"{origin_text(origin)}{request}"
+    return origin_text(change.origin)
 
 
 def origin_text(origin: ChangeOrigin) -> str:
     """A client, where it is, and how it came."""
     role = f"{origin.role}: " if origin.role else ""
-    client = f"{origin.client} " if origin.client else ""
-    address = f"from {origin.address} " if origin.address else ""
-    return f"{role}{client}{address}by {CHANNEL_TITLES[origin.channel]}"
+    address = f" from {origin.address}" if origin.address else ""
+    channel = CHANNEL_TITLES[origin.channel]
+    if origin.channel in (ChangeChannel.HTTP, ChangeChannel.KAFKA):
+        return f"{role}{origin.client or 'a client'}{address} over {channel}"
+    return f"{role}{channel}{address}"
 
 
 def trial_text(trial: Trial) -> str:

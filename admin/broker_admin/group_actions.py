@@ -12,7 +12,6 @@ from urllib.parse import quote
 
 import attrs
 
-from broker_admin.views.node import NodeDescription
 from trio_broker.coordinator.reporting.snapshot import GroupOffsets, GroupSnapshot
 
 OFFERED_CHARACTERS = 1000
@@ -32,7 +31,6 @@ class GroupActions:
     api_address: str
     has_id_in_query: bool
     group_id_word: str
-    bootstrap_server: str
     topics: tuple[str, ...]
     instance_ids: tuple[str, ...]
     blocked: str
@@ -45,7 +43,7 @@ def group_address(group_id: str, page: str = "") -> str:
     return f"/groups/{quote(group_id, safe='')}{page}"
 
 
-def group_actions(group: GroupSnapshot, offsets: GroupOffsets, node: NodeDescription) -> GroupActions | None:
+def group_actions(group: GroupSnapshot, offsets: GroupOffsets) -> GroupActions | None:
     """What can be done with ``group``, and by which calls; None if its id is too long for a page."""
     if len(group.group_id) > OFFERED_CHARACTERS:
         return None
@@ -54,18 +52,12 @@ def group_actions(group: GroupSnapshot, offsets: GroupOffsets, node: NodeDescrip
         api_address=f"/api/v1/groups/{quote(group.group_id, safe='') if is_routable else '-'}",
         has_id_in_query=not is_routable,
         group_id_word=shell_word(group.group_id),
-        bootstrap_server=bootstrap_server(node),
         topics=tuple(offered(sorted({each.topic for each in offsets.partitions if each.committed_offset is not None}))),
         instance_ids=tuple(
             offered(member.group_instance_id for member in group.members if member.group_instance_id is not None)
         )[:SHOWN_INSTANCES],
         blocked=blocked(group),
     )
-
-
-def bootstrap_server(node: NodeDescription) -> str:
-    """Where a command line finds the broker: its first listener."""
-    return next((f"{each.host or 'localhost'}:{each.port}" for each in node.listeners), "localhost:9092")
 
 
 def offered(names: Iterable[str]) -> Iterator[str]:

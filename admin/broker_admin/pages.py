@@ -1,6 +1,6 @@
 """What all pages are made with: the Jinja2 templates with their filters, the assets, the frame around every page.
 
-A page renders a template that extends ``base.html`` with ``frame(view, request)``, ``here`` (its name in ``rail.py``)
+A page renders a template that extends ``base.html`` with ``frame(request)``, ``here`` (its name in ``rail.py``)
 and ``script`` (its module in ``ui/static``, or None).
 
 A page is whole without its script: it shows the readings of the time when it was rendered. The script adds what moves.
@@ -10,23 +10,23 @@ What both need (the node, the knobs, the curl command) is in the page once, as d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import jinja2
+import trio
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from broker_admin import texts
 from broker_admin.authentication import ROLE_IN_SCOPE
 from broker_admin.change_list import difference_text, reading_text
+from broker_admin.getting_started import bootstrap_address
 from broker_admin.group_actions import group_address
-from broker_admin.parts import MAX_EVENT_STREAMS, parts_of
-from broker_admin.rail import RAIL, RailEntry
+from broker_admin.parts import MAX_EVENT_STREAMS, parts_of, view_of
 from broker_admin.tokens import Role
-from broker_admin.view import BrokerView
 
 VIEWER_REFUSAL = "A viewer changes nothing: log out, and in again with the token of an admin"
 """Beside what is greyed for a viewer."""
@@ -97,26 +97,18 @@ class Asset:
 ASSETS = {path.name: Asset(path) for path in sorted((UI_DIRECTORY / "static").iterdir()) if path.suffix in MEDIA_TYPES}
 
 
-def frame(view: BrokerView, request: Request) -> dict[str, Any]:
-    """What every page's frame shows."""
-    base_url = str(request.base_url).rstrip("/")
-    return frame_at(view, base_url, rail=parts_of(request).rail, role=request.scope.get(ROLE_IN_SCOPE))
-
-
-def frame_at(
-    view: BrokerView, base_url: str, *, rail: Sequence[RailEntry] = RAIL, role: Role | None = None
-) -> dict[str, Any]:
-    """As ``frame``; ``base_url`` is how the caller reached us, for the commands shown.
-
-    ``role`` is what the caller logged in as, None without a login.
-    """
+def frame(request: Request) -> dict[str, Any]:
+    """What every page's frame shows, and where the caller reaches the admin app and the broker."""
+    view = view_of(request)
+    role = request.scope.get(ROLE_IN_SCOPE)  # None without a login
     node = view.node.description()
     return {
         "node": node,
         "readiness": view.node.readiness(),
         "read_at_ms": node.started_at_ms + int(node.uptime_seconds * 1000),
-        "base_url": base_url,
-        "rail": rail,
+        "base_url": str(request.base_url).rstrip("/"),
+        "bootstrap": bootstrap_address(node, request.url.hostname or "localhost"),
+        "rail": parts_of(request).rail,
         "read_only": role is Role.VIEWER,
         "has_login": role is not None,
         "assets": ASSETS,
@@ -128,8 +120,13 @@ def render_template(name: str, context: dict[str, Any]) -> str:
     return TEMPLATES.get_template(name).render(**context)
 
 
+async def page_response(request: Request, render: Callable[[], str], status: int = 200) -> Response:
+    """The page that ``render`` returns. It runs in a worker thread, one page after another."""
+    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering), status)
+
+
 def error_page(request: Request, status: int, title: str, text: str) -> Response:
     """An error as a page of this site, with its header and its links to the other pages."""
-    context = frame(parts_of(request).view, request) | {"here": None, "script": "watch.js"}
+    context = frame(request) | {"here": None, "script": "watch.js"}
     page = TEMPLATES.get_template("error.html").render(**context, status=status, title=title, text=text)
     return HTMLResponse(page, status)

@@ -50,3 +50,8 @@ def parts_of(request: Request) -> AdminParts:
     parts = request.app.state.parts
     assert isinstance(parts, AdminParts), type(parts)
     return parts
+
+
+def view_of(request: Request) -> BrokerView:
+    """The view of the broker that ``request`` is about."""
+    return parts_of(request).view

@@ -46,7 +46,7 @@ CONSUMER_COLUMNS: Mapping[str, Callable[[TopicConsumer], SortValue]] = {
     "group_id": lambda group: group.group_id,
     "lag_records": lambda group: group.lag_records,
     "lag_seconds": lambda group: group.lag_seconds,
-    "lag_change": lambda group: group.lag_change_per_second,
+    "lag_change": lambda group: None if group.rates is None else group.rates.lag_change_per_second,
 }
 
 

@@ -1,14 +1,11 @@
-"""What the pages of topics say in words: retention, trends of lag, when a segment goes."""
+"""What the pages of topics say in words: retention, rates, when a segment goes."""
 
 from __future__ import annotations
 
 import re
 
-from broker_admin.texts import bytes_text, duration_text, number_text, short_duration_text
-from broker_admin.views.topics import SegmentDetail, TopicConsumer, TopicSummary
-
-STEADY_SHARE = 0.001
-"""A lag that changes by less than this share of itself in a second stands still, for a reader."""
+from broker_admin.texts import bytes_text, duration_text, number_text
+from broker_admin.views.topics import SegmentDetail, TopicSummary
 
 
 def rate_text(per_second: float) -> str:
@@ -36,20 +33,6 @@ def retention_text(topic: TopicSummary) -> str:
     if "compact" in topic.cleanup_policy:
         return f"compacted, {text}" if "delete" in topic.cleanup_policy else "compacted"
     return text
-
-
-def trend_text(group: TopicConsumer) -> str:
-    """Whether a group falls behind or catches up, and until when at this rate."""
-    change, lag = group.lag_change_per_second, group.lag_records
-    if change is None or lag is None:
-        return "not known yet"
-    if lag == 0:
-        return "up to date"
-    if abs(change) <= lag * STEADY_SHARE:
-        return "stands still"
-    if change > 0:
-        return f"falls behind by {rate_text(change)} records/s"
-    return f"catches up in {short_duration_text(lag / -change)}"
 
 
 def segment_end_text(segment: SegmentDetail, now_ms: int) -> str:

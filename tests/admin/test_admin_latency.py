@@ -103,14 +103,14 @@ async def test_latency_has_every_phase_of_every_api_that_was_asked(tmp_path: Pat
         live.broker.server.sample(perf_counter_ns())
         report = await live.get("/api/v1/latency")
     apis = {each["api"]: each for each in report["apis"]}
-    assert {"create_topics", "produce", "fetch"} <= apis.keys()
-    produce = apis["produce"]["last_minute"]
-    assert produce == apis["produce"]["since_start"] | {key: produce[key] for key in ("seconds", "per_second")}
+    assert {"CreateTopics", "Produce", "Fetch"} <= apis.keys()
+    produce = apis["Produce"]["last_minute"]
+    assert produce == apis["Produce"]["since_start"] | {key: produce[key] for key in ("seconds", "per_second")}
     assert (produce["count"], produce["errors"]) == (2, {"UNKNOWN_TOPIC_OR_PARTITION": 1})
     phases = {each["phase"]: each["latency"] for each in produce["phases"]}
     assert list(phases) == ["queue", "local", "disk", "purgatory", "response_queue", "send"]
     assert phases["disk"]["mean_ms"] > 0 == phases["purgatory"]["mean_ms"]
     assert sum(each["mean_ms"] for each in phases.values()) == pytest.approx(produce["total"]["mean_ms"])
-    fetch = {each["phase"]: each["latency"] for each in apis["fetch"]["since_start"]["phases"]}
+    fetch = {each["phase"]: each["latency"] for each in apis["Fetch"]["since_start"]["phases"]}
     assert fetch["purgatory"]["max_ms"] > fetch["disk"]["max_ms"] == 0
     assert report["sync_count"] >= 1

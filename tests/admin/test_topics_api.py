@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,8 +15,10 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from tests.admin.lagging_group import make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.running_broker import fetch_request
+from trio_broker.clock import ManualClock
 
 TOPICS = "/api/v1/topics"
 
@@ -189,10 +192,23 @@ async def test_the_groups_of_a_topic_are_shown_with_their_lag(live: LiveAdmin) -
     await commit(live, "done", "orders", 3)
     groups = (await live.get(f"{TOPICS}/orders/groups"))["items"]
     assert [(group["group_id"], group["lag_records"]) for group in groups] == [("slow", 2), ("done", 0)]
-    assert groups[0]["lag_change_per_second"] is None
+    assert groups[0]["rates"] is None
     topic = await summary_of(live, "orders")
     assert (topic["group_count"], topic["most_behind_group"]) == (2, "slow")
     assert topic["lag_seconds"] >= 0
+
+
+async def test_a_topic_shows_at_once_how_the_lag_of_its_groups_develops(tmp_path: Path) -> None:
+    clock = ManualClock()
+    settings = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
+    async with open_live_admin(tmp_path, clock=clock, **settings) as live:
+        await make_lag(live, clock, await make_group(live))
+        [group] = (await live.get(f"{TOPICS}/orders/groups"))["items"]
+        [listed] = (await live.get("/api/v1/groups"))["items"]
+        assert group["rates"] == listed["rates"]
+        assert group["rates"]["trend"] == "growing"
+        page = await live.http.get("/topics/orders/consumers", headers={"accept": "text/html"})
+        assert "never at this rate" in page.text
 
 
 async def test_rates_of_the_last_hour_are_points_for_a_chart(live: LiveAdmin) -> None:

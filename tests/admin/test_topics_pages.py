@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
-from broker_admin.topic_texts import retention_text, segment_end_text, span_text, trend_text
-from broker_admin.views.topics import SegmentDetail, TopicConsumer
+from broker_admin.topic_texts import retention_text, segment_end_text, span_text
+from broker_admin.views.topics import SegmentDetail
 from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.admin.test_topics_api import commit
@@ -171,27 +171,6 @@ async def test_no_page_has_anything_inline(live: LiveAdmin, page: str) -> None:
 
 
 # --- words and pictures ---
-
-
-def consumer(lag: int | None, change: float | None) -> TopicConsumer:
-    return TopicConsumer(
-        group_id="g", type="classic", state="Stable", member_count=1, partition_count=1, partitions_without_lag=0,
-        lag_records=lag, lag_seconds=1.0, lag_change_per_second=change, trend_seconds=None if change is None else 60,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("lag", "change", "text"),
-    [
-        (10, None, "not known yet"),
-        (0, -5, "up to date"),
-        (1000, 0.5, "stands still"),
-        (1000, 20, "falls behind by 20.0 records/s"),
-        (1200, -10, "catches up in 2 min 0 s"),
-    ],
-)
-def test_a_trend_says_whether_and_when_a_group_catches_up(lag: int, change: float | None, text: str) -> None:
-    assert trend_text(consumer(lag, change)) == text
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ def latency_of(api: str, count: int, **p99_ms: float) -> ApiLatency:
 
 def test_a_bar_is_as_long_as_its_quantile_and_its_phases_share_it() -> None:
     bars = lifecycle_bars(
-        [latency_of("fetch", 10, local=5.0, purgatory=500.0), latency_of("produce", 10, local=10.0, disk=30.0)]
+        [latency_of("Fetch", 10, local=5.0, purgatory=500.0), latency_of("Produce", 10, local=10.0, disk=30.0)]
     )
-    assert [each.api for each in bars] == ["produce", "fetch"]
+    assert [each.api for each in bars] == ["Produce", "Fetch"]
     _, p99 = bars[0].bars
     assert (p99.ms, p99.width) == (40.0, BAR_WIDTH)
     assert [(part.phase, part.x, part.width) for part in p99.parts] == [
@@ -108,7 +108,7 @@ def test_a_bar_is_as_long_as_its_quantile_and_its_phases_share_it() -> None:
 
 
 def test_apis_that_were_not_asked_have_no_bars() -> None:
-    assert lifecycle_bars([latency_of("fetch", 0)]) == []
+    assert lifecycle_bars([latency_of("Fetch", 0)]) == []
 
 
 # --- changes ---
@@ -129,7 +129,8 @@ async def test_the_list_and_the_page_of_a_change_say_what_came_of_it(live: LiveA
     page = await page_of(live.http, f"/changes/{number}")
     assert SUMMARY in page
     assert '<th scope="row">syncs busy</th><td class="number">99 %</td><td class="number">58 %</td>' in page
-    assert "pytest from 127.0.0.1 by HTTP (PATCH /api/v1/config)" in page
+    assert "pytest from 127.0.0.1 over HTTP" in page
+    assert '<dt>Request</dt><dd><code class="foreign">PATCH /api/v1/config</code>' in page
     assert (await live.http.get("/changes/99", headers={"accept": "text/html"})).status_code == 404
 
 
@@ -140,7 +141,7 @@ async def test_a_change_on_trial_can_be_kept_and_undone_from_its_page(live: Live
     assert 'data-address="/api/v1/changes/1:undo"' in page
     await live.http.post("/api/v1/changes/1:undo")
     page = await page_of(live.http, "/changes/1")
-    assert "tried and undone by pytest from 127.0.0.1 by HTTP" in page
+    assert "tried and undone by pytest from 127.0.0.1 over HTTP" in page
     assert "/1:keep" not in page
     assert 'takes back <a href="/changes/1">' in await page_of(live.http, "/changes/2")
 
@@ -184,7 +185,9 @@ async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> N
         assert await page.evaluate(f"{form}.querySelector('[data-reset]').hidden")
         await page.evaluate("document.querySelector('#trial [data-opens=undo-trial]').click()")
         await page.evaluate("document.querySelector('#undo-trial [data-does]').click()")
-        await page.until("document.querySelector('#effects').innerText.includes('tried and undone by admin page')")
+        await page.until(
+            "document.querySelector('#effects').innerText.includes('tried and undone by a page of this site')"
+        )
         await page.until("document.querySelector('#trial a') === null")
         assert live.broker.config.socket_server.num_io_threads == 8
 

@@ -81,13 +81,13 @@ def span(readings, seconds=60):
             OFFERED,
             {"produce_p50_ms": 30.0, "produce_p99_ms": 260.0},
             EffectVerdict.MIXED,
-            "+0 % records/s, p99 +100 %, produce p50 −38 %",
+            "+0 % records/s, p99 +100 %, Produce p50 −38 %",
         ),
         (
             {**LOADED, "fetch_p99_ms": 1.0},
             {**EIGHT_THREADS, "fetch_p99_ms": 9.0},
             EffectVerdict.MIXED,
-            "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %, fetch p99 +800 %",
+            "+182 % records/s, p99 −61 %, syncs busy 99 → 58 %, Fetch p99 +800 %",
         ),
         # Twice the rate at half the latency: as many requests under way, which is a closed loop.
         (
@@ -143,11 +143,11 @@ def test_the_table_has_each_reading_before_after_and_their_difference():
     measured = effect(span(LOADED), span({**LOADED, **EIGHT_THREADS}, 30))
     readings = {each.name: each for each in measured.readings}
     assert (measured.before_seconds, measured.after_seconds) == (60, 30)
-    assert (readings["produce p50"].before, readings["produce p50"].after) == (0.048, 0.017)
-    assert readings["produce p50"].difference == pytest.approx(17 / 48 - 1)
+    assert (readings["Produce p50"].before, readings["Produce p50"].after) == (0.048, 0.017)
+    assert readings["Produce p50"].difference == pytest.approx(17 / 48 - 1)
     assert readings["syncs busy"].unit is ReadingUnit.RATIO
     assert readings["syncs busy"].difference == pytest.approx(-0.41)
-    assert (readings["fetch p50"].before, readings["fetch p50"].difference) == (None, None)
+    assert (readings["Fetch p50"].before, readings["Fetch p50"].difference) == (None, None)
 
 
 def test_one_second_of_a_stall_does_not_stand_for_the_minute():

@@ -18,7 +18,7 @@ def test_apis_are_reported_by_name_with_their_rate_and_errors():
         metrics.by_api[api_key].record(Timed(), 3 * MS, 3 * MS)
     metrics.update_error_metrics(ApiKey.PRODUCE, {ErrorCode.NOT_LEADER_OR_FOLLOWER: 2, 999: 1})
     commit, produce = api_latencies(metrics, 4.0)
-    assert (commit.api, produce.api) == ("offset_commit", "produce")
+    assert (commit.api, produce.api) == ("OffsetCommit", "Produce")
     assert (produce.since_start.count, produce.since_start.per_second) == (1, 0.25)
     assert produce.since_start.errors == {"NOT_LEADER_OR_FOLLOWER": 2, "999": 1}
     assert produce.since_start.error_count == 3

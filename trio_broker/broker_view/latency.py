@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.bottleneck import Bottleneck, bottleneck, readings_of
 from trio_broker.metrics.history import History
-from trio_broker.metrics.latency import LatencyReport, api_latencies, api_name, latency_summary
+from trio_broker.metrics.latency import LatencyReport, api_label, api_latencies, latency_summary
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestTimes
 
 
@@ -30,8 +30,8 @@ class LiveLatencyView:
         )
 
     def request_times(self) -> Mapping[str, RequestTimes]:
-        """All requests since the start, by the name of their API."""
-        return {api_name(api_key): each.since_start() for api_key, each in self.request_metrics.by_api.items()}
+        """All requests since the start, by the label of their API."""
+        return {api_label(api_key): each.since_start() for api_key, each in self.request_metrics.by_api.items()}
 
     def bottleneck(self) -> Bottleneck:
         return bottleneck(readings_of(self._verdict_history.samples))

@@ -12,7 +12,7 @@ from trio_broker.broker_view.latency import LiveLatencyView
 from trio_broker.broker_view.node import LiveNodeView
 from trio_broker.broker_view.partition_readings import partition_readings
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.metrics.latency import api_name
+from trio_broker.metrics.latency import api_label
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.yield_budget import InTurns
 
@@ -37,7 +37,7 @@ class LiveMetricsView:
         report = await self.groups.new_lag_report() if per_partition or "kafka-exporter" in names else None
         partitions = await partition_readings(self.services) if per_partition or names else ()
         recent_requests = {
-            api_name(api_key): metrics.last_minute()
+            api_label(api_key): metrics.last_minute()
             async for api_key, metrics in InTurns(list(self.server.channel.metrics.by_api.items()))
             if "jmx-exporter" in names
         }

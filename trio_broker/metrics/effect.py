@@ -94,8 +94,8 @@ def typical_seconds(pick_ms: Callable[[HistorySample], float]) -> Callable[[Sequ
 
 
 RECORDS, BYTES = "records written", "bytes in and out"
-PRODUCE_P50, PRODUCE_P99 = "produce p50", "produce p99"
-FETCH_P50, FETCH_P99 = "fetch p50", "fetch p99"
+PRODUCE_P50, PRODUCE_P99 = "Produce p50", "Produce p99"
+FETCH_P50, FETCH_P99 = "Fetch p50", "Fetch p99"
 LATENCIES = (PRODUCE_P50, PRODUCE_P99, FETCH_P50, FETCH_P99)
 LOOP_BUSY, SYNCS_BUSY = "event loop busy", "syncs busy"
 

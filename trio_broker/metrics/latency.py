@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kafka_wire.apis import ApiKey
+from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.error_codes import ErrorCode
 from trio_broker.histogram import HistogramSnapshot
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestTimes
@@ -53,7 +53,7 @@ class RequestLatency:
 
 @attrs.frozen
 class ApiLatency:
-    """The requests of one API: of the last minute, and since the broker started."""
+    """The requests of one API, such as ``OffsetCommit``: of the last minute, and since the broker started."""
 
     api: str
     last_minute: RequestLatency
@@ -88,8 +88,8 @@ def api_latencies(metrics: RequestChannelMetrics, uptime_seconds: float) -> tupl
     )
 
 
-def api_name(api_key: int) -> str:
-    """The name of an API as in the metrics: ``offset_commit``."""
+def api_label(api_key: int) -> str:
+    """An API as a label of Prometheus' metrics: ``offset_commit``."""
     return ApiKey(api_key).name.lower()
 
 

@@ -7,13 +7,11 @@ from functools import partial
 from typing import Any
 
 import attrs
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from broker_admin.pages import TEMPLATES, frame
-from broker_admin.parts import parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response
 from broker_admin.routes.openapi import openapi_document
 
 API_PREFIX = "/api/v1/"
@@ -29,10 +27,9 @@ class ApiArea:
 
 async def get_api_page(request: Request) -> Response:
     """The description of the API."""
-    parts = parts_of(request)
-    context = frame(parts.view, request) | {"here": "api", "script": "api.js"}
+    context = frame(request) | {"here": "api", "script": "api.js"}
     render = partial(render_api, context, request.app.routes)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 def render_api(context: dict[str, Any], routes: Iterable[BaseRoute]) -> str:

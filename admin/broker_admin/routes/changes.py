@@ -21,7 +21,7 @@ from broker_admin.encoding import encode, json_response, json_response_from_thre
 from broker_admin.listing import Page
 from broker_admin.messages.query import FORMATS
 from broker_admin.operations import TextContent, operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.request_body import ChangeQuery, check_caller
 from broker_admin.routes.messages import CSV, NDJSON, wanted_format
@@ -63,7 +63,7 @@ async def get_changes(request: Request) -> Response:
     As ``application/x-ndjson`` each change is a line, as ``text/csv`` each value of a change; both have all changes
     that the filters let through, oldest first.
     """
-    query, changes = query_of(request, ChangesExportQuery), parts_of(request).view.changes.list()
+    query, changes = query_of(request, ChangesExportQuery), view_of(request).changes.list()
     form = wanted_format(request, query.format)
     if form != "json":
         export = partial(exported_lines if form == "ndjson" else exported_csv, changes=changes, query=query)
@@ -98,7 +98,7 @@ async def keep_change(request: Request) -> Response:
     change = change_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
-    return trial_response(await parts_of(request).view.changes.keep(change.number))
+    return trial_response(await view_of(request).changes.keep(change.number))
 
 
 @operation(
@@ -113,7 +113,7 @@ async def undo_change(request: Request) -> Response:
     change = change_of(request)
     if query_of(request, ChangeQuery).dry_run:
         return trial_response(change if is_on_trial(change) else TrialRefusal(NOT_ON_TRIAL.format(change.number)))
-    return trial_response(await parts_of(request).view.changes.undo(change.number))
+    return trial_response(await view_of(request).changes.undo(change.number))
 
 
 NOT_ON_TRIAL = "change {} is not being tried"
@@ -135,7 +135,7 @@ def change_of(request: Request) -> Change:
     Raises:
         Problem: 404.
     """
-    change = parts_of(request).view.changes.get(request.path_params["number"])
+    change = view_of(request).changes.get(request.path_params["number"])
     if change is None:
         raise Problem(404, f"there is no change {request.path_params['number']}, or it is no longer kept")
     return change

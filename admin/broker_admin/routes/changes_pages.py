@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.change_list import (
@@ -20,8 +20,8 @@ from broker_admin.change_list import (
     trial_text,
 )
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
-from broker_admin.parts import parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.parts import view_of
 from broker_admin.routes.changes import change_of
 from broker_admin.tables import Column, ListTable
 from trio_broker.changes.change import ChangedResource
@@ -44,13 +44,13 @@ WORDS = {
 
 async def get_changes_page(request: Request) -> Response:
     """The list of changes."""
-    parts, query = parts_of(request), query_of(request, ChangesQuery)
-    changes = parts.view.changes.list()
+    view, query = view_of(request), query_of(request, ChangesQuery)
+    changes = view.changes.list()
     page = await trio.to_thread.run_sync(select_changes, changes, query)
     table = ListTable("/changes", COLUMNS, query, page, request.query_params, lambda change: str(change.number))
     render = partial(
         TEMPLATES.get_template("changes/list.html").render,
-        **frame(parts.view, request),
+        **frame(request),
         **WORDS,
         here="changes",
         script="changes.js",
@@ -60,7 +60,7 @@ async def get_changes_page(request: Request) -> Response:
         resource_types=[each.value for each in ChangedResource],
         channels={channel.value: title for channel, title in CHANNEL_TITLES.items()},
     )
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 def filters_of(query: ChangesQuery) -> str:
@@ -71,9 +71,8 @@ def filters_of(query: ChangesQuery) -> str:
 
 async def get_change_page(request: Request) -> Response:
     """One change."""
-    parts, change = parts_of(request), change_of(request)
-    context = frame(parts.view, request) | WORDS | {"here": "changes", "script": "fresh.js", "change": change}
-    return HTMLResponse(TEMPLATES.get_template("changes/change.html").render(context))
+    context = frame(request) | WORDS | {"here": "changes", "script": "fresh.js", "change": change_of(request)}
+    return await page_response(request, partial(TEMPLATES.get_template("changes/change.html").render, context))
 
 
 ROUTES = [

@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.client_list import ClientsQuery, ConnectionsQuery, client_key, connection_key
 from broker_admin.operations import query_of
-from broker_admin.pages import frame, render_template
-from broker_admin.parts import parts_of
+from broker_admin.pages import frame, page_response, render_template
+from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.routes.clients import (
     ClientQuery,
@@ -98,15 +98,14 @@ CONNECTION_TABLE_COLUMNS = [
 
 async def rendered(request: Request, template: str, status: int = 200, **context: Any) -> Response:
     """A page of clients, rendered in a worker thread."""
-    parts = parts_of(request)
-    around = frame(parts.view, request) | {"here": "clients", "stage_titles": STAGE_TITLES}
+    around = frame(request) | {"here": "clients", "stage_titles": STAGE_TITLES}
     render = partial(render_template, template, around | context)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering), status)
+    return await page_response(request, render, status)
 
 
 async def get_clients_page(request: Request) -> Response:
     """The clients, and where connections stand."""
-    view, query = parts_of(request).view, query_of(request, ClientsQuery)
+    view, query = view_of(request), query_of(request, ClientsQuery)
     backpressure = await backpressure_of(view)
     table = ListTable(
         path="/clients",
@@ -124,7 +123,7 @@ async def get_clients_page(request: Request) -> Response:
 
 async def get_connections_page(request: Request) -> Response:
     """The connections, one by one."""
-    view, query = parts_of(request).view, query_of(request, ConnectionsQuery)
+    view, query = view_of(request), query_of(request, ConnectionsQuery)
     table = ListTable(
         path="/clients/connections",
         columns=CONNECTION_TABLE_COLUMNS,
@@ -153,7 +152,7 @@ async def groups_of(view: BrokerView, client_id: str) -> list[GroupLag]:
 
 async def get_client_page(request: Request) -> Response:
     """One client id."""
-    view, client_id = parts_of(request).view, query_of(request, ClientQuery).client_id
+    view, client_id = view_of(request), query_of(request, ClientQuery).client_id
     try:
         client = await description_of(view, client_id)
     except Problem:

@@ -32,7 +32,7 @@ from broker_admin.client_list import (
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page, take_page
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 from broker_admin.problems import Problem
 from broker_admin.schemas import bounded
 from broker_admin.view import BrokerView
@@ -116,27 +116,27 @@ async def description_of(view: BrokerView, client_id: str) -> ClientDescription:
 async def get_connections(request: Request) -> Response:
     """Every connection: what it carried, what it waits for, and why it is not read."""
     query = query_of(request, ConnectionsQuery)
-    return await json_response_from_thread(await page_of_connections(parts_of(request).view, query))
+    return await json_response_from_thread(await page_of_connections(view_of(request), query))
 
 
 @operation(Page[ClientSummary], query=ClientsQuery)
 async def get_clients(request: Request) -> Response:
     """The connections gathered by client id and software (KIP-511)."""
     query = query_of(request, ClientsQuery)
-    return await json_response_from_thread(await page_of_clients(parts_of(request).view, query))
+    return await json_response_from_thread(await page_of_clients(view_of(request), query))
 
 
 @operation(ClientDescription, query=ClientQuery, problems={404: "no connection has this client id"})
 async def get_client(request: Request) -> Response:
     """One client id: the address and versions it received, what it sends, and settings that would serve it better."""
     client_id = query_of(request, ClientQuery).client_id
-    return await json_response_from_thread(await description_of(parts_of(request).view, client_id))
+    return await json_response_from_thread(await description_of(view_of(request), client_id))
 
 
 @operation(Backpressure)
 async def get_backpressure(request: Request) -> Response:
     """How many connections stand at each stage of a request's way, and the limits that can hold them there."""
-    return json_response(await backpressure_of(parts_of(request).view))
+    return json_response(await backpressure_of(view_of(request)))
 
 
 ROUTES = [

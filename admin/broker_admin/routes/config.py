@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from broker_admin.encoding import json_response, mask_changes, mask_differences, mask_entry, sensitive_keys
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change, read_change_json
 from broker_admin.schemas import Words, bounded
@@ -82,7 +82,7 @@ class ConfigEndpoint(HTTPEndpoint):
     @operation(Configs)
     async def get(self, request: Request) -> Response:
         """Every config key: value, source, synonyms, update mode, default, type and help."""
-        entries = parts_of(request).view.config.entries()
+        entries = view_of(request).config.entries()
         return json_response(Configs({entry.name: mask_entry(entry) for entry in entries}))
 
     @operation(
@@ -138,7 +138,7 @@ def entry_of(request: Request) -> ConfigEntry:
         Problem: 404, there is no such key.
     """
     name = request.path_params["key"]
-    entry = parts_of(request).view.config.entry(name)
+    entry = view_of(request).config.entry(name)
     if entry is None:
         raise Problem(404, f"this broker has no key {shown(name)}")
     return entry
@@ -152,7 +152,7 @@ async def apply_changes(
     Raises:
         Problem: 422, with an error for each key that is refused.
     """
-    view = parts_of(request).view
+    view = view_of(request)
     texts, reasons = plain_texts(changes, {entry.name: entry.unit for entry in view.config.entries()})
     result = await view.config.change(
         texts,

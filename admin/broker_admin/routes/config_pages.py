@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.change_list import running_trial
@@ -20,8 +19,8 @@ from broker_admin.config_table import ConfigTableQuery, config_table
 from broker_admin.encoding import mask_entry
 from broker_admin.listing import take_page
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
-from broker_admin.parts import AdminParts, parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.loggers import LOGGER_COLUMNS, LoggersQuery
 from broker_admin.tables import Column, ListTable
@@ -40,10 +39,10 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 async def get_config_page(request: Request) -> Response:
     """All settings, or those that are searched for."""
-    query, parts = query_of(request, ConfigTableQuery), parts_of(request)
-    entries = [mask_entry(entry) for entry in parts.view.config.entries()]
-    context = frame(parts.view, request) | WORDS | {"trial": running_trial(parts.view.changes.list())}
-    return await rendered(parts, partial(render_settings, context, entries, query))
+    query, view = query_of(request, ConfigTableQuery), view_of(request)
+    entries = [mask_entry(entry) for entry in view.config.entries()]
+    context = frame(request) | WORDS | {"trial": running_trial(view.changes.list())}
+    return await page_response(request, partial(render_settings, context, entries, query))
 
 
 def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], query: ConfigTableQuery) -> str:
@@ -55,9 +54,9 @@ def render_settings(context: dict[str, Any], entries: Sequence[ConfigEntry], que
 
 async def get_loggers_page(request: Request) -> Response:
     """The loggers and their levels."""
-    query, parts = query_of(request, LoggersQuery), parts_of(request)
-    context = frame(parts.view, request) | {"parameters": request.query_params}
-    return await rendered(parts, partial(render_loggers, context, parts.view.loggers.levels(), query))
+    query, view = query_of(request, LoggersQuery), view_of(request)
+    context = frame(request) | {"parameters": request.query_params}
+    return await page_response(request, partial(render_loggers, context, view.loggers.levels(), query))
 
 
 def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], query: LoggersQuery) -> str:
@@ -73,11 +72,6 @@ def render_loggers(context: dict[str, Any], loggers: Sequence[LoggerLevel], quer
 
 def logger_name(logger: LoggerLevel) -> str:
     return logger.name
-
-
-async def rendered(parts: AdminParts, render: partial[str]) -> Response:
-    """The page that ``render`` returns, rendered in a worker thread: a hundred keys take some milliseconds."""
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
 
 
 ROUTES = [Route("/config", get_config_page), Route("/config/loggers", get_loggers_page)]

@@ -16,14 +16,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from broker_admin.group_actions import bootstrap_server, group_actions, group_address
+from broker_admin.group_actions import group_actions, group_address
 from broker_admin.group_detail import group_detail
 from broker_admin.group_diagnosis import diagnosis
 from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
-from broker_admin.parts import parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.parts import parts_of, view_of
 from broker_admin.routes.groups import GroupRoute, group_id_of
 from broker_admin.routes.readings import now_ms_of
 from broker_admin.series_chart import (
@@ -71,10 +71,10 @@ class GroupsPageQuery(GroupsQuery):
 
 async def get_groups_page(request: Request) -> Response:
     """The list of groups."""
-    parts, query = parts_of(request), query_of(request, GroupsPageQuery)
-    group_list = await trio.to_thread.run_sync(select_groups, await parts.view.groups.report(), query)
+    view, query = view_of(request), query_of(request, GroupsPageQuery)
+    group_list = await trio.to_thread.run_sync(select_groups, await view.groups.report(), query)
     page = Page(group_list.items, group_list.total, group_list.matching, group_list.next_cursor)
-    context = frame(parts.view, request) | {
+    context = frame(request) | {
         "here": "groups",
         "script": "groups.js",
         "table": ListTable(
@@ -84,10 +84,9 @@ async def get_groups_page(request: Request) -> Response:
         "is_complete": group_list.is_complete,
         "states": STATES,
         "types": [each.value for each in GroupType],
-        "bootstrap": bootstrap_server(parts.view.node.description()),
     }
     render = partial(TEMPLATES.get_template("groups.html").render, **context)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 @attrs.frozen
@@ -104,7 +103,7 @@ async def get_group_page(request: Request) -> Response:
     group_id = group_id_of(request)
     chosen = query_of(request, GroupPageQuery).range
     at_ms = now_ms_of(parts.view)
-    context = frame(parts.view, request) | {
+    context = frame(request) | {
         "ranges": range_links(group_address(group_id).partition("?")[0], request.query_params, chosen, "history-title"),
         "time_range": RANGES[chosen],
     }
@@ -121,7 +120,7 @@ async def get_group_page(request: Request) -> Response:
         )
         return HTMLResponse(page, 404)
     render = partial(render_group, context, group, offsets, tuple(rebalances), history, series, now_ms_of(parts.view))
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 def render_group(
@@ -135,7 +134,7 @@ def render_group(
 ) -> str:
     """The page of one group; runs in a worker thread."""
     detail = group_detail(group, offsets, rebalances, at_ms)
-    actions = group_actions(group, offsets, context["node"])
+    actions = group_actions(group, offsets)
     return TEMPLATES.get_template("group.html").render(
         **context,
         **{field.name: getattr(detail, field.name) for field in attrs.fields(type(detail))},

@@ -26,7 +26,7 @@ from broker_admin.group_diagnosis import LagDiagnosis, diagnosis
 from broker_admin.group_list import GroupList, GroupsQuery, select_groups
 from broker_admin.listing import MAX_LIMIT
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import parts_of, view_of
 from broker_admin.problems import Problem
 from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
@@ -97,7 +97,7 @@ def no_such_group() -> Problem:
 async def get_groups(request: Request) -> Response:
     """The groups, by id unless another order is asked for, with state, members and lag."""
     query = query_of(request, GroupsQuery)
-    report = await parts_of(request).view.groups.report()
+    report = await view_of(request).groups.report()
     return Response(await trio.to_thread.run_sync(encode_list, report, query), media_type="application/json")
 
 
@@ -109,7 +109,7 @@ def encode_list(report: GroupLagReport, query: GroupsQuery) -> bytes:
 async def get_group(request: Request) -> Response:
     """One group with its members and what is assigned to them; ``offset`` and ``limit`` count members."""
     part = query_of(request, PartQuery).part
-    group = parts_of(request).view.groups.get(group_id_of(request))
+    group = view_of(request).groups.get(group_id_of(request))
     if group is None:
         raise no_such_group()
     return await json_response_from_thread(attrs.evolve(group, members=group.members[part]))
@@ -130,7 +130,7 @@ async def get_offsets(request: Request) -> Response:
 @operation(GroupTimeline, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_timeline(request: Request) -> Response:
     """A group's recent rebalances, oldest first: when, how long, and who made them happen, and why."""
-    rebalances = parts_of(request).view.groups.timeline(group_id_of(request))
+    rebalances = view_of(request).groups.timeline(group_id_of(request))
     if rebalances is None:
         raise no_such_group()
     return await json_response_from_thread(GroupTimeline(list(rebalances)))
@@ -139,7 +139,7 @@ async def get_timeline(request: Request) -> Response:
 @operation(GroupLagHistory, query=GroupIdQuery, problems=NO_SUCH_GROUP)
 async def get_history(request: Request) -> Response:
     """A group's lag in the last hour, how fast it reads, and when it catches up."""
-    history = parts_of(request).view.groups.lag_history(group_id_of(request))
+    history = view_of(request).groups.lag_history(group_id_of(request))
     if history is None:
         raise no_such_group()
     return await json_response_from_thread(history)

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from broker_admin.operations import operation
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 
 
 @operation(None, media_type="text/plain")
@@ -22,7 +22,7 @@ async def healthz(request: Request) -> Response:
 @operation(None, media_type="text/plain", other_statuses={503: "clients are not served"})
 async def readyz(request: Request) -> Response:
     """200 while clients are served, else 503."""
-    readiness = parts_of(request).view.node.readiness()
+    readiness = view_of(request).node.readiness()
     if readiness.ready:
         return PlainTextResponse("ready\n")
     return PlainTextResponse(f"not ready: {readiness.reason}\n", 503)

@@ -4,45 +4,44 @@ from __future__ import annotations
 
 from functools import partial
 
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.pages import frame, render_template
-from broker_admin.parts import parts_of
+from broker_admin.pages import frame, page_response, render_template
+from broker_admin.parts import view_of
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 
 
 async def get_storage_page(request: Request) -> Response:
     """The disks."""
-    parts = parts_of(request)
-    context = frame(parts.view, request) | {
+    view = view_of(request)
+    context = frame(request) | {
         "here": "storage",
         "script": "fresh.js",
-        "report": await parts.view.storage.report(),
+        "report": await view.storage.report(),
         "forecast_text": forecast_text,
         "retention_text": retention_text,
         "recovery_text": recovery_text,
     }
     render = partial(render_template, "storage/storage.html", context)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 async def get_tasks_page(request: Request) -> Response:
     """The tasks of the event loop."""
-    parts = parts_of(request)
-    tree = await parts.view.tasks.tree()
+    view = view_of(request)
+    tree = await view.tasks.tree()
     longest = max(tree.slowest_pass_ms, default=0.0)
     heights = [round(each / longest * 100, 1) if longest else 0.0 for each in tree.slowest_pass_ms]
-    context = frame(parts.view, request) | {
+    context = frame(request) | {
         "here": "tasks",
         "script": "fresh.js",
         "tree": tree,
         "pass_heights": heights,
     }
     render = partial(render_template, "tasks/tasks.html", context)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 ROUTES = [Route("/storage", get_storage_page), Route("/tasks", get_tasks_page)]

@@ -15,9 +15,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import attrs
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.decoders.choice import DECODER_NAMES
@@ -39,7 +38,7 @@ from broker_admin.messages.rows import (
 )
 from broker_admin.messages.search import SearchEnd, SearchResult
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame
+from broker_admin.pages import TEMPLATES, frame, page_response
 from broker_admin.parts import parts_of
 from broker_admin.problems import Problem
 from broker_admin.routes.messages import (
@@ -103,7 +102,7 @@ async def get_messages_page(request: Request) -> Response:
     except Problem as refusal:
         problem = refusal
     is_topic = topic in parts.view.topics.names()  # the metadata log is none
-    context = frame(parts.view, request) | {
+    context = frame(request) | {
         "topic": topic,
         "tabs": tabs_of(request, topic) if is_topic else (),
         "is_topic": is_topic,
@@ -114,11 +113,9 @@ async def get_messages_page(request: Request) -> Response:
         "jobs": [],
     }
     if result is not None and result.ended_by in TOO_LARGE:
-        bootstrap = bootstrap_address(parts.view.node.description().listeners)
-        context["jobs"] = [export_command(topic, query, bootstrap), spark_lines(topic, query, bootstrap)]
+        context["jobs"] = [job(topic, query, context["bootstrap"]) for job in (export_command, spark_lines)]
     render = partial(render_messages, context, result)
-    page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
-    return HTMLResponse(page, 200 if problem is None else problem.status)
+    return await page_response(request, render, 200 if problem is None else problem.status)
 
 
 def render_messages(context: dict[str, Any], result: SearchResult | None) -> str:
@@ -159,17 +156,15 @@ async def get_message_page(request: Request) -> Response:
     result = await while_connected(request, lambda: search_records(parts, topic, query, show))
     if result is None:
         return Response(status_code=204)
-    context = frame(parts.view, request) | {
+    context = frame(request) | {
         "topic": topic,
         "partition": partition,
         "offset": offset,
         "asked": defaultdict(str, request.query_params),
         "takes_records": parts.view.messages.takes_records(topic),
-        "bootstrap": bootstrap_address(parts.view.node.description().listeners),
     }
     render = partial(render_message, context, result)
-    page = await trio.to_thread.run_sync(render, limiter=parts.rendering)
-    return HTMLResponse(page, 200 if result.records else 404)
+    return await page_response(request, render, 200 if result.records else 404)
 
 
 def show_details(decoders: Decoders) -> Show:
@@ -224,11 +219,6 @@ def render_message(context: dict[str, Any], result: SearchResult) -> str:
         is_structure=is_structure,
     )
     return encodable(page)
-
-
-def bootstrap_address(listeners: Any) -> str:
-    """Where clients begin, for the commands shown."""
-    return f"{listeners[0].host}:{listeners[0].port}" if listeners else "localhost:9092"
 
 
 def is_structure(part: MessagePart) -> bool:

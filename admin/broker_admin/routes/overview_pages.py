@@ -6,17 +6,16 @@ from functools import partial
 from typing import Any
 
 import attrs
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from broker_admin.getting_started import bootstrap_address, creation_command, snippets
+from broker_admin.getting_started import creation_command, snippets
 from broker_admin.health import FULL_DISK_RATIO, used_ratio
 from broker_admin.operations import query_of
-from broker_admin.overview import Overview, overview_of
-from broker_admin.pages import frame, render_template
-from broker_admin.parts import parts_of
+from broker_admin.overview import overview_of
+from broker_admin.pages import frame, page_response, render_template
+from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 from broker_admin.routes.readings import now_ms_of
 from broker_admin.schemas import bounded
@@ -67,33 +66,34 @@ async def over_time(view: BrokerView, chosen: TimeRange) -> SeriesPicture | None
 
 async def get_overview_page(request: Request) -> Response:
     """The overview."""
-    parts = parts_of(request)
-    overview = await overview_of(parts.view)
+    view = view_of(request)
+    overview = await overview_of(view)
     chosen = query_of(request, OverviewQuery).range
-    context = frame(parts.view, request) | WORDS | start_context(parts.view, overview, request.url.hostname or "")
-    context |= {
-        "here": "overview",
-        "script": "overview.js",
-        "overview": overview,
-        "forecast_text": forecast_text,
-        "used_ratio": used_ratio,
-        "full_disk_ratio": FULL_DISK_RATIO,
-        "ranges": range_links("/", request.query_params, chosen, "over-time-title"),
-        "is_live": chosen == LIVE_RANGE,
-        "over_time": None if chosen == LIVE_RANGE else await over_time(parts.view, RANGES[chosen]),
-    }
+    context = (
+        frame(request)
+        | WORDS
+        | {
+            "here": "overview",
+            "script": "overview.js",
+            "overview": overview,
+            "forecast_text": forecast_text,
+            "used_ratio": used_ratio,
+            "full_disk_ratio": FULL_DISK_RATIO,
+            "ranges": range_links("/", request.query_params, chosen, "over-time-title"),
+            "is_live": chosen == LIVE_RANGE,
+            "over_time": None if chosen == LIVE_RANGE else await over_time(view, RANGES[chosen]),
+        }
+    )
+    if not overview.has_records:
+        context |= start_context(view, context["bootstrap"])
     render = partial(render_template, "overview/overview.html", context)
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
-def start_context(view: BrokerView, overview: Overview, dialled_host: str) -> dict[str, Any]:
+def start_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
     """What the page says on a broker without records."""
-    if overview.has_records:
-        return {"bootstrap": None}
-    bootstrap = bootstrap_address(overview.node, dialled_host)
     auto_create = view.config.entry("auto.create.topics.enable")
     return {
-        "bootstrap": bootstrap,
         "snippets": snippets(bootstrap),
         "creation_command": creation_command(bootstrap) if auto_create and auto_create.value != "true" else None,
     }

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import ListQuery, Page, SortValue, ordered_by, take_page
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, query_pointer
 from broker_admin.schemas import Words, bounded
 from broker_admin.structuring import shown
@@ -118,7 +118,7 @@ class HistoryOfSamples:
 @operation(NodeDescription)
 async def get_node(request: Request) -> Response:
     """Who the broker is: ids, version, listeners, durability, uptime."""
-    return json_response(parts_of(request).view.node.description())
+    return json_response(view_of(request).node.description())
 
 
 BROKER_COLUMNS: Mapping[str, Callable[[NodeDescription], SortValue]] = {"node_id": lambda each: each.node_id}
@@ -139,7 +139,7 @@ def broker_key(broker: NodeDescription) -> str:
 @operation(Page[NodeDescription], query=BrokersQuery)
 async def get_brokers(request: Request) -> Response:
     """The brokers of the cluster, of which there is one."""
-    brokers = [parts_of(request).view.node.description()]
+    brokers = [view_of(request).node.description()]
     query = query_of(request, BrokersQuery)
     return json_response(take_page(brokers, query, id_of=broker_key, columns=BROKER_COLUMNS))
 
@@ -147,7 +147,7 @@ async def get_brokers(request: Request) -> Response:
 @operation(NodeDescription, problems={404: "there is no such broker"})
 async def get_broker(request: Request) -> Response:
     """One broker, by its ``node.id``."""
-    broker, asked = parts_of(request).view.node.description(), request.path_params["node_id"]
+    broker, asked = view_of(request).node.description(), request.path_params["node_id"]
     if asked != broker_key(broker):
         raise Problem(404, f"there is no broker {shown(asked)}; /api/v1/brokers lists those there are")
     return json_response(broker)
@@ -156,13 +156,13 @@ async def get_broker(request: Request) -> Response:
 @operation(ThreadStatistics)
 async def get_threads(request: Request) -> Response:
     """Idle ratio of every network thread and handler slot, the queue between them, and how busy the loop is."""
-    return json_response(parts_of(request).view.readings.threads())
+    return json_response(view_of(request).readings.threads())
 
 
 @operation(HistoryOfSamples)
 async def get_history(request: Request) -> Response:
     """The samples kept, oldest first, one a second."""
-    samples = list(parts_of(request).view.readings.history())
+    samples = list(view_of(request).readings.history())
     return await json_response_from_thread(HistoryOfSamples(SAMPLE_INTERVAL_MS, samples))
 
 
@@ -175,7 +175,7 @@ async def get_series(request: Request) -> Response:
 
     A step has the mean of its readings; of p99 and queue depth the largest.
     """
-    view, query = parts_of(request).view, query_of(request, SeriesQuery)
+    view, query = view_of(request), query_of(request, SeriesQuery)
     times, names = times_of(view, query), tuple(dict.fromkeys(query.series))
     return await json_response_from_thread(await view.readings.series(names, times.from_ms, times.to_ms, times.step_ms))
 
@@ -186,7 +186,7 @@ async def get_topic_series(request: Request) -> Response:
 
     Kept are the 200 topics that carry most. Records per second that were read are known of the last hour only.
     """
-    view, query = parts_of(request).view, query_of(request, TopicSeriesQuery)
+    view, query = view_of(request), query_of(request, TopicSeriesQuery)
     times = times_of(view, query)
     report = await view.readings.topic_series(query.topic, times.from_ms, times.to_ms, times.step_ms)
     if report is None:
@@ -202,7 +202,7 @@ async def get_group_series(request: Request) -> Response:
     The hour is kept every five seconds, the week to within 3 %. Kept are the 200 groups that are furthest behind. A
     step has the largest lag, and the mean of what was consumed.
     """
-    view, query = parts_of(request).view, query_of(request, GroupSeriesQuery)
+    view, query = view_of(request), query_of(request, GroupSeriesQuery)
     times = times_of(view, query)
     report = await view.readings.group_series(query.group_id, times.from_ms, times.to_ms, times.step_ms)
     if report is None:

@@ -14,9 +14,10 @@ from starlette.routing import Route
 
 from broker_admin.encoding import json_response_from_thread
 from broker_admin.operations import operation, query_of
+from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, read_change
-from broker_admin.routes.topics import MAX_INT64, PurgeBody, purge_target, view_of
+from broker_admin.routes.topics import MAX_INT64, PurgeBody, purge_target
 from broker_admin.schemas import bounded
 from broker_admin.views.topics import TopicRefused
 

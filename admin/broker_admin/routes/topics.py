@@ -21,7 +21,7 @@ from starlette.routing import Route
 from broker_admin.encoding import json_response, json_response_from_thread
 from broker_admin.listing import Page
 from broker_admin.operations import operation, query_of
-from broker_admin.parts import parts_of
+from broker_admin.parts import view_of
 from broker_admin.problems import FieldError, Problem, body_pointer
 from broker_admin.request_body import ChangeQuery, caller_name, check_caller, read_change
 from broker_admin.routes.config import ConfigChanges, Configs, plain_texts, read_config_changes
@@ -101,10 +101,6 @@ class PurgeBody:
     to_offset: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     to_timestamp_ms: int | None = bounded(None, minimum=0, maximum=MAX_INT64)
     partitions: tuple[PartitionNumber, ...] = bounded((), maxItems=MAX_PURGED_PARTITIONS)
-
-
-def view_of(request: Request) -> BrokerView:
-    return parts_of(request).view
 
 
 def name_of(request: Request) -> str:

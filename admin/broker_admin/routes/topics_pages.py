@@ -12,13 +12,13 @@ from typing import Any
 import attrs
 import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin import topic_texts
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame, render_template
-from broker_admin.parts import parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response, render_template
+from broker_admin.parts import view_of
 from broker_admin.routes.readings import now_ms_of
 from broker_admin.routes.topics import (
     name_of,
@@ -26,7 +26,6 @@ from broker_admin.routes.topics import (
     no_such_topic,
     partition_of,
     problem_of,
-    view_of,
     with_oldest_records,
 )
 from broker_admin.series_chart import RANGES, TOPIC_CHARTS, RangeQuery, range_links, series_picture
@@ -55,7 +54,7 @@ TOPIC_TABLE = [
     Column("Out/s", "bytes_out", is_number=True, hidden_below="medium", explanation="over the last minute"),
     Column("Size", "size", is_number=True, hidden_below="narrow"),
     Column("Retention", hidden_below="medium"),
-    Column("Furthest behind", "lag_seconds", hidden_below="narrow", explanation="the group with the largest lag"),
+    Column("Furthest behind", "lag_seconds", explanation="the group with the largest lag"),
     Column("Last write", "last_append", hidden_below="narrow"),
 ]
 
@@ -86,7 +85,7 @@ CONSUMER_TABLE = [
     Column("Group", "group_id"),
     Column("Lag, time", "lag_seconds", is_number=True),
     Column("Lag, records", "lag_records", is_number=True),
-    Column("Trend", "lag_change"),
+    Column("Catches up", "lag_change", explanation="at the rates of the whole group, over all its topics"),
     Column("State", hidden_below="narrow"),
     Column("Members", is_number=True, hidden_below="narrow"),
     Column("Partitions", is_number=True, hidden_below="narrow"),
@@ -128,7 +127,6 @@ def value_text(text: str | None, unit: ConfigUnit | None) -> str:
 TEMPLATES.filters.update(
     rate_text=topic_texts.rate_text,
     retention_text=topic_texts.retention_text,
-    trend_text=topic_texts.trend_text,
     segment_end_text=topic_texts.segment_end_text,
     span_text=topic_texts.span_text,
     quantity=value_text,
@@ -158,19 +156,11 @@ def topic_context(request: Request, tab: str, api_path: str = "") -> dict[str, A
 
 
 def page_context(request: Request) -> dict[str, Any]:
-    context = frame(parts_of(request).view, request)
-    return context | {"here": "topics", "script": "topics.js", "bootstrap": bootstrap_of(parts_of(request).view)}
-
-
-def bootstrap_of(view: BrokerView) -> str:
-    """Where a command line finds the broker: its first listener."""
-    listeners = view.node.description().listeners
-    return f"{listeners[0].host or 'localhost'}:{listeners[0].port}" if listeners else "localhost:9092"
+    return frame(request) | {"here": "topics", "script": "topics.js"}
 
 
 async def rendered(request: Request, template: str, context: Mapping[str, Any]) -> Response:
-    render = partial(render_template, template, {**context})
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts_of(request).rendering))
+    return await page_response(request, partial(render_template, template, {**context}))
 
 
 def creation_order(key: str) -> int:
@@ -198,7 +188,7 @@ def creation_context(view: BrokerView, bootstrap: str) -> dict[str, Any]:
 async def get_topics_page(request: Request) -> Response:
     """The list of topics."""
     query = query_of(request, TopicsQuery)
-    view = parts_of(request).view
+    view = view_of(request)
     page = await trio.to_thread.run_sync(select_topics, await view.topics.summaries(), query)
     table = ListTable("/topics", TOPIC_TABLE, query, page, request.query_params, key_of=lambda topic: topic.name)
     context = page_context(request)
@@ -209,7 +199,7 @@ async def get_topics_page(request: Request) -> Response:
 
 async def get_topic_page(request: Request) -> Response:
     """One topic: facts, rates, actions."""
-    view, name, chosen = parts_of(request).view, name_of(request), query_of(request, RangeQuery).range
+    view, name, chosen = view_of(request), name_of(request), query_of(request, RangeQuery).range
     topic, now_ms = await view.topics.get(name), now_ms_of(view)
     series = await view.readings.topic_series(name, now_ms - RANGES[chosen].span_ms, now_ms + 1, RANGES[chosen].step_ms)
     if topic is None or series is None:

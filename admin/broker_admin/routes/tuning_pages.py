@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-import trio
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from broker_admin.change_list import running_trial
 from broker_admin.knobs import knob_states
 from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
-from broker_admin.pages import TEMPLATES, frame
-from broker_admin.parts import parts_of
+from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 
 SHOWN_CHANGES = 5
@@ -25,12 +24,11 @@ TRIAL_SECONDS = 60
 
 async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
-    parts = parts_of(request)
-    view = parts.view
+    view = view_of(request)
     settings = [change for change in view.changes.list() if change.is_of_settings]
     render = partial(
         TEMPLATES.get_template("tuning/tuning.html").render,
-        **frame(view, request),
+        **frame(request),
         **WORDS,
         here="tuning",
         script="tuning.js",
@@ -43,7 +41,7 @@ async def get_tuning_page(request: Request) -> Response:
         trial=running_trial(settings),
         changes=settings[: -SHOWN_CHANGES - 1 : -1],
     )
-    return HTMLResponse(await trio.to_thread.run_sync(render, limiter=parts.rendering))
+    return await page_response(request, render)
 
 
 ROUTES = [Route("/tuning", get_tuning_page)]

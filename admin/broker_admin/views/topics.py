@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import attrs
 
 from trio_broker.config.entries import ConfigEntry
+from trio_broker.coordinator.reporting.snapshot import GroupRates
 from trio_broker.metrics.topics import TopicInfo
 
 S = TypeVar("S")
@@ -149,8 +150,7 @@ class TopicConsumer:
     """One group that has committed offsets of a topic, and its lag there.
 
     Its lag is known but in ``partitions_without_lag``: nothing is committed there, or the partition does not exist.
-    ``lag_change_per_second`` is by how many records the lag grew in each of the last seconds (``trend_seconds``), below
-    zero while the group catches up; None before it was read twice.
+    ``rates`` are those of the group over all of its topics, None where they are not known.
     """
 
     group_id: str
@@ -161,8 +161,7 @@ class TopicConsumer:
     partitions_without_lag: int
     lag_records: int | None
     lag_seconds: float | None
-    lag_change_per_second: float | None
-    trend_seconds: float | None
+    rates: GroupRates | None
 
 
 class TopicRefused(Exception):

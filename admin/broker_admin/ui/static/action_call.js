@@ -87,7 +87,7 @@ export function twinOf(template, form) {
   };
   /** @param {string} text */
   const filled = (text) => text.replace(/\{([^{}]+)\}/g, (_, name) => quoted(textOf(name)));
-  const chosen = template.replace(/ ?\[([^\[\]]*)\]/g, (_, part) => {
+  const chosen = template.replace(/ ?\[([^\[\]]*\{[^\[\]]*)\]/g, (_, part) => {
     const names = [...part.matchAll(/\{([^{}]+)\}/g)].map((found) => found[1]);
     return names.every((name) => textOf(name) !== "" && textOf(name) !== "false") ? ` ${part}` : "";
   });

@@ -87,7 +87,7 @@ class Action {
 
   /** Make the call. @param {boolean} isTrial which changes nothing */
   async call(isTrial) {
-    this.say("busy", `${this.method} ${this.address(isTrial)} …`);
+    this.say("busy", "The broker is asked …");
     this.does.disabled = true;
     try {
       const body = bodyOf(this.form);
@@ -98,7 +98,7 @@ class Action {
       });
       const text = await answer.text();
       const json = text && /json/.test(answer.headers.get("content-type") ?? "") ? JSON.parse(text) : {};
-      if (!answer.ok) this.refused(answer.status, json);
+      if (!answer.ok) this.refused(json);
       else if (isTrial) this.wasTried(json);
       else await this.wasDone(json);
     } catch {
@@ -110,11 +110,10 @@ class Action {
     }
   }
 
-  /** @param {number} status @param {{title?: string, detail?: string, errors?: FieldError[]}} problem */
-  refused(status, problem) {
+  /** @param {{title?: string, detail?: string, errors?: FieldError[]}} problem */
+  refused(problem) {
     let elsewhere = !problem.errors?.length; // whether there is more to say than stands beside the fields
-    const summary = problem.detail ?? problem.title ?? "refused";
-    this.say("bad", `${this.method} → ${status}: ${summary}`);
+    this.say("bad", `Refused: ${problem.detail ?? problem.title ?? "the broker does not say why"}`);
     for (const { pointer, detail } of problem.errors ?? []) {
       const name = pointer.startsWith("?") ? pointer : pointer.slice(1).replaceAll("~1", "/").replaceAll("~0", "~");
       const field = this.form.elements.namedItem(name);
@@ -128,7 +127,7 @@ class Action {
       reason.textContent = detail;
       field.after(reason);
     }
-    if (!elsewhere) outcomeOf(this.dialog).textContent = `${this.method} → ${status}: nothing was changed.`;
+    if (!elsewhere) outcomeOf(this.dialog).textContent = "Nothing was changed: see beside the fields.";
   }
 
   /** @param {any} answer */

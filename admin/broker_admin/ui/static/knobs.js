@@ -85,7 +85,7 @@ export class Knob {
    * @param {string} [query] which makes it a trial */
   async send(value, query = "") {
     this.showCall(value, query);
-    this.say("busy", `PATCH /api/v1/config${query} …`);
+    this.say("busy", "The broker is asked …");
     try {
       const answer = await fetch(`/api/v1/config${query}`, {
         method: "PATCH",
@@ -106,11 +106,11 @@ export class Knob {
       this.number.value = body.configs[this.key].value;
       const change = body.changes.find((/** @type {Change} */ one) => one.key === this.key);
       const state = isTrial ? `in effect for ${this.tries.dataset.try} s; keep or undo it above` : "in effect";
-      this.say("good", change ? `PATCH → 200: ${change.old} → ${change.new}, ${state}. What it does is measured for a minute: ` : "PATCH → 200: it was so already.");
+      this.say("good", change ? `${change.old} → ${change.new}, ${state}. What it does is measured for a minute: ` : "It was so already.");
       if (change) this.part("outcome").append(linkTo(change));
     } else {
       const reasons = (body.errors ?? []).map((/** @type {{detail: string}} */ one) => one.detail);
-      this.say("bad", `PATCH → ${status}: ${reasons.join("; ") || body.detail}`);
+      this.say("bad", `Nothing was changed: ${reasons.join("; ") || body.detail}`);
     }
   }
 

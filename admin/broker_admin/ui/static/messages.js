@@ -5,7 +5,7 @@ import "./dialog.js";
 import "./produce_file.js";
 import "./toast.js";
 import "./watch.js";
-import { keepClock, read } from "./live.js";
+import { read } from "./live.js";
 import { growTrees } from "./tree.js";
 import { Tail } from "./tail.js";
 
@@ -82,7 +82,6 @@ document.addEventListener("click", (event) => {
 });
 
 growTrees(document);
-keepClock();
 
 const section = /** @type {HTMLElement | null} */ (document.querySelector("[data-tail]"));
 const button = /** @type {HTMLButtonElement | null} */ (document.querySelector("[data-tail-button]"));
