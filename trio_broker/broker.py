@@ -215,7 +215,8 @@ class Broker:
         await self.server.drain(trio.current_time() + grace_seconds)
 
     def _answer(self, request: QueuedRequest) -> Answer | PendingAnswer:
-        return self.dispatcher.answer(request)
+        assert self._dispatcher is not None, "the broker does not run"
+        return self._dispatcher.answer(request)
 
     def _follow_config(self) -> None:
         """Let the socket server follow the settings that may change while it runs."""

@@ -77,7 +77,9 @@ def read_request_header(frame: ReadableBuffer) -> tuple[RequestHeader, int]:
     elif length != -1:  # which is null
         raise WireError(f"the client id has the length {length}")
     if api_version >= _FLEXIBLE_FROM.get(api_key, _NEVER_FLEXIBLE):
-        position = skip_tags(frame, position)
+        # Clients send none.
+        has_tags = frame[position : position + 1] != _NO_TAGS
+        position = skip_tags(frame, position) if has_tags else position + 1
     return RequestHeader(api_key, api_version, correlation_id, client_id), position
 
 

@@ -12,11 +12,14 @@ Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from kafka_wire.headers import RequestHeader
 from kafka_wire.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -37,6 +40,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.replication.hosted_topics import HostedTopic
 from trio_broker.replication.partition import Partition
 from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.request_phase import ReleaseHandler
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo
 from trio_broker.storage.errors import RecordValidationError
@@ -135,8 +139,7 @@ class ProduceOperation:
     """One Produce request under way."""
 
     request: ProduceRequest
-    context: Context
-    version: int
+    header: RequestHeader
     replicas: ReplicaManager
     producer: ProducerActivity
     waiting: list[WaitingResponse] = attrs.Factory(list)
@@ -144,11 +147,11 @@ class ProduceOperation:
     def find_topic(self, topic: TopicProduceData) -> HostedTopic | KafkaError:
         """The topic, by name or by id (KIP-516) as the version has it, or why nothing may be written to it."""
         try:
-            if self.version >= BY_ID_SINCE_VERSION:
+            if self.header.api_version >= BY_ID_SINCE_VERSION:
                 hosted = self.replicas.topic_by_id(topic.topic_id)
             else:
                 hosted = self.replicas.topic(topic.name)
-            require_may_write(hosted, self.context.client_id)
+            require_may_write(hosted, self.header.client_id)
         except KafkaError as error:
             return error
         return hosted
@@ -169,7 +172,7 @@ class ProduceOperation:
         try:
             is_acks_all = self.request.acks == ACKS_ALL
             info = yield from append_batch(
-                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.version
+                self.replicas, partition, records, acks_all=is_acks_all, produce_version=self.header.api_version
             )
             producer = self.producer
             producer.records += info.last_offset - info.first_offset + 1
@@ -190,12 +193,12 @@ class ProduceOperation:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
 
-    async def wait(self) -> None:
+    async def wait(self, release_handler: ReleaseHandler) -> None:
         """Wait until the high watermark has passed every batch; those that time out get REQUEST_TIMED_OUT."""
         codes = await self.replicas.wait_until_replicated(
             [waiting.awaited for waiting in self.waiting],
             timeout_seconds=self.request.timeout_ms / 1000,
-            release_handler=self.context.release_handler,
+            release_handler=release_handler,
         )
         for waiting, code in zip(self.waiting, codes, strict=True):
             waiting.response.error_code = code
@@ -240,7 +243,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
     if (producer := client.producer) is None:
         producer = client.producer = ProducerActivity()
     producer.acks = request.acks
-    production = ProduceOperation(request, context, context.version, context.services.replicas, producer)
+    production = ProduceOperation(request, context.request.header, context.services.replicas, producer)
     responses = []
     batches = 0
     for topic in request.topic_data:
@@ -263,7 +266,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         require_all_appended(responses)
         return None
     if production.waiting:
-        yield production.wait
+        yield partial(production.wait, context.release_handler)
     return ProduceResponse(responses=responses)
 
 

@@ -303,9 +303,12 @@ class Partition:
 
     def _advance_high_watermark(self, offset: int, visible_bytes: int) -> None:
         """Move the high watermark to ``offset``, which makes ``visible_bytes`` visible, and notify waiting requests."""
+        log = self.log
         assert offset >= self.high_watermark, f"{self.topic_partition}: {self.high_watermark} → {offset}"
+        assert log.log_start_offset <= offset <= log.log_end_offset, (
+            f"{self.topic_partition}: {log.log_start_offset} <= {offset} <= {log.log_end_offset}"
+        )
         self.high_watermark = offset
-        self._check_offsets()
         produces = self._produces
         # Waiters leave the heap before their tasks run, so none is woken twice.
         while produces and produces[0].required_offset <= offset:

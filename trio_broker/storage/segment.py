@@ -364,7 +364,7 @@ class Segment:
         # An empty segment never rolls for its age: its successor would have the same name.
         if self.size:
             # By message time where there is one, so that replaying a log rolls where the log did.
-            first = self.first_timestamp
+            first = self.first_timestamp if self._first_timestamp is None else self._first_timestamp
             age_ms = largest_timestamp - first if first >= 0 else now_ms - self.created_ms
             if age_ms > config.max_segment_ms - self.roll_jitter_ms:
                 return f"older than {config.max_segment_ms} ms"

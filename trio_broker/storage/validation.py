@@ -33,6 +33,7 @@ from kafka_wire.records.batch import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     CONTROL_BIT,
+    LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
@@ -85,7 +86,7 @@ def check_client_batch(records: memoryview, config: LogConfig, produce_version: 
     if size < BATCH_HEADER_BYTES:
         raise InvalidRecord("a partition of a Produce request holds exactly one batch; here is none")
     header = read_batch_header(records)
-    if header.size_bytes != size:
+    if LOG_OVERHEAD_BYTES + header.batch_length != size:
         _refuse_size(header, size)
     if size > config.max_message_bytes:
         raise MessageTooLarge(f"a batch of {size} bytes; max.message.bytes is {config.max_message_bytes}")
@@ -123,7 +124,7 @@ def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     return (
         config.cleanup_policy.compact
         or config.refuses_old_timestamps
-        or _needs_codec(header, config)
+        or (config.compression_type is not None and header.codec is not config.compression_type)
         or header.max_timestamp > _latest_timestamp(config, now_ms)
     )
 
@@ -140,7 +141,8 @@ def prepare(batch: RecordBatch, config: LogConfig, now_ms: int, topic_partition:
         DecompressionTooLarge: they would grow beyond bounds.
     """
     header = batch.header
-    require_keys, needs_codec = config.cleanup_policy.compact, _needs_codec(header, config)
+    require_keys = config.cleanup_policy.compact
+    needs_codec = config.compression_type is not None and header.codec is not config.compression_type
     latest = _latest_timestamp(config, now_ms)
     if require_keys or needs_codec or config.refuses_old_timestamps or _is_small_and_plain(header):
         summary = batch.validate_records(max_bytes=decompression_limit(config.max_message_bytes))
@@ -192,10 +194,6 @@ def _with_codec_of_topic(batch: RecordBatch, config: LogConfig) -> RecordBatch:
     compressed = recompress_batch(batch, config.compression_type, level=config.compression_level, max_bytes=limit)
     buffer = memoryview(bytearray(compressed))
     return RecordBatch(read_batch_header(buffer), buffer)
-
-
-def _needs_codec(header: BatchHeader, config: LogConfig) -> bool:
-    return config.compression_type is not None and header.codec is not config.compression_type
 
 
 def _earliest_timestamp(config: LogConfig, now_ms: int) -> int:

@@ -79,6 +79,14 @@ class TopicProduceResponse:
 
 
 @struct
+class LeaderIdAndEpoch:
+    """The leader the client should go to instead; -1 in both fields says nothing."""
+
+    leader_id: Int32 = field(default=-1)
+    leader_epoch: Int32 = field(default=-1)
+
+
+@struct
 class PartitionProduceResponse:
     """The fate of one partition's batch.
 
@@ -93,7 +101,7 @@ class PartitionProduceResponse:
     log_start_offset: Int64 = field("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", factory=list, ignorable=True)
     error_message: String | None = field("8+", default=None, ignorable=True)
-    current_leader: LeaderIdAndEpoch = field("10+", factory=lambda: LeaderIdAndEpoch(), tag=0)
+    current_leader: LeaderIdAndEpoch = field("10+", factory=LeaderIdAndEpoch, tag=0)
 
 
 @struct
@@ -102,14 +110,6 @@ class BatchIndexAndErrorMessage:
 
     batch_index: Int32
     batch_index_error_message: String | None = field(default=None)
-
-
-@struct
-class LeaderIdAndEpoch:
-    """The leader the client should go to instead; -1 in both fields says nothing."""
-
-    leader_id: Int32 = field(default=-1)
-    leader_epoch: Int32 = field(default=-1)
 
 
 @struct
