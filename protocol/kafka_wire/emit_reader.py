@@ -149,9 +149,20 @@ class _ReaderEmitter:
             expression = self.source.constant(f"default_{each.name}", each.default)
         elif each.factory is list:
             expression = "[]"
+        elif isinstance(each.type, StructOf) and all(inner.factory is None for inner in fields_of(each.type.cls)):
+            expression = self.default_struct(each.type.cls, each.factory())
         else:
             expression = f"{self.source.constant(f'default_{each.name}', each.factory)}()"
         self.source.line(f"{slot} = {expression}")
+
+    def default_struct(self, cls: type[Any], default: Any) -> str:
+        """Make a struct with the values of ``default``, without its constructor; return its variable."""
+        item = f"{cls.__name__.lower()}_{self.source.number()}"
+        self.source.line(f"{item} = new({self.source.constant(cls.__name__, cls)})")
+        for each in fields_of(cls):
+            value = self.source.constant(f"default_{each.name}", getattr(default, each.name))
+            self.source.line(f"{item}.{each.name} = {value}")
+        return item
 
     def tags(self, cls: type[Any], tagged: list[Field], target: str) -> None:
         """Read the tagged fields after a struct: known ones into their slots, others away."""

@@ -166,11 +166,11 @@ class ReadAttempt:
             KafkaError: it cannot be used, or not from that offset or by a client of that leader epoch.
         """
         partition.require_leader(target.current_leader_epoch)
-        log = partition.log
+        log, high_watermark = partition.log, partition.high_watermark
         result = FetchedPartition(
             target.index,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
+            high_watermark=high_watermark,
+            last_stable_offset=log.producers.last_stable_offset(high_watermark),
             log_start_offset=log.log_start_offset,
         )
         # Consumers do not say which epoch they hold.
@@ -178,18 +178,15 @@ class ReadAttempt:
             result.diverging_epoch = diverging_epoch(target, partition)
         if result.diverging_epoch is not None:
             self.must_answer = True
-        else:
-            require_offset_in_log(target.fetch_offset, partition)
+        elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
+            raise offset_out_of_range(target.fetch_offset, partition)
         return result
 
     def _read_failed(self, partition: Partition, offset: int, error: OSError) -> KafkaError:
-        """The error for a read that met ``error``.
-
-        Raises:
-            KafkaError: ``OFFSET_OUT_OF_RANGE``: retention took the segment from under a read in a thread.
-        """
-        if isinstance(error, FileNotFoundError):
-            require_offset_in_log(offset, partition)
+        """The error for a read that met ``error``, which may be that retention took the segment from under it."""
+        is_in_log = partition.log_start_offset <= offset <= partition.log_end_offset
+        if isinstance(error, FileNotFoundError) and not is_in_log:
+            return offset_out_of_range(offset, partition)
         return self.storage_failed(partition, error)
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
@@ -205,18 +202,16 @@ class ReadAttempt:
         )
 
 
-def require_offset_in_log(offset: int, partition: Partition) -> None:
-    """Refuse an offset that the log does not reach; between high watermark and log end is merely empty.
+def offset_out_of_range(offset: int, partition: Partition) -> KafkaError:
+    """The error for an offset that the log does not reach; the consumer then resets its position.
 
-    Raises:
-        KafkaError: ``OFFSET_OUT_OF_RANGE``; the consumer then resets its position.
+    Between high watermark and log end it is merely empty.
     """
     log = partition.log
-    if not log.log_start_offset <= offset <= log.log_end_offset:
-        raise KafkaError(
-            f"{partition.topic_partition}: {offset} is not in {log.log_start_offset}..{log.log_end_offset}",
-            code=ErrorCode.OFFSET_OUT_OF_RANGE,
-        )
+    return KafkaError(
+        f"{partition.topic_partition}: {offset} is not in {log.log_start_offset}..{log.log_end_offset}",
+        code=ErrorCode.OFFSET_OUT_OF_RANGE,
+    )
 
 
 def diverging_epoch(target: FetchTarget, partition: Partition) -> EpochEndOffset | None:
