@@ -212,6 +212,10 @@ async def test_slash_opens_the_search_and_enter_follows_the_first_hit(page: Page
     await page.type("#palette input", "overv")
     await page.until("document.querySelectorAll('#palette li').length === 1")
     assert await page.text("#palette li .title") == "Overview"
+    await press(page, "Escape")
+    assert not await page.evaluate("document.querySelector('#palette').open")
+    await press(page, "k", ctrlKey=True)
+    await page.until("document.querySelectorAll('#palette li').length === 1")
     await press(page, "Enter")
     await page.until("location.pathname === '/' && document.readyState === 'complete'")
 

@@ -28,6 +28,8 @@ async def test_the_page_of_records(tmp_path: Path) -> None:
         address = f"{(broker.admin_url or '').rstrip('/')}/topics/orders/messages"
         page = await browser.open_page(address)
         await page.until("!!document.querySelector('tr.record')")
+        await page.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'j'}))")
+        assert await page.evaluate("document.activeElement === document.querySelector('tr.record')")
         await page.evaluate("document.querySelector('tr.record .value').click()")
         await page.until("!!document.querySelector('tr.opened .tree')")
         await page.evaluate("document.querySelector('[data-tail-button]').click()")

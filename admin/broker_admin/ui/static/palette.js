@@ -95,6 +95,9 @@ input.addEventListener("keydown", (event) => {
     event.preventDefault();
     at = Math.min(Math.max(at + step, 0), Math.max(list.children.length - 1, 0));
     mark();
+  } else if (event.key === "Escape") {
+    event.preventDefault(); // a field of the type search would only be emptied
+    palette.close();
   } else if (event.key === "Enter") {
     event.preventDefault();
     /** @type {HTMLAnchorElement | null | undefined} */ (list.children[at]?.querySelector("a"))?.click();

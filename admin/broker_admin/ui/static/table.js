@@ -34,8 +34,9 @@ for (const form of /** @type {NodeListOf<HTMLFormElement>} */ (document.querySel
 
 /** @returns {HTMLTableRowElement[]} the rows that can be moved between */
 function rows() {
-  const body = document.activeElement?.closest("tbody[data-rows]") ?? document.querySelector("tbody[data-rows]");
-  return /** @type {HTMLTableRowElement[]} */ ([...(body?.querySelectorAll("tr:not(.empty)") ?? [])]);
+  const bodies = "tbody:is([data-rows], [data-records])";
+  const body = document.activeElement?.closest(bodies) ?? document.querySelector(bodies);
+  return /** @type {HTMLTableRowElement[]} */ ([...(body?.querySelectorAll(":scope > tr:not(.empty, .opened)") ?? [])]);
 }
 
 /** Move the focus to the next or the previous row. @param {1 | -1} step */
