@@ -46,7 +46,7 @@ from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.handler_pool import PendingAnswer
+from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.storage.errors import DataDirectoryError
@@ -214,7 +214,7 @@ class Broker:
         services.groups.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
-    def _answer(self, request: QueuedRequest) -> Answer | PendingAnswer:
+    def _answer(self, request: QueuedRequest) -> Answer | PendingAnswer | DelayedAnswer:
         assert self._dispatcher is not None, "the broker does not run"
         return self._dispatcher.answer(request)
 

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-import trio
+from functools import partial
 
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedOperation, DelayedProduce
+import trio
+import trio.testing
+
+from trio_broker.replication.delayed_operations import (
+    PRUNED_ABOVE,
+    DelayedFetch,
+    DelayedOperation,
+    DelayedProduce,
+    ExpirationReaper,
+)
 
 
 async def test_waiting_ends_when_the_time_is_over(autojump_clock):
@@ -22,12 +31,56 @@ async def test_a_wake_before_the_wait_counts(autojump_clock):
 
 
 async def test_a_produce_wakes_when_the_last_of_its_partitions_is_done(autojump_clock):
-    parked = DelayedProduce()
+    parked = DelayedProduce(1, ExpirationReaper())
     parked.partitions_pending = 2
     parked.partition_completed()
-    assert not await parked.wait(1)
+    begin = trio.current_time()
+    await parked.wait()
+    assert trio.current_time() - begin == 1, "its time was over"
     parked.partition_completed()
-    assert await parked.wait(1)
+    await parked.wait()
+    assert trio.current_time() - begin == 1
+
+
+async def test_what_waits_without_a_task_is_called_once_by_the_last_partition(autojump_clock, nursery):
+    reaper = ExpirationReaper()
+    nursery.start_soon(reaper.run)
+    calls: list[float] = []
+    parked = DelayedProduce(10, reaper)
+    parked.partitions_pending = 2
+    parked.when_complete(lambda: calls.append(trio.current_time()))
+    parked.partition_completed()
+    assert not calls
+    begin = trio.current_time()
+    parked.partition_completed()
+    assert calls == [begin]
+    await trio.sleep(20)
+    assert calls == [begin]
+
+
+async def test_operations_without_a_task_end_in_the_order_of_their_deadlines(autojump_clock, nursery):
+    reaper = ExpirationReaper()
+    nursery.start_soon(reaper.run)
+    begin = trio.current_time()
+    ended: list[tuple[float, float]] = []
+    for seconds in (5.0, 2.0, 7.0, 0.0, 2.0, -1.0):
+        parked = DelayedProduce(seconds, reaper)
+        parked.partitions_pending = 1
+        parked.when_complete(partial(lambda seconds: ended.append((seconds, trio.current_time() - begin)), seconds))
+        await trio.testing.wait_all_tasks_blocked()
+    await trio.sleep(10)
+    assert ended == [(0.0, 0.0), (-1.0, 0.0), (2.0, 2.0), (2.0, 2.0), (5.0, 5.0), (7.0, 7.0)]
+
+
+async def test_deadlines_of_completed_operations_do_not_pile_up(autojump_clock):
+    reaper = ExpirationReaper()
+    for number in range(20 * PRUNED_ABOVE):
+        parked = DelayedProduce(30, reaper)
+        parked.partitions_pending = 1
+        parked.when_complete(lambda: None)
+        if number % 100:
+            parked.partition_completed()
+    assert len(reaper._heap) <= PRUNED_ABOVE
 
 
 async def test_a_fetch_wakes_when_enough_bytes_have_come(autojump_clock):

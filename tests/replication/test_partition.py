@@ -11,7 +11,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.replication.real_logs import NOW_MS, batch, make_log
 from trio_broker.config.log_config import LogConfig
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
+from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
 from trio_broker.replication.partition import Durability, IsolationLevel, Partition
 from trio_broker.storage.append import AppendOrigin
 
@@ -188,26 +188,30 @@ def test_more_min_in_sync_replicas_than_there_are_refuse(cached):
 
 async def test_a_produce_is_told_when_its_own_offset_is_durable(synced, autojump_clock):
     synced.append(batch(b"a"), now_ms=NOW_MS)
-    early, late = DelayedProduce(), DelayedProduce()
+    early, late = DelayedProduce(30, ExpirationReaper()), DelayedProduce(30, ExpirationReaper())
+    completed: list[str] = []
+    early.when_complete(lambda: completed.append("early"))
+    late.when_complete(lambda: completed.append("late"))
     synced.add_delayed_produce(2, late)
     synced.add_delayed_produce(1, early)
     sync(synced)
-    assert await early.wait(0)
-    assert not await late.wait(0)
+    assert completed == ["early"]
     synced.append(batch(b"b"), now_ms=NOW_MS)
     sync(synced)
-    assert await late.wait(0)
+    assert completed == ["early", "late"]
     assert synced.delayed_produces == 0
 
 
 async def test_a_failure_tells_everyone_and_stands(synced, autojump_clock):
     synced.append(batch(), now_ms=NOW_MS)
-    produce, fetch = DelayedProduce(), DelayedFetch(1)
+    produce, fetch = DelayedProduce(30, ExpirationReaper()), DelayedFetch(1)
+    failures: list[KafkaError | None] = []
+    produce.when_complete(lambda: failures.append(synced.failure))
     synced.add_delayed_produce(1, produce)
     synced.add_delayed_fetch(fetch)
     synced.fail(KafkaError("the disk is gone", code=ErrorCode.KAFKA_STORAGE_ERROR))
     synced.fail(KafkaError("deleted", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    assert await produce.wait(0)
+    assert failures == [synced.failure]
     assert await fetch.wait(0)
     assert not synced.needs_sync
     with pytest.raises(KafkaError) as refused:

@@ -12,8 +12,6 @@ Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
 
 from __future__ import annotations
 
-from functools import partial
-
 import attrs
 from trio.lowlevel import checkpoint
 
@@ -193,9 +191,9 @@ class ProduceOperation:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
 
-    async def wait(self, release_handler: ReleaseHandler) -> None:
+    def wait(self, release_handler: ReleaseHandler) -> Steps[None]:
         """Wait until the high watermark has passed every batch; those that time out get REQUEST_TIMED_OUT."""
-        codes = await self.replicas.wait_until_replicated(
+        codes = yield from self.replicas.replication_steps(
             [waiting.awaited for waiting in self.waiting],
             timeout_seconds=self.request.timeout_ms / 1000,
             release_handler=release_handler,
@@ -266,7 +264,7 @@ def produce(request: ProduceRequest, context: Context) -> Steps[ProduceResponse 
         require_all_appended(responses)
         return None
     if production.waiting:
-        yield partial(production.wait, context.release_handler)
+        yield from production.wait(context.release_handler)
     return ProduceResponse(responses=responses)
 
 

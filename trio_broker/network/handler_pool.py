@@ -5,9 +5,12 @@ Processor that read it: most handlers never wait, and a task would cost as much 
 returns a coroutine, and a *worker*, a task of this pool, goes on with it in the same slot. A request that finds no
 slot idle is queued in the RequestChannel; the worker that ends takes it.
 
-When a handler waits for others (``QueuedRequest.release_handler``), its slot is idle at once or goes to another worker;
-the first worker finishes its request without a slot. One slot therefore carries any number of long polls, and a request
-that never waits has no cost from this.
+A handler that waits for something that calls back (an acks=all Produce for its sync) needs no task at all: it returns a
+``DelayedAnswer``, leaves its slot, and is answered in the turn of the one who calls.
+
+When any other handler waits for others (``QueuedRequest.release_handler``), its slot is idle at once or goes to another
+worker; the first worker finishes its request without a slot. One slot therefore carries any number of long polls, and a
+request that never waits has no cost from this.
 
 Promises: every request is answered, if only by closing its connection; whatever a handler raises ends that one
 connection and nothing else; ``resize`` never disturbs a request that is being handled.
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from time import perf_counter_ns
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -30,15 +34,31 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, r
 from kafka_wire.apis import api_name
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel
+from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel, no_slot
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
 
 log = logging.getLogger(__name__)
 
 PendingAnswer: TypeAlias = Coroutine[Any, Any, Answer]
 
-Handle: TypeAlias = Callable[[QueuedRequest], Answer | PendingAnswer]
-"""Returns the answer, or, where that has to wait for something, a coroutine that was not begun."""
+
+@attrs.frozen
+class DelayedAnswer:
+    """An answer that waits for something, in no task and in no slot.
+
+    ``when_complete`` is given what to call, once and later, on the event loop. ``resume`` then returns the answer, or
+    what that waits for next; ``close`` gives it up instead.
+    """
+
+    when_complete: Callable[[Callable[[], None]], None]
+    resume: Callable[[], Answer | PendingAnswer | DelayedAnswer]
+    close: Callable[[], None]
+
+
+Handle: TypeAlias = Callable[[QueuedRequest], Answer | PendingAnswer | DelayedAnswer]
+"""Returns the answer, or, where that has to wait for something, a coroutine that was not begun or the delay."""
+
+STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
 
 MAX_RESTING_WORKERS = 128
 """Idle workers kept without a slot, about 5 KB each: enough that a hundred long polls at a time start no new tasks."""
@@ -106,6 +126,7 @@ class HandlerPool:
         self._idle = self.slots[::-1]
         self._nursery: trio.Nursery | None = None
         self._resting: list[Worker] = []
+        self._delayed: dict[QueuedRequest, DelayedAnswer] = {}
         self._parked = 0
         self._in_flight = 0
         self._answered = 0
@@ -126,6 +147,10 @@ class HandlerPool:
         finally:
             # A live change may still resize the pool during a stop; a closed nursery would refuse its new workers.
             self._nursery = None
+            while self._delayed:
+                request, delayed = self._delayed.popitem()
+                delayed.close()
+                self._answer_delayed(request, STOPPING)
 
     def resize(self, size: int) -> None:
         """Handle ``size`` requests at a time from now on; those in the hands of a retiring slot are answered first."""
@@ -178,6 +203,10 @@ class HandlerPool:
             slot.busy_time.enter_at(began_ns)
             self._in_flight += 1
             self._start_worker(slot, request, reply)
+        elif isinstance(reply, DelayedAnswer):
+            slot.busy_time.exit()
+            self.slot_released(slot)
+            self._delay(request, reply)
         else:
             self._answered += 1
             request.answered_ns = answered_ns = perf_counter_ns()
@@ -200,7 +229,7 @@ class HandlerPool:
 
     # ---- one request
 
-    def _begin(self, request: QueuedRequest, slot: HandlerSlot) -> Reply | PendingAnswer:
+    def _begin(self, request: QueuedRequest, slot: HandlerSlot) -> Reply | PendingAnswer | DelayedAnswer:
         """Call the handler; an exception of any kind becomes the reason why the connection ends."""
         request.began_ns = began_ns = perf_counter_ns()
         slot.busy_time.enter_at(began_ns)
@@ -237,15 +266,49 @@ class HandlerPool:
         )
         return CloseConnection("its handler failed", CloseCause.FAILURE)
 
+    # ---- a delayed request
+
+    def _delay(self, request: QueuedRequest, delayed: DelayedAnswer) -> None:
+        """Answer ``request``, which holds no slot, when ``delayed`` says so."""
+        # Or a later wait would take the slot from another request of the worker that began this one.
+        request.release_slot = no_slot
+        if self._nursery is None:
+            delayed.close()
+            self._answer_delayed(request, STOPPING)
+            return
+        self._delayed[request] = delayed
+        delayed.when_complete(partial(self._resume, request))
+
+    def _resume(self, request: QueuedRequest) -> None:
+        """What ``request`` waited for has come."""
+        if (delayed := self._delayed.pop(request, None)) is None:
+            return  # the pool has ended
+        try:
+            reply = delayed.resume()
+        except Exception as error:
+            self._answer_delayed(request, self._failure(request, error))
+            return
+        if isinstance(reply, CoroutineType):
+            self._start_worker(None, request, reply)
+        elif isinstance(reply, DelayedAnswer):
+            self._delay(request, reply)
+        else:
+            self._answer_delayed(request, reply)  # type: ignore[arg-type] # as in ``submit``
+
+    def _answer_delayed(self, request: QueuedRequest, reply: Reply) -> None:
+        self._parked -= 1
+        self._end(request)
+        request.reply_target.respond(reply)
+
     # ---- the life of a worker
 
-    def _start_worker(self, slot: HandlerSlot, request: QueuedRequest, pending: PendingAnswer | None) -> None:
+    def _start_worker(self, slot: HandlerSlot | None, request: QueuedRequest, pending: PendingAnswer | None) -> None:
         """Let a worker go on with ``request`` in ``slot``: one that rests, or a new one."""
         if self._nursery is None:
             # The pool has ended, and with it every connection.
             if pending is not None:
                 pending.close()
-            request.reply_target.respond(CloseConnection("the server is stopping", CloseCause.STOPPING))
+            request.reply_target.respond(STOPPING)
         elif self._resting:
             # The one that became idle last, so that the others' memory stays untouched.
             worker = self._resting.pop()
@@ -281,25 +344,31 @@ class HandlerPool:
 
     async def _answer(self, worker: Worker, request: QueuedRequest) -> None:
         """Handle ``request`` and deliver what comes of it, whatever that is."""
-        slot = worker.slot
-        assert slot is not None, "a request is begun in a slot"
+        slot, pending = worker.slot, worker.pending
+        worker.pending = None
         request.release_slot = worker.release_slot
-        reply: Reply = CloseConnection("the server is stopping", CloseCause.STOPPING)
+        begun: Reply | PendingAnswer | DelayedAnswer = pending
+        if pending is None:
+            assert slot is not None, "a request is begun in a slot"
+            begun = self._begin(request, slot)
+        if isinstance(begun, DelayedAnswer):
+            worker.release_slot()
+            self._delay(request, begun)
+            return
+        reply: Reply = STOPPING
         try:
-            reply = await self._reply_to(request, worker, slot)
+            reply = await self._reply_to(request, begun)
         finally:
             # Also when this task is cancelled: the connection has no other sign of the end.
             answered_ns = self._end(request)
             # A released slot has left its busy time when it was released, and may carry another request by now.
             if worker.slot is not None:
-                slot.busy_time.exit_at(answered_ns)
+                worker.slot.busy_time.exit_at(answered_ns)
             else:
                 self._parked -= 1
             request.reply_target.respond(reply)
 
-    async def _reply_to(self, request: QueuedRequest, worker: Worker, slot: HandlerSlot) -> Reply:
-        pending, worker.pending = worker.pending, None
-        reply = self._begin(request, slot) if pending is None else pending
+    async def _reply_to(self, request: QueuedRequest, reply: Reply | PendingAnswer) -> Reply:
         if not isinstance(reply, CoroutineType):
             return reply  # type: ignore[return-value] # as above
         try:

@@ -74,7 +74,7 @@ class NoReplyTarget:
 NO_REPLY_TARGET = NoReplyTarget()
 
 
-def _no_slot() -> None:
+def no_slot() -> None:
     """The ``release_slot`` of a request that no handler slot holds."""
 
 
@@ -96,7 +96,7 @@ class QueuedRequest:
     began_ns: int = 0
     answered_ns: int = 0
     waits: RequestWaits | None = None
-    release_slot: Callable[[], None] = _no_slot
+    release_slot: Callable[[], None] = no_slot
     is_blocked: bool = False
 
     @property

@@ -12,7 +12,16 @@ Source: the idea is Kafka's DelayedOperationPurgatory, with Trio's timeouts in t
 
 from __future__ import annotations
 
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
 import trio
+
+PRUNED_ABOVE = 1000
+"""Deadlines kept before those of completed operations are looked for; one takes about 100 bytes."""
 
 
 class DelayedOperation:
@@ -33,20 +42,99 @@ class DelayedOperation:
         return self._event.is_set()
 
 
-class DelayedProduce(DelayedOperation):
-    """A Produce that waits for the high watermarks of several partitions: it wakes when the last of them is reached."""
+class DelayedProduce:
+    """A Produce that waits for the high watermarks of several partitions: it completes when the last of them is
+    reached, or when its time is over.
 
-    __slots__ = ("partitions_pending",)
+    Steps wait for it with a task (``wait``) or without one (``when_complete``): what answers it is then called in the
+    turn in which the sync that it waits for is reported.
+    """
 
-    def __init__(self) -> None:
-        super().__init__()
+    __slots__ = ("_on_complete", "_reaper", "_timeout_seconds", "partitions_pending")
+
+    def __init__(self, timeout_seconds: float, reaper: ExpirationReaper) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._reaper = reaper
+        self._on_complete: Callable[[], None] | None = None
         self.partitions_pending = 0
 
     def partition_completed(self) -> None:
         """One of the partitions got there, or never will."""
         self.partitions_pending -= 1
         if self.partitions_pending <= 0:
-            self.wake()
+            self.complete()
+
+    def complete(self) -> None:
+        """Let what waits go on; the first call does."""
+        on_complete, self._on_complete = self._on_complete, None
+        if on_complete is not None:
+            on_complete()
+
+    def when_complete(self, on_complete: Callable[[], None]) -> None:
+        """Have ``on_complete`` called once. It must not raise, nor append to a partition: one may be in its caller."""
+        self._on_complete = on_complete
+        self._reaper.add(self, trio.current_time() + self._timeout_seconds)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether something waits, and it has not completed."""
+        return self._on_complete is not None
+
+    async def wait(self) -> None:
+        """Wait for it in the calling task."""
+        if self.partitions_pending:
+            completed = trio.Event()
+            self._on_complete = completed.set
+            with trio.move_on_after(max(self._timeout_seconds, 0.0)):
+                await completed.wait()
+
+    __call__ = wait
+
+
+class Expiration(NamedTuple):
+    """When a Produce is over (Trio's clock). ``order`` keeps the heap from comparing operations."""
+
+    deadline: float
+    order: int
+    operation: DelayedProduce
+
+
+class ExpirationReaper:
+    """Completes each DelayedProduce that no task waits for when its time is over.
+
+    One that completes before stays in the heap until its deadline, or until there are too many: nearly all do, and to
+    find each in the heap would cost more than it.
+
+    Source: Kafka's ExpiredOperationReaper.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[Expiration] = []
+        self._order = itertools.count()
+        self._prune_above = PRUNED_ABOVE
+        self._wakes_at = math.inf
+        self._is_earlier = trio.Event()
+
+    def add(self, operation: DelayedProduce, deadline: float) -> None:
+        """Have ``operation`` completed at ``deadline``, unless it is by then."""
+        heapq.heappush(self._heap, Expiration(deadline, next(self._order), operation))
+        if len(self._heap) > self._prune_above:
+            self._heap = [each for each in self._heap if each.operation.is_awaited]
+            heapq.heapify(self._heap)
+            self._prune_above = max(PRUNED_ABOVE, 2 * len(self._heap))
+        if deadline < self._wakes_at:
+            self._is_earlier.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            now = trio.current_time()
+            while self._heap and self._heap[0].deadline <= now:
+                heapq.heappop(self._heap).operation.complete()
+            self._wakes_at = self._heap[0].deadline if self._heap else math.inf
+            self._is_earlier = trio.Event()
+            with trio.move_on_at(self._wakes_at):
+                await self._is_earlier.wait()
 
 
 class DelayedFetch(DelayedOperation):

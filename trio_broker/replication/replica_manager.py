@@ -33,7 +33,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
 from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
+from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
 from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.replication.fetch_sessions import FetchSessionCache
 from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
@@ -140,6 +140,7 @@ class ReplicaManager:
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignment_lock = trio.Lock()
         self._parked_fetches: set[DelayedFetch] = set()
+        self._reaper = ExpirationReaper()
         self._stops_waiting = False
         self._storage_error_logged_at = -math.inf
         self._appended_batches = 0
@@ -375,11 +376,18 @@ class ReplicaManager:
         timeout_seconds: float,
         release_handler: ReleaseHandler,
     ) -> list[ErrorCode]:
+        """``replication_steps`` in the calling task."""
+        steps = self.replication_steps(awaited, timeout_seconds=timeout_seconds, release_handler=release_handler)
+        return await finish(steps)
+
+    def replication_steps(
+        self, awaited: Sequence[RequiredOffset], *, timeout_seconds: float, release_handler: ReleaseHandler
+    ) -> Steps[list[ErrorCode]]:
         """Wait until every append is as safe as it gets, at most ``timeout_seconds``; how each stands, in their order.
 
         A batch that is not safe in time stays in the log all the same: its producer gets REQUEST_TIMED_OUT.
         """
-        parked = DelayedProduce()
+        parked = DelayedProduce(timeout_seconds, self._reaper)
         partitions = [each.partition for each in awaited]
         for each in awaited:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
@@ -388,7 +396,7 @@ class ReplicaManager:
             # On one broker the high watermark waits for nothing but a sync.
             release_handler(RequestPhase.DISK)
             try:
-                await parked.wait(timeout_seconds)
+                yield parked
             finally:
                 if parked.partitions_pending:
                     for partition in partitions:
@@ -471,6 +479,7 @@ class ReplicaManager:
         async with trio.open_nursery() as nursery:
             await nursery.start(self.flusher.run)
             nursery.start_soon(self.log_maintenance.run)
+            nursery.start_soon(self._reaper.run, name="expiration reaper")
             nursery.start_soon(run_scheduled, self._traffic_task())
             task_status.started()
 

@@ -34,10 +34,11 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
-from trio_broker.network.handler_pool import PendingAnswer
+from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.request_metrics import RequestChannelMetrics
-from trio_broker.steps import Wait, finish
+from trio_broker.replication.delayed_operations import DelayedProduce
+from trio_broker.steps import Steps, Wait, finish
 
 log = logging.getLogger(__name__)
 
@@ -50,8 +51,8 @@ class Dispatcher:
         self.metrics = metrics
         self.apis = served_apis()
 
-    def answer(self, request: QueuedRequest) -> Answer | PendingAnswer:
-        """The response to ``request`` as chunks, its header first, or None for silence; a coroutine where it must wait.
+    def answer(self, request: QueuedRequest) -> Answer | PendingAnswer | DelayedAnswer:
+        """The response to ``request`` as chunks, its header first, or None for silence; where it must wait, how.
 
         Raises:
             CloseConnection: the request cannot be answered, and nothing after it on the connection could be trusted.
@@ -76,7 +77,7 @@ class Dispatcher:
                 except StopIteration as end:
                     response = end.value
                 else:
-                    return self.answer_later(api, message, context, partial(finish, response, wait))
+                    return self.awaited(api, message, context, response, wait)
             elif isinstance(response, CoroutineType):
                 return self.answer_later(api, message, context, lambda: response)
             return self.encoded(api, response, context)
@@ -84,6 +85,30 @@ class Dispatcher:
             return self.failed(api, message, context, error)
         finally:
             # Or the task, which goes on to other requests, would keep this one's bytes.
+            CALLER.reset(token)
+
+    def awaited(
+        self, api: ServedApi, message: Any, context: Context, steps: Steps[Any], wait: Wait
+    ) -> PendingAnswer | DelayedAnswer:
+        """What answers when ``steps`` have waited for ``wait``, which they have yielded."""
+        if isinstance(wait, DelayedProduce):
+            return DelayedAnswer(wait.when_complete, partial(self.resumed, api, message, context, steps), steps.close)
+        return self.answer_later(api, message, context, partial(finish, steps, wait))
+
+    def resumed(
+        self, api: ServedApi, message: Any, context: Context, steps: Steps[Any]
+    ) -> Answer | PendingAnswer | DelayedAnswer:
+        """The response after a wait, or what it waits for next."""
+        token = CALLER.set(context)
+        try:
+            try:
+                wait = next(steps)
+            except StopIteration as end:
+                return self.encoded(api, end.value, context)
+            return self.awaited(api, message, context, steps, wait)
+        except Exception as error:
+            return self.failed(api, message, context, error)
+        finally:
             CALLER.reset(token)
 
     async def answer_later(self, api: ServedApi, message: Any, context: Context, wait: Wait) -> Answer:
