@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import attrs
 import trio
+from trio.lowlevel import checkpoint
 from trio.testing import wait_all_tasks_blocked
 
 from kafka_wire.headers import RequestHeader
 from trio_broker.network.errors import CloseCause, CloseConnection
-from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, HandlerPool
+from trio_broker.network.handler_pool import MAX_RESTING_WORKERS, DelayedAnswer, Handle, HandlerPool, PendingAnswer
 from trio_broker.network.request_channel import Answer, ConnectionInfo, QueuedRequest, Reply, RequestChannel
 from trio_broker.request_phase import RequestPhase
 
@@ -290,3 +294,130 @@ async def test_what_a_handler_raises_in_its_callers_turn_closes_one_connection(n
     assert (pool.statistics().failed, pool.statistics().idle) == (1, 1)
     assert "a bug of ours" in caplog.text
     nursery.cancel_scope.cancel()
+
+
+class Delays:
+    """A handler whose answers wait for a call; ``replies`` are what the waits of a request end in, one after the
+    other."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = replies
+        self.calls: list[Callable[[], None]] = []
+        self.closed = 0
+
+    def handle(self, request: QueuedRequest) -> DelayedAnswer:
+        request.release_handler(RequestPhase.DISK)
+        return self.delayed(iter(self.replies))
+
+    def delayed(self, replies: Iterator[Any]) -> DelayedAnswer:
+        def resume() -> Answer | PendingAnswer | DelayedAnswer:
+            match next(replies):
+                case Exception() as error:
+                    raise error
+                case "again":
+                    return self.delayed(replies)
+                case reply:
+                    return reply
+
+        return DelayedAnswer(self.calls.append, resume, self.close)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def call_all(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+def replies_to(request: QueuedRequest) -> list[Reply]:
+    mailbox = request.reply_target
+    assert isinstance(mailbox, Mailbox)
+    return mailbox.replies
+
+
+async def delaying(nursery: trio.Nursery, delays: Delays) -> HandlerPool:
+    pool = HandlerPool(RequestChannel(100), delays.handle, 1)
+    await nursery.start(pool.run)
+    return pool
+
+
+async def test_a_delayed_answer_holds_no_slot_and_no_task_and_comes_in_the_turn_of_the_call(nursery):
+    delays = Delays([b"answer"])
+    pool = await delaying(nursery, delays)
+    requests = [new_request(number) for number in range(50)]
+    for request in requests:
+        pool.submit(request)
+    assert (len(delays.calls), pool.statistics().parked, pool.statistics().idle) == (50, 50, 1)
+    delays.call_all()
+    assert [replies_to(request) for request in requests] == [[[b"answer"]]] * 50
+    assert all(request.waits and request.waits.disk_ns for request in requests)
+    statistics = pool.statistics()
+    assert (statistics.parked, statistics.in_flight, statistics.answered, statistics.failed) == (0, 0, 50, 0)
+    assert not pool._resting, "no worker was ever started"
+
+
+async def test_what_a_delayed_answer_waits_for_next_may_need_a_task_or_another_call(nursery):
+    async def last() -> Answer:
+        await checkpoint()
+        return [b"last"]
+
+    delays = Delays("again", last())
+    pool = await delaying(nursery, delays)
+    request = new_request()
+    pool.submit(request)
+    delays.call_all()
+    assert (len(delays.calls), replies_to(request)) == (1, [])
+    delays.call_all()
+    assert await reply_of(request) == [b"last"]
+    statistics = pool.statistics()
+    assert (statistics.parked, statistics.in_flight, statistics.idle) == (0, 0, 1)
+
+
+async def test_a_request_from_the_queue_may_be_delayed_and_its_worker_goes_on(nursery):
+    gate, delays = Gate(), Delays([b"delayed"])
+    handlers: list[Handle] = [gate.handle, delays.handle, lambda request: [b"at once"]]
+    pool = HandlerPool(RequestChannel(100), lambda request: handlers[request.header.correlation_id](request), 1)
+    await nursery.start(pool.run)
+    held, delayed, last = await send(pool, 3)
+    assert pool.channel.statistics().depth == 2
+    gate.opened.set()
+    assert await reply_of(held) == [b"answer"]
+    assert await reply_of(last) == [b"at once"]
+    await wait_all_tasks_blocked()
+    assert (replies_to(delayed), pool.statistics().parked, pool.statistics().idle) == ([], 1, 1)
+    delayed.release_handler(RequestPhase.DISK)
+    assert pool.statistics().idle == 1, "its worker's slot is not its own any more"
+    delays.call_all()
+    assert replies_to(delayed) == [[b"delayed"]]
+    assert pool.statistics().parked == 0
+
+
+async def test_a_delayed_answer_that_fails_ends_its_connection_only(nursery, caplog):
+    delays = Delays(ValueError("a bug"))
+    pool = await delaying(nursery, delays)
+    request = new_request()
+    pool.submit(request)
+    delays.call_all()
+    reply = await reply_of(request)
+    assert isinstance(reply, CloseConnection)
+    assert reply.cause is CloseCause.FAILURE
+    assert (pool.statistics().failed, pool.statistics().parked) == (1, 0)
+
+
+async def test_delayed_requests_are_given_up_when_the_pool_ends(nursery):
+    delays = Delays([b"answer"])
+    pool = HandlerPool(RequestChannel(100), delays.handle, 1)
+    async with trio.open_nursery() as inner:
+        await inner.start(pool.run)
+        requests = await send(pool, 3)
+        inner.cancel_scope.cancel()
+    late = new_request()
+    pool.submit(late)
+    for request in (*requests, late):
+        [reply] = replies_to(request)
+        assert isinstance(reply, CloseConnection)
+        assert reply.cause is CloseCause.STOPPING
+    delays.call_all()
+    assert delays.closed == 4
+    assert (pool.statistics().parked, pool.statistics().in_flight) == (0, 0)
