@@ -194,7 +194,7 @@ class HandlerPool:
         slot.requests += 1
         request.began_ns = began_ns = perf_counter_ns()
         try:
-            reply: Reply | PendingAnswer = self.handle(request)
+            reply: Reply | PendingAnswer | DelayedAnswer = self.handle(request)
         except Exception as error:
             reply = self._failure(request, error)
         if isinstance(reply, CoroutineType):
@@ -204,8 +204,9 @@ class HandlerPool:
             self._in_flight += 1
             self._start_worker(slot, request, reply)
         elif isinstance(reply, DelayedAnswer):
-            slot.busy_time.exit()
-            self.slot_released(slot)
+            slot.busy_time.busy_ns += perf_counter_ns() - began_ns
+            self._in_flight += 1
+            self._parked += 1
             self._delay(request, reply)
         else:
             self._answered += 1
