@@ -91,7 +91,7 @@ class DelayedProduce:
     __call__ = wait
 
 
-class Expiration(NamedTuple):
+class OperationDeadline(NamedTuple):
     """When a Produce is over (Trio's clock). ``order`` keeps the heap from comparing operations."""
 
     deadline: float
@@ -109,7 +109,7 @@ class ExpirationReaper:
     """
 
     def __init__(self) -> None:
-        self._heap: list[Expiration] = []
+        self._heap: list[OperationDeadline] = []
         self._order = itertools.count()
         self._prune_above = PRUNED_ABOVE
         self._wakes_at = math.inf
@@ -117,7 +117,7 @@ class ExpirationReaper:
 
     def add(self, operation: DelayedProduce, deadline: float) -> None:
         """Have ``operation`` completed at ``deadline``, unless it is by then."""
-        heapq.heappush(self._heap, Expiration(deadline, next(self._order), operation))
+        heapq.heappush(self._heap, OperationDeadline(deadline, next(self._order), operation))
         if len(self._heap) > self._prune_above:
             self._heap = [each for each in self._heap if each.operation.is_awaited]
             heapq.heapify(self._heap)
