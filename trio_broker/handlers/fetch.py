@@ -128,12 +128,15 @@ def fetch_in_session(request: FetchRequest, limits: FetchLimits, context: Contex
     # After ``extend``, as in Kafka's FetchSession: a partition in both lists is forgotten.
     if request.forgotten_topics_data:
         session.forget(forgotten_partitions(request))
-    reads = list(session.partitions.items())
+    reads, targets = list(session.partitions.items()), []
     for key, partition in reads:
-        partition.target = refreshed(key, partition.target, context)
-    results = yield from replicas.fetch_steps(
-        [partition.target for _, partition in reads], limits, release_handler=context.release_handler
-    )
+        found = partition.target.found
+        # Never so for nearly all partitions of a fetch. A topic may have been created or deleted since the session
+        # began; a partition whose topic was deleted has a failure, so a topic created anew under its name is found too.
+        if isinstance(found, KafkaError) or found.failure is not None:
+            partition.target = attrs.evolve(partition.target, found=find_partition(key, context))
+        targets.append(partition.target)
+    results = yield from replicas.fetch_steps(targets, limits, release_handler=context.release_handler)
     responses = yield from responses_of(session.incremental_changes(reads, results))
     return FetchResponse(session_id=session.session_id, responses=responses)
 
@@ -195,15 +198,6 @@ def find_partition(key: SessionKey, context: Context) -> Partition | KafkaError:
         return hosted.partition(key.partition)
     except KafkaError as error:
         return error
-
-
-def refreshed(key: SessionKey, target: FetchTarget, context: Context) -> FetchTarget:
-    """The target with its topic looked up again, which may have been created or deleted since the session began."""
-    # Fast path, taken by all partitions of nearly every fetch. A partition whose topic was deleted has a failure, so a
-    # topic created anew under its name is found as well.
-    if isinstance(target.found, Partition) and target.found.failure is None:
-        return target
-    return attrs.evolve(target, found=find_partition(key, context))
 
 
 def responses_of(results: Iterable[KeyedResult]) -> Steps[list[FetchableTopicResponse]]:

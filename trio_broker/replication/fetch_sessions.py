@@ -116,14 +116,13 @@ class FetchSession:
 
         Partitions that gave records go to the end: the byte limit shall hit others next time.
         """
-        told = [
-            (key, result)
-            for (key, partition), result in zip(reads, results, strict=True)
-            if partition.changed_since(result)
-        ]
+        told: list[KeyedResult] = []
+        for (key, partition), result in zip(reads, results, strict=True):
+            if partition.changed_since(result):
+                told.append((key, result))
         for key, result in told:
-            if result.size_bytes and (partition := self.partitions.pop(key, None)):
-                self.partitions[key] = partition
+            if result.size_bytes and (moved := self.partitions.pop(key, None)):
+                self.partitions[key] = moved
         return told
 
 
