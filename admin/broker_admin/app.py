@@ -6,12 +6,13 @@ holds what answers are made with (``AdminParts``): the rendered assets, the temp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from broker_admin import metrics_page
 from broker_admin.authentication import Authentication
@@ -59,6 +60,44 @@ from broker_admin.security import RequestGuard
 from broker_admin.tokens import AdminTokens
 from broker_admin.view import BrokerView
 
+ROUTES: Sequence[BaseRoute] = (
+    *overview_pages.ROUTES,
+    *overview.ROUTES,
+    *assets.ROUTES,
+    *group_pages.ROUTES,
+    *config.ROUTES,
+    *changes.ROUTES,
+    *config_pages.ROUTES,
+    *changes_pages.ROUTES,
+    *tuning_pages.ROUTES,
+    *loggers.ROUTES,
+    *readings.ROUTES,
+    *latency.ROUTES,
+    *segments.ROUTES,
+    *group_changes.ROUTES,
+    *topics.ROUTES,
+    *topic_selection.ROUTES,
+    *messages.ROUTES,
+    *message_appends.ROUTES,
+    *message_pages.ROUTES,
+    *message_tail.ROUTES,
+    *topics_pages.ROUTES,
+    *groups.ROUTES,
+    *clients.ROUTES,
+    *client_pages.ROUTES,
+    *doctor.ROUTES,
+    *storage.ROUTES,
+    *tasks.ROUTES,
+    *insight_pages.ROUTES,
+    *events.ROUTES,
+    *health.ROUTES,
+    *metrics_page.ROUTES,
+    *openapi.ROUTES,
+    *api_pages.ROUTES,
+    *search.ROUTES,
+)
+"""In this order: the first that fits a path answers it."""
+
 
 def create_app(
     view: BrokerView,
@@ -76,43 +115,7 @@ def create_app(
     if tokens is not None:
         middleware.append(Middleware(Authentication, tokens=tokens))
     app = Starlette(
-        routes=[
-            *overview_pages.ROUTES,
-            *overview.ROUTES,
-            *assets.ROUTES,
-            *group_pages.ROUTES,
-            *config.ROUTES,
-            *changes.ROUTES,
-            *config_pages.ROUTES,
-            *changes_pages.ROUTES,
-            *tuning_pages.ROUTES,
-            *loggers.ROUTES,
-            *readings.ROUTES,
-            *latency.ROUTES,
-            *segments.ROUTES,
-            *group_changes.ROUTES,
-            *topics.ROUTES,
-            *topic_selection.ROUTES,
-            *messages.ROUTES,
-            *message_appends.ROUTES,
-            *message_pages.ROUTES,
-            *message_tail.ROUTES,
-            *topics_pages.ROUTES,
-            *groups.ROUTES,
-            *clients.ROUTES,
-            *client_pages.ROUTES,
-            *doctor.ROUTES,
-            *storage.ROUTES,
-            *tasks.ROUTES,
-            *insight_pages.ROUTES,
-            *events.ROUTES,
-            *health.ROUTES,
-            *metrics_page.ROUTES,
-            *openapi.ROUTES,
-            *api_pages.ROUTES,
-            *search.ROUTES,
-            *(login_routes(tokens) if tokens is not None else ()),
-        ],
+        routes=[*ROUTES, *(login_routes(tokens) if tokens is not None else ())],
         middleware=middleware,
         exception_handlers={
             HTTPException: answer_http_exception,

@@ -79,8 +79,8 @@ function freeChart() {
     ...handlers,
     lines: (shown) => [...handlers.lines(shown), { pick: free, style: "line second" }],
     read: (sample) =>
-      `<i class="swatch first"></i><span>handlers</span> <strong>${percent(sample.io_idle_ratio)}</strong> <span>idle</span>` +
-      `<i class="swatch second"></i><span>for syncs</span> <strong>${percent(free(sample))}</strong> <span>free</span>`,
+      `<span><i class="swatch first"></i>handlers <strong>${percent(sample.io_idle_ratio)}</strong> idle</span> ` +
+      `<span><i class="swatch second"></i>for syncs <strong>${percent(free(sample))}</strong> free</span>`,
   };
 }
 

@@ -23,12 +23,12 @@ async function loadAll() {
   await Promise.all([loadReadings(), loadConfig(), refreshRegions()]);
 }
 
-// Side by side, what can be opened is opened in all three cards: in one alone it would leave empty spaces beside it.
+// Side by side, what can be opened is opened in all cards: in one alone it would leave empty spaces beside it.
 for (const kind of ["curl", "explanation"]) {
   const all = /** @type {HTMLDetailsElement[]} */ ([...document.querySelectorAll(`details.${kind}`)]);
   for (const opened of all) {
     opened.addEventListener("toggle", () => {
-      if (matchMedia("(min-width: 1181px)").matches) for (const other of all) other.open = opened.open;
+      if (matchMedia("(min-width: 700px)").matches) for (const other of all) other.open = opened.open;
     });
   }
 }
