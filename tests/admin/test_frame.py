@@ -8,10 +8,13 @@ from __future__ import annotations
 import html
 import json
 import re
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import attrs
 import httpx
+import jinja2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -127,6 +130,24 @@ def test_the_rail_has_the_pages_that_are_served_in_its_own_order() -> None:
 
 def test_no_two_pages_have_one_key() -> None:
     assert len({entry.key for entry in RAIL}) == len({entry.path for entry in RAIL}) == len(RAIL)
+
+
+@pytest.mark.parametrize("address", ["/tuning", "/topics", "/groups", "/changes", "/config", "/clients", "/storage"])
+async def test_no_page_compiles_its_template_on_the_event_loop(
+    live: LiveAdmin, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """The first reader of a page would hold up all clients for as long as that takes."""
+    threads: list[threading.Thread] = []
+
+    def get_template(*arguments: Any) -> jinja2.Template:
+        threads.append(threading.current_thread())
+        return found(*arguments)
+
+    found = TEMPLATES.get_template
+    monkeypatch.setattr(TEMPLATES, "get_template", get_template)
+    assert (await live.http.get(address)).status_code == 200
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 async def test_the_rail_marks_the_page_that_is_shown(client: httpx.AsyncClient) -> None:

@@ -20,7 +20,7 @@ from broker_admin.change_list import (
     trial_text,
 )
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.pages import frame, page_response, render_template
 from broker_admin.parts import view_of
 from broker_admin.routes.changes import change_of
 from broker_admin.tables import Column, ListTable
@@ -48,19 +48,18 @@ async def get_changes_page(request: Request) -> Response:
     changes = view.changes.list()
     page = await trio.to_thread.run_sync(select_changes, changes, query)
     table = ListTable("/changes", COLUMNS, query, page, request.query_params, lambda change: str(change.number))
-    render = partial(
-        TEMPLATES.get_template("changes/list.html").render,
+    context = {
         **frame(request),
         **WORDS,
-        here="changes",
-        script="changes.js",
-        table=table,
-        export_query=filters_of(query),
-        actions=[action.value for action in ACTION_TITLES],
-        resource_types=[each.value for each in ChangedResource],
-        channels={channel.value: title for channel, title in CHANNEL_TITLES.items()},
-    )
-    return await page_response(request, render)
+        "here": "changes",
+        "script": "changes.js",
+        "table": table,
+        "export_query": filters_of(query),
+        "actions": [action.value for action in ACTION_TITLES],
+        "resource_types": [each.value for each in ChangedResource],
+        "channels": {channel.value: title for channel, title in CHANNEL_TITLES.items()},
+    }
+    return await page_response(request, partial(render_template, "changes/list.html", context))
 
 
 def filters_of(query: ChangesQuery) -> str:
@@ -72,7 +71,7 @@ def filters_of(query: ChangesQuery) -> str:
 async def get_change_page(request: Request) -> Response:
     """One change."""
     context = frame(request) | WORDS | {"here": "changes", "script": "fresh.js", "change": change_of(request)}
-    return await page_response(request, partial(TEMPLATES.get_template("changes/change.html").render, context))
+    return await page_response(request, partial(render_template, "changes/change.html", context))
 
 
 ROUTES = [

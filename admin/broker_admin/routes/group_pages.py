@@ -22,7 +22,7 @@ from broker_admin.group_diagnosis import diagnosis
 from broker_admin.group_list import GROUP_COLUMNS, GroupsQuery, select_groups
 from broker_admin.listing import Page, ordered_by
 from broker_admin.operations import query_of
-from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.pages import TEMPLATES, frame, page_response, render_template
 from broker_admin.parts import parts_of, view_of
 from broker_admin.routes.groups import GroupRoute, group_id_of
 from broker_admin.routes.readings import now_ms_of
@@ -85,8 +85,7 @@ async def get_groups_page(request: Request) -> Response:
         "states": STATES,
         "types": [each.value for each in GroupType],
     }
-    render = partial(TEMPLATES.get_template("groups.html").render, **context)
-    return await page_response(request, render)
+    return await page_response(request, partial(render_template, "groups.html", context))
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from broker_admin.change_list import running_trial
 from broker_admin.knobs import knob_states
 from broker_admin.lifecycle_picture import SHOWN_PHASES, lifecycle_bars
-from broker_admin.pages import TEMPLATES, frame, page_response
+from broker_admin.pages import frame, page_response, render_template
 from broker_admin.parts import view_of
 from broker_admin.routes.changes_pages import WORDS
 
@@ -26,22 +26,21 @@ async def get_tuning_page(request: Request) -> Response:
     """The page, as the broker stands now."""
     view = view_of(request)
     settings = [change for change in view.changes.list() if change.is_of_settings]
-    render = partial(
-        TEMPLATES.get_template("tuning/tuning.html").render,
+    context = {
         **frame(request),
         **WORDS,
-        here="tuning",
-        script="tuning.js",
-        bottleneck=view.latency.bottleneck(),
-        apis=lifecycle_bars(view.latency.report().apis),
-        phases=[phase.value.replace("_", " ") for phase in SHOWN_PHASES],
-        threads=view.readings.threads(),
-        knobs=knob_states(view.config.entries()),
-        trial_seconds=TRIAL_SECONDS,
-        trial=running_trial(settings),
-        changes=settings[: -SHOWN_CHANGES - 1 : -1],
-    )
-    return await page_response(request, render)
+        "here": "tuning",
+        "script": "tuning.js",
+        "bottleneck": view.latency.bottleneck(),
+        "apis": lifecycle_bars(view.latency.report().apis),
+        "phases": [phase.value.replace("_", " ") for phase in SHOWN_PHASES],
+        "threads": view.readings.threads(),
+        "knobs": knob_states(view.config.entries()),
+        "trial_seconds": TRIAL_SECONDS,
+        "trial": running_trial(settings),
+        "changes": settings[: -SHOWN_CHANGES - 1 : -1],
+    }
+    return await page_response(request, partial(render_template, "tuning/tuning.html", context))
 
 
 ROUTES = [Route("/tuning", get_tuning_page)]
