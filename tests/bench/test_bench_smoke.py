@@ -21,7 +21,7 @@ def test_a_benchmark_measures_floor_and_broker_and_relates_them(tmp_path: Path):
         (server, connections) for connections in small.CONNECTIONS for server in ("bare echo", "broker")
     ]
     [row] = phases.rows
-    assert row[1] == "produce"
+    assert row[1] == "Produce"
     *means, total = [cell for cell in row[3:10] if isinstance(cell, float)]
     assert sum(means) == pytest.approx(total)
     assert outcome.measures["produce"] > 0
