@@ -26,6 +26,7 @@ from tests.running_broker import (
     running,
     until,
 )
+from trio_broker import steps
 from trio_broker.broker import StartupError, announcement, serve_until_signalled, single_startup_error
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import listener_endpoints
@@ -304,7 +305,7 @@ async def test_a_stop_lets_a_request_in_flight_finish(tmp_path):
         async def slow(request, context):
             working.set()
             await finish.wait()
-            return await real(request, context)
+            return await steps.finish(real(request, context))
 
         replace_handler(broker, ApiKey.METADATA, slow)
         await client.send(brokers_alone(), 12)
