@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from time import perf_counter_ns
 
-from trio.lowlevel import checkpoint
-
 
 class BusyTime:
     """Counts the nanoseconds during which at least one stretch of work was under way."""
@@ -53,11 +51,6 @@ class BusyTime:
     def exclude(self, elapsed_ns: int) -> None:
         """``elapsed_ns`` of the stretch under way were the work of something else."""
         self.since_ns += elapsed_ns
-
-    async def turn(self) -> None:
-        """Yield to the event loop; the time until it comes back is no work."""
-        with self.waiting:
-            await checkpoint()
 
     def busy_until(self, now_ns: int) -> int:
         """Nanoseconds of work up to ``now_ns`` (of ``time.perf_counter_ns``)."""

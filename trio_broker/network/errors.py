@@ -47,6 +47,9 @@ class CloseConnection(Exception):
         self.cause = cause
 
 
+STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
+
+
 class ShortRegion(CloseConnection):
     """A file holds fewer bytes than were promised to the client.
 

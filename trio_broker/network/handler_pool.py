@@ -33,7 +33,7 @@ from trio.lowlevel import Abort, RaiseCancelT, Task, checkpoint, current_task, r
 
 from kafka_wire.apis import api_name
 from trio_broker.network.busy_time import BusyTime, Utilization
-from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel, no_slot
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
 
@@ -58,7 +58,6 @@ class DelayedAnswer:
 Handle: TypeAlias = Callable[[QueuedRequest], Answer | PendingAnswer | DelayedAnswer]
 """Returns the answer, or, where that has to wait for something, a coroutine that was not begun or the delay."""
 
-STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
 
 MAX_RESTING_WORKERS = 128
 """Idle workers kept without a slot, about 5 KB each: enough that a hundred long polls at a time start no new tasks."""

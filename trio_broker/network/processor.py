@@ -43,7 +43,7 @@ from trio_broker.clock import Clock
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
-from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
 from trio_broker.network.handler_pool import HandlerPool
 from trio_broker.network.http_refusal import http_refusal, is_tls_handshake
 from trio_broker.network.request_channel import QueuedRequest, Reply, RequestChannel
@@ -81,8 +81,6 @@ HALF_CLOSED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 """The end of the stream, or an error, comes after what can be read, and is reported only once."""
 
 IsServed: TypeAlias = Callable[[int, int], bool]
-
-STOPPING = CloseConnection("the server is stopping", CloseCause.STOPPING)
 
 
 @attrs.define(eq=False)

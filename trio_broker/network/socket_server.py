@@ -35,7 +35,7 @@ from trio_broker.network.acceptor import Accept, Acceptor, Listener, listen
 from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
-from trio_broker.network.errors import CloseCause, CloseConnection
+from trio_broker.network.errors import STOPPING, CloseConnection
 from trio_broker.network.failed_handshakes import FailedHandshakes, is_failed_handshake
 from trio_broker.network.handler_pool import Handle, HandlerPool
 from trio_broker.network.loop_monitor import LoopMonitor
@@ -167,11 +167,10 @@ class SocketServer:
         cancelled. The caller first ends the waits of delayed requests, which otherwise last until the deadline.
         """
         self.stop_accepting()
-        stopping = CloseConnection("the server is stopping", CloseCause.STOPPING)
         # Set before the commands are given: a connection that is on its way between two Processors is in no dictionary.
-        self._context.stopping = stopping
+        self._context.stopping = STOPPING
         for connection in self.connections():
-            connection.give_command(stopping)
+            connection.give_command(STOPPING)
         in_flight = self.handlers.statistics().in_flight
         log.info("stopping: %d connections, %d requests in flight", self.quotas.total, in_flight)
         with trio.move_on_at(deadline):

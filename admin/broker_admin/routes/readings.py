@@ -189,10 +189,7 @@ async def get_topic_series(request: Request) -> Response:
     view, query = view_of(request), query_of(request, TopicSeriesQuery)
     times = times_of(view, query)
     report = await view.readings.topic_series(query.topic, times.from_ms, times.to_ms, times.step_ms)
-    if report is None:
-        detail = "there is no such topic; /api/v1/topics lists those there are"
-        raise Problem(404, detail, [FieldError(query_pointer("topic"), detail)])
-    return await json_response_from_thread(report)
+    return await series_response(report, "topic", "there is no such topic; /api/v1/topics lists those there are")
 
 
 @operation(SeriesReport, query=GroupSeriesQuery, problems=BAD_TIMES | {404: "there is no such group"})
@@ -205,9 +202,17 @@ async def get_group_series(request: Request) -> Response:
     view, query = view_of(request), query_of(request, GroupSeriesQuery)
     times = times_of(view, query)
     report = await view.readings.group_series(query.group_id, times.from_ms, times.to_ms, times.step_ms)
+    return await series_response(report, "group_id", "there is no such group; /api/v1/groups lists those there are")
+
+
+async def series_response(report: SeriesReport | None, parameter: str, missing: str) -> Response:
+    """The series of what ``parameter`` of the query names.
+
+    Raises:
+        Problem: 404: there is nothing of that name, as ``missing`` says.
+    """
     if report is None:
-        detail = "there is no such group; /api/v1/groups lists those there are"
-        raise Problem(404, detail, [FieldError(query_pointer("group_id"), detail)])
+        raise Problem(404, missing, [FieldError(query_pointer(parameter), missing)])
     return await json_response_from_thread(report)
 
 
