@@ -36,7 +36,7 @@ LANES: Mapping[str, tuple[str, ...]] = {
     "compat": ("compat/",),
     "core": ("",),
     "spark units": ("spark/", "compat/test_spark_sink_other", "compat/test_spark_wire_other"),
-    "state": ("coordinator/", "replication/", "storage/", "network/"),
+    "state": ("coordinator/", "partition/", "storage/", "network/"),
     "handlers": ("handlers/",),
     "protocol": ("protocol/",),
 }

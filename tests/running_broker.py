@@ -26,8 +26,8 @@ from kafka_wire.records.record import NewRecord
 from tests.handlers.handler_client import joined
 from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
-from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.runtime.clock import Clock
 
 PATIENCE_SECONDS = 20.0
 """Far longer than anything here takes, far shorter than the polls and graces that tests ask for."""

@@ -11,13 +11,13 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.handlers.wire_client import ADVERTISED, broker_config
-from tests.replication.real_logs import batch
+from tests.partition.real_logs import batch
 from trio_broker.bootstrap import open_services, run_in_thread_shielded
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"

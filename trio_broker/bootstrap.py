@@ -22,7 +22,6 @@ import trio
 from kafka_wire.primitives import random_uuid
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import Clock
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
@@ -37,7 +36,8 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.clock import Clock
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 

@@ -36,7 +36,6 @@ import trio
 
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
-from trio_broker.clock import Clock, SystemClock
 from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import UpdateMode
@@ -49,6 +48,7 @@ from trio_broker.network.acceptor import Listener
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
+from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.storage.errors import DataDirectoryError
 
 if TYPE_CHECKING:

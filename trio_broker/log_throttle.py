@@ -7,7 +7,7 @@ import logging
 
 import attrs
 
-from trio_broker.clock import Clock
+from trio_broker.runtime.clock import Clock
 
 LOG_INTERVAL_SECONDS = 10.0
 """A flood of refused connections is worth six lines a minute: enough to see when it began and whether it goes on."""

@@ -13,7 +13,7 @@ import trio
 
 from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.admin.live_admin import LiveAdmin, open_live_admin
-from tests.replication.real_logs import batch
+from tests.partition.real_logs import batch
 from tests.running_broker import PATIENCE_SECONDS, connected, fetch_request
 from trio_broker.metrics.bottleneck import READINGS_SECONDS
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.admin.lagging_group import GROUP_ID, TOPIC, make_group, make_lag, produce_to_all
 from tests.admin.live_admin import LiveAdmin, open_live_admin
-from trio_broker.clock import ManualClock
 from trio_broker.metrics.history import SERIES
 from trio_broker.metrics.minute_file import MINUTE_MS
 from trio_broker.metrics.series import GROUP_SERIES, TOPIC_SERIES
+from trio_broker.runtime.clock import ManualClock
 
 ADDRESS = "/api/v1/history/series"
 

@@ -12,7 +12,7 @@ from broker_admin.app import create_app
 from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.lagging_group import GROUP_ID, RECORDS, TOPIC, Consumer, make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
-from trio_broker.clock import ManualClock
+from trio_broker.runtime.clock import ManualClock
 
 pytestmark = needs_chromium
 

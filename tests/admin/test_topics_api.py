@@ -18,7 +18,7 @@ from kafka_wire.messages.offset_commit import (
 from tests.admin.lagging_group import make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.running_broker import fetch_request
-from trio_broker.clock import ManualClock
+from trio_broker.runtime.clock import ManualClock
 
 TOPICS = "/api/v1/topics"
 

@@ -15,7 +15,7 @@ from broker_admin.views.topics import SegmentDetail
 from tests.admin.chromium import Page, needs_chromium, open_browser
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.admin.test_topics_api import commit
-from trio_broker.clock import ManualClock
+from trio_broker.runtime.clock import ManualClock
 
 HTML = {"accept": "text/html"}
 

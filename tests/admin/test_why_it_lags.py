@@ -20,7 +20,7 @@ from tests.admin.lagging_group import (
     produce_to_all,
 )
 from tests.admin.live_admin import LiveAdmin, open_live_admin
-from trio_broker.clock import ManualClock
+from trio_broker.runtime.clock import ManualClock
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from broker_admin.app import create_app
 from broker_admin.views.events import BrokerEvent
 from broker_admin.views.groups import GroupsRebalanced
 from tests.coordinator.coordinator_harness import CoordinatorHarness, running_coordinator
-from tests.replication.real_logs import batch
+from tests.partition.real_logs import batch
 from tests.running_broker import running, view_of
 from trio_broker.broker_view.groups import MAX_GROUP_IDS, REPORT_SECONDS, LiveGroupsView
 from trio_broker.coordinator.group_event import GroupEventKind

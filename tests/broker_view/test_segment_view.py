@@ -13,11 +13,11 @@ import trio
 from broker_admin.encoding import encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
 from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.segment import Segment
 

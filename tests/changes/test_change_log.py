@@ -23,8 +23,8 @@ from trio_broker.changes.change import (
 )
 from trio_broker.changes.change_file import ChangeFile
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import ManualClock
 from trio_broker.config.entries import ValueChange
+from trio_broker.runtime.clock import ManualClock
 
 CURL = ChangeOrigin(ChangeChannel.HTTP, "curl", "127.0.0.1", "PATCH /api/v1/config")
 IO = MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, "1", (ValueChange("num.io.threads", "1", "8"),))

@@ -6,12 +6,12 @@ import pytest
 
 from kafka_wire.primitives import random_uuid
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
+from trio_broker.runtime.clock import ManualClock
 
 
 @pytest.fixture

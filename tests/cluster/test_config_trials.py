@@ -7,12 +7,12 @@ import trio
 
 from kafka_wire.errors import KafkaError
 from trio_broker.changes.change import MAX_TRIAL_SECONDS, MIN_TRIAL_SECONDS, ChangeChannel, TrialOutcome
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.config_trials import ConfigTrials, NoSuchTrial
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
+from trio_broker.runtime.clock import ManualClock
 
 
 @pytest.fixture

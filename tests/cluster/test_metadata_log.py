@@ -11,7 +11,6 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecordType, read_control_record
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import TopicRecord, encode_metadata_record
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_log import (
     METADATA_TOPIC_ID,
@@ -20,6 +19,7 @@ from trio_broker.cluster.metadata_log import (
     leader_change_value,
     read_leader_epoch,
 )
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage.append import AppendOrigin
 
 

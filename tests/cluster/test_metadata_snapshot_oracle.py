@@ -8,9 +8,9 @@ import pytest
 
 from tests.cluster.test_metadata_snapshot import HISTORY, fold
 from tests.java_programs import Java
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
+from trio_broker.runtime.clock import ManualClock
 
 
 @pytest.mark.compat

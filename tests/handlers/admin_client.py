@@ -11,7 +11,6 @@ from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import random_uuid
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined, response_of
-from trio_broker.clock import ManualClock
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
@@ -20,6 +19,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import QueuedRequest
+from trio_broker.runtime.clock import ManualClock
 
 
 @attrs.define

@@ -9,11 +9,11 @@ import pytest
 from tests.handlers.group_client import GroupClient
 from tests.handlers.handler_client import Client
 from tests.handlers.wire_client import ADVERTISED, WireClient, broker_config
-from tests.replication.real_logs import make_replicas
+from tests.partition.real_logs import make_replicas
 from trio_broker.bootstrap import open_services
-from trio_broker.clock import ManualClock
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.network.request_metrics import RequestChannelMetrics
+from trio_broker.runtime.clock import ManualClock
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kafka_wire.headers import RequestHeader
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.steps import finish
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)

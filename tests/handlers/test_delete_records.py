@@ -9,7 +9,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.replication.real_logs import add_topic, batch
+from tests.partition.real_logs import add_topic, batch
 from trio_broker.handlers.delete_records import delete_records, error_response
 from trio_broker.storage.log import Log
 

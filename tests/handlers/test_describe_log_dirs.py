@@ -17,7 +17,7 @@ from kafka_wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
 )
 from tests.handlers.loop_rounds import counted_rounds
-from tests.replication.real_logs import add_topic, batch
+from tests.partition.real_logs import add_topic, batch
 from trio_broker import yield_budget
 from trio_broker.handlers.describe_log_dirs import describe_log_dirs, error_response
 from trio_broker.storage.log_directory import LogDirectory

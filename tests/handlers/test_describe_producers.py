@@ -11,7 +11,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.loop_rounds import counted_rounds
-from tests.replication.real_logs import NOW_MS, add_topic, batch
+from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker import yield_budget
 from trio_broker.handlers.describe_producers import describe_producers, error_response
 from trio_broker.storage.append import AppendOrigin

@@ -14,10 +14,10 @@ from tests.handlers.loop_rounds import counted_rounds
 from tests.handlers.wire_client import ADVERTISED, WireClient, advertising, broker_config
 from trio_broker import yield_budget
 from trio_broker.bootstrap import open_services
-from trio_broker.clock import ManualClock
 from trio_broker.handlers.describe_quorum import error_response
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.network.request_metrics import RequestChannelMetrics
+from trio_broker.runtime.clock import ManualClock
 
 METADATA = "__cluster_metadata"
 VERSIONS = range(3)

@@ -22,7 +22,7 @@ from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from kafka_wire.schema import VersionRange, default_instance
 from tests.handlers.handler_client import joined
 from tests.handlers.wire_client import CORRELATION_ID, WireClient
-from tests.replication.real_logs import batch
+from tests.partition.real_logs import batch
 from trio_broker.handlers.support.dispatch import error_response
 from trio_broker.handlers.support.registry import served_apis
 from trio_broker.network.errors import CloseConnection

@@ -16,7 +16,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from tests.handlers.handler_client import Client
-from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log

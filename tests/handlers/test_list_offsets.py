@@ -9,7 +9,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.replication.real_logs import NOW_MS, add_topic, batch
+from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker.handlers.list_offsets import error_response, list_offsets
 from trio_broker.storage.log import Log
 

@@ -11,7 +11,7 @@ from kafka_wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.replication.real_logs import add_topic, batch
+from tests.partition.real_logs import add_topic, batch
 from trio_broker.handlers.offset_for_leader_epoch import error_response, offset_for_leader_epoch
 
 

@@ -14,7 +14,7 @@ from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client, response_of
-from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.produce import error_response, produce
 from trio_broker.network.errors import CloseConnection
 from trio_broker.storage.errors import StorageFailed

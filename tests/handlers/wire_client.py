@@ -13,12 +13,12 @@ from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_request_header, read_response_header, request_header
 from kafka_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.handlers.handler_client import CONNECTION, joined
-from trio_broker.clock import ManualClock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
+from trio_broker.runtime.clock import ManualClock
 
 CORRELATION_ID = 77
 

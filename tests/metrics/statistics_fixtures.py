@@ -15,9 +15,9 @@ from trio_broker.network.statistics import (
     RequestChannelStatistics,
     SocketServerStatistics,
 )
-from trio_broker.replication.flusher import FlusherStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics
-from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.partition.flusher import FlusherStatistics
+from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 
 NEVER_BUSY = ThreadOccupancyStatistics(busy=0, waiting=0, busy_ns={}, all_busy_ns=0, waiting_ns=0)
 

@@ -16,10 +16,10 @@ from trio_broker.changes.change import (
     ReadingUnit,
 )
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import ManualClock
 from trio_broker.config.entries import ValueChange
 from trio_broker.metrics.effect import EffectWatch, effect
 from trio_broker.metrics.history import sample_between
+from trio_broker.runtime.clock import ManualClock
 
 LOADED: dict[str, Any] = {
     "requests_per_second": 500.0,

@@ -17,7 +17,7 @@ from tests.metrics.statistics_fixtures import (
 from trio_broker.histogram import Histogram
 from trio_broker.metrics.history import HISTORY_SAMPLES, History, HistorySample, sample_between
 from trio_broker.network.request_metrics import RequestTimes
-from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 from trio_broker.request_phase import RequestPhase
 
 

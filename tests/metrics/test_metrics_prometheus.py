@@ -27,9 +27,9 @@ from trio_broker.metrics.prometheus import render
 from trio_broker.metrics.prometheus_times import BOUNDS_NS, add_histogram
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.network.request_metrics import RequestMetrics, RequestTimes, RequestWaits
-from trio_broker.replication.log_cleaner import UncleanablePartition
-from trio_broker.replication.replica_manager import ReplicaManagerStatistics
-from trio_broker.replication.thread_occupancy import ThreadOccupancyStatistics
+from trio_broker.partition.log_cleaner import UncleanablePartition
+from trio_broker.partition.replica_manager import ReplicaManagerStatistics
+from trio_broker.partition.thread_occupancy import ThreadOccupancyStatistics
 from trio_broker.request_phase import RequestPhase
 from trio_broker.topic_partition import TopicPartition
 

@@ -13,11 +13,11 @@ import trio
 
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
-from trio_broker.clock import ManualClock
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Listener
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
+from trio_broker.runtime.clock import ManualClock
 
 PATIENCE_SECONDS = 20
 """No test waits this long unless it has failed; the machine may be busy with others."""

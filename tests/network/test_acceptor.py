@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_broker.clock import ManualClock
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
+from trio_broker.runtime.clock import ManualClock
 
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 

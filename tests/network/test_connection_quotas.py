@@ -8,7 +8,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from trio_broker.clock import ManualClock
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LOG_INTERVAL_SECONDS, LogThrottle
 from trio_broker.network.connection_quotas import (
@@ -17,6 +16,7 @@ from trio_broker.network.connection_quotas import (
     plain_address,
     resolve_overrides,
 )
+from trio_broker.runtime.clock import ManualClock
 
 
 def quotas_with(**settings: object) -> ConnectionQuotas:

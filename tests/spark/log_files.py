@@ -18,7 +18,7 @@ from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
-from trio_broker.replication.partition import Durability, Partition
+from trio_broker.partition.partition import Durability, Partition
 from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.storage.conftest import NOW_MS, make_batch
-from trio_broker.clock import ManualClock
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition

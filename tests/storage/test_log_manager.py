@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trio_broker.clock import ManualClock
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log

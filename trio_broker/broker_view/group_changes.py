@@ -66,7 +66,7 @@ from trio_broker.offset_reset import (
     read_offsets,
     to_moment,
 )
-from trio_broker.replication.partition import IsolationLevel
+from trio_broker.partition.partition import IsolationLevel
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps, finish
 from trio_broker.topic_partition import TopicPartition

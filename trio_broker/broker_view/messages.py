@@ -34,10 +34,10 @@ from trio_broker.handlers.list_offsets import find_offset
 from trio_broker.handlers.produce import append_batch, require_may_write
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.murmur2 import partition_of
-from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import IsolationLevel
-from trio_broker.replication.replica_manager import RequiredOffset
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import IsolationLevel
+from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import finish
 from trio_broker.storage.log_file import FileRecords

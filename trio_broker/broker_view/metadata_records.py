@@ -19,7 +19,7 @@ from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.replication.fetch_operation import FetchedPartition
+from trio_broker.partition.fetch_operation import FetchedPartition
 
 PARTITION = 0
 """The only one of the metadata log."""

@@ -26,9 +26,9 @@ from broker_admin.views.segments import (
     TopicManifest,
 )
 from kafka_wire.primitives import uuid_text
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log import Log
 from trio_broker.storage.offset_index import OffsetPosition

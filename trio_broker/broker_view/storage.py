@@ -32,10 +32,10 @@ from broker_admin.views.storage import (
 from trio_broker.cluster.topic_names import is_internal_topic
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
-from trio_broker.replication.disk_usage import forecast_disk
-from trio_broker.replication.flusher import FlusherStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.disk_usage import forecast_disk
+from trio_broker.partition.flusher import FlusherStatistics
+from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.partition import Partition
 from trio_broker.storage.log import segment_facts
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text

@@ -33,8 +33,8 @@ from trio_broker.config.errors import ConfigError
 from trio_broker.config.resource_config import topic_entries
 from trio_broker.handlers.support.record_deletion import delete_records_before
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import HIGH_WATERMARK
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import HIGH_WATERMARK
 
 T = TypeVar("T")
 

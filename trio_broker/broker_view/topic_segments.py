@@ -15,7 +15,7 @@ import trio
 from broker_admin.views.topics import PartitionSegments, SegmentDetail, TopicRefused
 from kafka_wire.errors import KafkaError
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.partition import Partition
 from trio_broker.storage import file_names
 from trio_broker.storage.compaction_plan import compaction_range
 from trio_broker.storage.log import segment_facts

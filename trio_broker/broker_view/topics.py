@@ -31,9 +31,9 @@ from trio_broker.coordinator.reporting.lag import UnconsumedRecord, batch_timest
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.metrics.topics import PartitionInfo, TopicInfo
-from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, TrafficRates
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
 from trio_broker.yield_budget import InTurns
 
 

@@ -30,8 +30,8 @@ from trio_broker.changes.change import (
     with_outcome,
 )
 from trio_broker.changes.change_file import ChangeFile, StoredChanges
-from trio_broker.clock import Clock
 from trio_broker.config.entries import ValueChange
+from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 

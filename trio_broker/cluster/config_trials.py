@@ -33,10 +33,10 @@ from trio_broker.changes.change import (
     with_outcome,
 )
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import Clock
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.controller import Controller
 from trio_broker.config.entries import ValueChange
+from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 

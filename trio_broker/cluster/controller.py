@@ -26,7 +26,6 @@ from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER, THE_BROKER
 from trio_broker.changes.change import Change, ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import ChangeLog, differences
-from trio_broker.clock import SystemClock
 from trio_broker.cluster.cluster_control import NodeRegistration, decide_registration
 from trio_broker.cluster.configuration_control import ConfigChange, decide_config_change, require_configurable, scope_of
 from trio_broker.cluster.controller_result import ControllerResult, attempt, outcomes_of
@@ -57,6 +56,7 @@ from trio_broker.cluster.replication_control import (
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope, ValueChange
 from trio_broker.config.keys import BROKER_KEYS
+from trio_broker.runtime.clock import SystemClock
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 

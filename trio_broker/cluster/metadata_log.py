@@ -32,11 +32,11 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecord, ControlRecordType, build_control_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
-from trio_broker.clock import Clock
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import Clock
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.checkpoints import write_atomically
 from trio_broker.storage.log import Log

@@ -21,8 +21,8 @@ from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptCheckpoint
 
 log = logging.getLogger(__name__)

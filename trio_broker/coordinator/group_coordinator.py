@@ -24,7 +24,6 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
 from trio_broker.changes.change import MadeChange
-from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType
@@ -42,8 +41,9 @@ from trio_broker.coordinator.reporting.statistics import GroupStatistics, statis
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
+from trio_broker.runtime.clock import Clock
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.yield_budget import YieldBudget

@@ -24,7 +24,7 @@ from kafka_wire.messages.alter_replica_log_dirs import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget

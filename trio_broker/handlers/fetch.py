@@ -27,15 +27,15 @@ from kafka_wire.messages.fetch import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
-from trio_broker.replication.fetch_sessions import (
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchTarget
+from trio_broker.partition.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
     KeyedResult,
     SessionKey,
 )
-from trio_broker.replication.partition import IsolationLevel, Partition
+from trio_broker.partition.partition import IsolationLevel, Partition
 from trio_broker.steps import Steps
 
 BY_ID_SINCE_VERSION = 13

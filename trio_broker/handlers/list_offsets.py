@@ -28,8 +28,8 @@ from kafka_wire.messages.list_offsets import (
 )
 from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.registry import handles
-from trio_broker.replication.partition import IsolationLevel, Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.partition import IsolationLevel, Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.steps import Steps
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.yield_budget import YieldBudget

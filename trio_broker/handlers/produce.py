@@ -35,9 +35,9 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.handlers.support.transactions import refuse_transactional_id
 from trio_broker.network.client_activity import NOT_IDEMPOTENT, ProducerActivity
 from trio_broker.network.errors import CloseConnection
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.steps import Steps
 from trio_broker.storage.append import AppendInfo

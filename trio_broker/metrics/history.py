@@ -15,8 +15,8 @@ import attrs
 from kafka_wire.apis import ApiKey
 from trio_broker.network.request_metrics import NO_REQUESTS, RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
-from trio_broker.replication.flusher import FlusherStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.flusher import FlusherStatistics
+from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.request_phase import RequestPhase
 
 HISTORY_SAMPLES = 300

@@ -30,7 +30,7 @@ from trio_broker.metrics.prometheus_times import cold_send_metrics, request_time
 from trio_broker.metrics.snapshot import MetricsSnapshot, PartitionReading
 from trio_broker.metrics.streamed_metric import LabelledValue, streamed_metric, values_of_partitions
 from trio_broker.network.statistics import HandlerSlotStatistics, ProcessorStatistics, SocketServerStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.log_cleaner import LogCleanerStatistics
 
 PREFIX = "trio_broker"
 

@@ -15,7 +15,7 @@ from trio_broker.histogram import HistogramSnapshot, upper_bound_ns
 from trio_broker.metrics.latency import error_name
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import ProcessorStatistics
-from trio_broker.replication.flusher import FlusherStatistics
+from trio_broker.partition.flusher import FlusherStatistics
 
 BOUNDS_NS = tuple(1 << power for power in range(15, 35))
 

@@ -13,8 +13,8 @@ from trio_broker.coordinator.reporting.snapshot import GroupLag, GroupPartitionL
 from trio_broker.coordinator.reporting.statistics import GroupStatistics
 from trio_broker.network.request_metrics import RequestTimes
 from trio_broker.network.statistics import SocketServerStatistics
-from trio_broker.replication.log_cleaner import LogCleanerStatistics
-from trio_broker.replication.replica_manager import ReplicaManagerStatistics
+from trio_broker.partition.log_cleaner import LogCleanerStatistics
+from trio_broker.partition.replica_manager import ReplicaManagerStatistics
 
 
 @attrs.frozen(kw_only=True)

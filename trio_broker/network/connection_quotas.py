@@ -19,10 +19,10 @@ from collections.abc import Mapping
 
 import trio
 
-from trio_broker.clock import Clock
 from trio_broker.config.config_key import INT_MAX
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LogThrottle
+from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 

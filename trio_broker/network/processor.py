@@ -39,7 +39,6 @@ from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
 from kafka_wire.framing import frame as framed
 from kafka_wire.headers import RequestHeader, read_request_header
-from trio_broker.clock import Clock
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.client_activity import VERSION_BITS
 from trio_broker.network.connection import Connection, ConnectionState, Reassign, frame_deadline
@@ -50,6 +49,7 @@ from trio_broker.network.request_channel import QueuedRequest, Reply, RequestCha
 from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMemoryPool
 from trio_broker.network.send import ColdRead, Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
+from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,6 @@ import attrs
 import trio
 
 from kafka_wire.connection import ServerConnection
-from trio_broker.clock import Clock, SystemClock
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Accept, Acceptor, Listener, listen
 from trio_broker.network.busy_time import Utilization
@@ -43,6 +42,7 @@ from trio_broker.network.processor import IsServed, Processor, ProcessorContext
 from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
+from trio_broker.runtime.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
 

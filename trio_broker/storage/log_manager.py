@@ -30,8 +30,8 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid, uuid_text
-from trio_broker.clock import Clock
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import Clock
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import DeletedFile, Log

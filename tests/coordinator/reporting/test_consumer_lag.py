@@ -7,11 +7,11 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
-from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot, GroupType, MemberSnapshot
-from trio_broker.replication.append_times import AppendTimes
+from trio_broker.partition.append_times import AppendTimes
 
 
 @pytest.fixture

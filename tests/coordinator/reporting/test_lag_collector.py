@@ -11,7 +11,7 @@ import trio
 from kafka_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.compat.group_requests import assignment
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
-from tests.replication.real_logs import batch
+from tests.partition.real_logs import batch
 from trio_broker.coordinator.reporting import lag, lag_collector
 from trio_broker.coordinator.runtime.result import RequestContext
 

@@ -19,9 +19,9 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_file import FileRecords
 from trio_broker.topic_partition import TopicPartition
 

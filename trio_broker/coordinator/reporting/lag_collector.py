@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 import attrs
 import trio
 
-from trio_broker.clock import Clock
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import (
@@ -37,8 +36,9 @@ from trio_broker.coordinator.reporting.snapshot import (
     sum_known,
 )
 from trio_broker.coordinator.reporting.statistics import ReportedGroup, ReportedShard
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.clock import Clock
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import YieldBudget
 

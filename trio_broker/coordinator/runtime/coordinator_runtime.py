@@ -29,7 +29,6 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.schema import Request
-from trio_broker.clock import Clock
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -39,8 +38,9 @@ from trio_broker.coordinator.runtime.response_future import ResponseFuture
 from trio_broker.coordinator.runtime.result import Completion, Now, RequestContext
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
-from trio_broker.replication.replica_manager import ReplicaManager, RequiredOffset
+from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler
+from trio_broker.runtime.clock import Clock
 from trio_broker.steps import Steps
 
 log = logging.getLogger(__name__)

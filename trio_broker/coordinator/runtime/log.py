@@ -19,8 +19,8 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.log_file import FileRecords
 
 LOAD_SLICE_BYTES = 256 * 1024

@@ -37,7 +37,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.request_metrics import RequestChannelMetrics
-from trio_broker.replication.delayed_operations import DelayedProduce
+from trio_broker.partition.delayed_operations import DelayedProduce
 from trio_broker.steps import Steps, Wait, finish
 
 log = logging.getLogger(__name__)

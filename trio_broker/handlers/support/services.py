@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import attrs
 
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import Clock
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_log import MetadataLog
@@ -18,7 +17,8 @@ from trio_broker.config.listeners import Endpoint
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 

@@ -28,19 +28,19 @@ from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.changes.change_log import ChangeLog
-from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
-from trio_broker.replication.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
-from trio_broker.replication.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
-from trio_broker.replication.fetch_sessions import FetchSessionCache
-from trio_broker.replication.flusher import Flusher, FlusherStatistics, Syncable
-from trio_broker.replication.hosted_topics import HostedTopic, TopicAssignment
-from trio_broker.replication.log_maintenance import LogMaintenance
-from trio_broker.replication.partition import Durability, Partition
+from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
+from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
+from trio_broker.partition.fetch_sessions import FetchSessionCache
+from trio_broker.partition.flusher import Flusher, FlusherStatistics, Syncable
+from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
+from trio_broker.partition.log_maintenance import LogMaintenance
+from trio_broker.partition.partition import Durability, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.runtime.clock import Clock
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation

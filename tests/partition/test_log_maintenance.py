@@ -7,8 +7,8 @@ import errno
 import pytest
 import trio
 
-from tests.replication.real_logs import add_topic, batch, make_replicas
-from trio_broker.replication.log_maintenance import MAX_CLOCK_STEP_MS
+from tests.partition.real_logs import add_topic, batch, make_replicas
+from trio_broker.partition.log_maintenance import MAX_CLOCK_STEP_MS
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition

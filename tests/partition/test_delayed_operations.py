@@ -7,7 +7,7 @@ from functools import partial
 import trio
 import trio.testing
 
-from trio_broker.replication.delayed_operations import (
+from trio_broker.partition.delayed_operations import (
     PRUNED_ABOVE,
     DelayedFetch,
     DelayedOperation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_broker.replication.disk_usage import (
+from trio_broker.partition.disk_usage import (
     DISK_USAGE_INTERVAL_MS,
     MAX_SAMPLES,
     MIN_SAMPLES,

@@ -9,7 +9,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.config.log_config import LogConfig
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.partition import Partition
 
 
 @attrs.frozen

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.replication.real_logs import NOW_MS, add_topic, batch, make_replicas
-from trio_broker.clock import ManualClock
-from trio_broker.replication import broker_topic_stats
-from trio_broker.replication.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
-from trio_broker.replication.fetch_operation import FetchLimits, FetchTarget
+from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from trio_broker.partition import broker_topic_stats
+from trio_broker.partition.broker_topic_stats import BrokerTopicStats, TrafficPoint, TrafficRates
+from trio_broker.partition.fetch_operation import FetchLimits, FetchTarget
+from trio_broker.runtime.clock import ManualClock
 
 OTHER_ID = bytes(range(16, 32))
 

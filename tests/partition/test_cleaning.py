@@ -12,12 +12,12 @@ import trio.testing
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.record import NewRecord
-from tests.replication.real_logs import add_topic, make_replicas
+from tests.partition.real_logs import add_topic, make_replicas
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
+from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage import checkpoints
 from trio_broker.storage.cleaner import Cleaning
 from trio_broker.storage.log_file import LogFile
@@ -171,7 +171,7 @@ async def test_what_is_not_known_to_be_on_the_disk_is_synced_and_then_compacted(
 async def test_producers_and_consumers_go_on_between_the_slices(replicas, cleaner, monkeypatch):
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition, 40)
-    monkeypatch.setattr("trio_broker.replication.log_cleaner.run_slice", lambda work: run_slice(work, 0.0))
+    monkeypatch.setattr("trio_broker.partition.log_cleaner.run_slice", lambda work: run_slice(work, 0.0))
     ends = []
 
     async def produce():

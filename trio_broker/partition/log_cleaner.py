@@ -27,11 +27,11 @@ import attrs
 import trio
 
 from kafka_wire.errors import KafkaError
-from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.network.busy_time import BusyTime
-from trio_broker.replication.compaction_pace import BytesPerSecond, run_slice
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
+from trio_broker.partition.partition import Partition
+from trio_broker.runtime.clock import Clock
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest
 from trio_broker.storage.log_manager import LogManager

@@ -9,10 +9,10 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
-from tests.replication.real_logs import NOW_MS, batch, make_log
+from tests.partition.real_logs import NOW_MS, batch, make_log
 from trio_broker.config.log_config import LogConfig
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
-from trio_broker.replication.partition import Durability, IsolationLevel, Partition
+from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
+from trio_broker.partition.partition import Durability, IsolationLevel, Partition
 from trio_broker.storage.append import AppendOrigin
 
 

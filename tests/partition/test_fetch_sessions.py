@@ -7,11 +7,11 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import NO_UUID
-from tests.replication.real_logs import make_replicas
-from trio_broker.clock import ManualClock
-from trio_broker.replication import fetch_sessions
-from trio_broker.replication.fetch_operation import FetchedPartition, FetchTarget
-from trio_broker.replication.fetch_sessions import MAX_EPOCH, FetchSessionCache, SessionKey
+from tests.partition.real_logs import make_replicas
+from trio_broker.partition import fetch_sessions
+from trio_broker.partition.fetch_operation import FetchedPartition, FetchTarget
+from trio_broker.partition.fetch_sessions import MAX_EPOCH, FetchSessionCache, SessionKey
+from trio_broker.runtime.clock import ManualClock
 
 NOTHING = KafkaError("not here", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import attrs
 
-from trio_broker.clock import Clock
-from trio_broker.replication.hosted_topics import HostedTopic
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.hosted_topics import HostedTopic
+from trio_broker.partition.partition import Partition
+from trio_broker.runtime.clock import Clock
 from trio_broker.yield_budget import InTurns
 
 SNAPSHOT_SECONDS = 10.0

@@ -8,13 +8,13 @@ import trio
 
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
-from trio_broker.clock import ManualClock
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.partition import Partition
-from trio_broker.replication.replica_manager import ReplicaManager
+from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.partition import Partition
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log

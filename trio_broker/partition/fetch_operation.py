@@ -22,8 +22,8 @@ from trio.lowlevel import checkpoint
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.replication.delayed_operations import DelayedFetch
-from trio_broker.replication.partition import NO_EPOCH, IsolationLevel, Partition
+from trio_broker.partition.delayed_operations import DelayedFetch
+from trio_broker.partition.partition import NO_EPOCH, IsolationLevel, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trio_broker.replication.thread_occupancy import ThreadOccupancy
+from trio_broker.partition.thread_occupancy import ThreadOccupancy
 
 
 def test_time_counts_by_how_many_threads_are_busy():

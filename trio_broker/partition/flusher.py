@@ -26,7 +26,7 @@ import attrs
 import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
-from trio_broker.replication.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
+from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
 
 
 class Syncable(Protocol):

@@ -17,11 +17,11 @@ from typing import Protocol, TypeVar
 import attrs
 import trio
 
-from trio_broker.clock import Clock
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.replication.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
-from trio_broker.replication.log_cleaner import LogCleaner, PartitionOwner
-from trio_broker.replication.partition import Partition
+from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
+from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
+from trio_broker.partition.partition import Partition
+from trio_broker.runtime.clock import Clock
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition

@@ -13,10 +13,10 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
-from tests.replication.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.config.resource_config import topic_config
-from trio_broker.replication.hosted_topics import TopicAssignment
-from trio_broker.replication.replica_manager import RequiredOffset
+from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
 from trio_broker.storage import checkpoints, validation
 from trio_broker.storage.errors import StorageFailed

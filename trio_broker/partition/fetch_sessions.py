@@ -21,8 +21,8 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from trio_broker.clock import Clock
-from trio_broker.replication.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
+from trio_broker.partition.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
+from trio_broker.runtime.clock import Clock
 
 NO_SESSION = 0
 """Session id of a Fetch that stands alone."""

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.replication.real_logs import NOW_MS, batch, make_log
-from trio_broker.replication.append_times import MAX_ERROR_FRACTION, MAX_SAMPLES, SAMPLE_EVERY_MS, AppendTimes
-from trio_broker.replication.partition import Durability, Partition
+from tests.partition.real_logs import NOW_MS, batch, make_log
+from trio_broker.partition.append_times import MAX_ERROR_FRACTION, MAX_SAMPLES, SAMPLE_EVERY_MS, AppendTimes
+from trio_broker.partition.partition import Durability, Partition
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

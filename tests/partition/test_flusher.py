@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_broker.replication.flusher import Flusher
+from trio_broker.partition.flusher import Flusher
 
 
 @attrs.define(eq=False)

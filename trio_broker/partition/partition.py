@@ -31,8 +31,8 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
-from trio_broker.replication.append_times import AppendTimes
-from trio_broker.replication.delayed_operations import DelayedFetch, DelayedProduce
+from trio_broker.partition.append_times import AppendTimes
+from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
 
