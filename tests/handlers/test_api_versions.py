@@ -86,6 +86,7 @@ async def test_finalised_features_come_with_an_epoch_that_grows(wire, version):
 @pytest.mark.parametrize(
     ("name", "software_version"),
     [
+        ("", ""),
         ("", "1.0"),
         ("client", ""),
         ("-client", "1.0"),

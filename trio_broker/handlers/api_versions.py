@@ -9,8 +9,11 @@ features.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterable
 
+from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.api_versions import (
@@ -20,10 +23,9 @@ from kafka_wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from trio_broker.cluster.features import SUPPORTED
-from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import handles, served_apis
+from trio_broker.handlers.support.registry import EncodedResponse, handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: the form of a client's software name and version, which appear in logs and metrics."""
@@ -34,30 +36,49 @@ LEVEL_0_SINCE_VERSION = 4
 """Before it a supported feature may not begin at level 0, and clients refuse the whole answer; so it is left out
 (KAFKA-17492)."""
 
+ANSWERS_KEPT = 16
+"""Encoded answers that are kept: one for each version that clients ask in, and those of several brokers in one
+process."""
+
 
 def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=error.code, api_keys=[], throttle_time_ms=0)
 
 
 @handles(ApiVersionsRequest, error_response=error_response)
-def api_versions(request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+def api_versions(request: ApiVersionsRequest, context: Context) -> EncodedResponse:
     """List every API that has a handler, with the versions advertised for it."""
-    if context.version >= SOFTWARE_SINCE_VERSION:
-        require_software_name(request)
+    version = context.request.header.api_version
+    if version >= SOFTWARE_SINCE_VERSION:
+        name, software_version = request.client_software_name, request.client_software_version
         software = context.request.client.software
-        # The object is the connection's: its later requests, and the line that logs its end, show the software too.
-        software.name, software.version = request.client_software_name, request.client_software_version
+        # What the connection has said before was found to be in order then. Empty until it says something.
+        if not name or name != software.name or software_version != software.version:
+            require_software_name(request)
+            # The object is the connection's: its later requests, and the line that logs its end, show the software too.
+            software.name, software.version = name, software_version
     controller = context.services.controller
-    return ApiVersionsResponse(
+    return encoded_answer(version, controller.metadata_offset, tuple(controller.image.features.items()))
+
+
+@functools.lru_cache(maxsize=ANSWERS_KEPT)
+def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str, int], ...]) -> EncodedResponse:
+    """The answer in ``version`` of a cluster with these features.
+
+    Kept, since every connection begins with this request, and to encode the answer takes longer than all else that it
+    costs.
+    """
+    response = ApiVersionsResponse(
         error_code=ErrorCode.NONE,
         api_keys=advertised_versions(served_apis().values()),
         throttle_time_ms=0,
-        supported_features=supported_features(context.version),
+        supported_features=supported_features(version),
         # Clients keep the answer with the largest epoch they have seen (KIP-584), so it must never fall, over restarts
         # either.
-        finalized_features_epoch=controller.metadata_offset,
-        finalized_features=finalized_features(controller.image),
+        finalized_features_epoch=metadata_offset,
+        finalized_features=finalized_features(features),
     )
+    return EncodedResponse(encode_bytes(response, version))
 
 
 def supported_features(version: int) -> list[SupportedFeatureKey]:
@@ -71,11 +92,11 @@ def supported_features(version: int) -> list[SupportedFeatureKey]:
     ]
 
 
-def finalized_features(image: MetadataImage) -> list[FinalizedFeatureKey]:
+def finalized_features(features: Iterable[tuple[str, int]]) -> list[FinalizedFeatureKey]:
     """The features that are switched on, each at one level for all brokers."""
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in image.features.items()
+        for name, level in features
         # Level 0 stands for a feature that is switched off (KIP-584); clients take a listed one for switched on.
         if name in SUPPORTED and level > 0
     ]

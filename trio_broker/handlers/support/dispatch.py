@@ -31,7 +31,7 @@ from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import ServedApi, served_apis
+from trio_broker.handlers.support.registry import EncodedResponse, ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
@@ -147,6 +147,9 @@ class Dispatcher:
         """Encode ``response`` behind its header, and count its errors, for all clients and for this one."""
         if response is None:
             return None
+        header = context.request.header
+        if response.__class__ is EncodedResponse:
+            return [response_header(header.api_key, header.api_version, header.correlation_id), response.body]
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
             errors = Counter(codes)
             self.metrics.update_error_metrics(api.api_key, errors)
@@ -154,7 +157,6 @@ class Dispatcher:
             client.count_errors(api.api_key, errors)
             now_ms = self.services.clock.now_ms()
             self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
-        header = context.request.header
         chunks = encode(response, header.api_version)
         chunks.insert(0, response_header(header.api_key, header.api_version, header.correlation_id))
         return chunks

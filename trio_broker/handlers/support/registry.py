@@ -23,7 +23,16 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.steps import Steps
 
 A = TypeVar("A")
-HandlerOf = Callable[[Any, Context], A | Steps[A | None] | Coroutine[Any, Any, A | None] | None]
+
+
+@attrs.frozen
+class EncodedResponse:
+    """The body of a response without errors as its handler has encoded it, in the version of the request."""
+
+    body: bytes
+
+
+HandlerOf = Callable[[Any, Context], A | EncodedResponse | Steps[A | None] | Coroutine[Any, Any, A | None] | None]
 Handler = HandlerOf[Any]
 """Returns the response, or None for silence; where that may have to wait, steps or a coroutine that give it.
 
