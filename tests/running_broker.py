@@ -28,6 +28,7 @@ from trio_broker.broker import Broker
 from trio_broker.broker_view.live import LiveBrokerView
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.real import real_runtime
 
 PATIENCE_SECONDS = 20.0
 """Far longer than anything here takes, far shorter than the polls and graces that tests ask for."""
@@ -40,7 +41,7 @@ def make_broker(directory: Path, clock: Clock | None = None, **settings: str) ->
     """A broker on ``directory`` and any port, without an admin page; settings with ``_`` for the dots."""
     given = {name.replace("_", "."): value for name, value in settings.items()}
     defaults = {"listeners": "PLAINTEXT://127.0.0.1:0", "admin.listener": "", "log.durability": "page-cache"}
-    return Broker(BrokerConfig({**defaults, "log.dirs": str(directory), **given}), clock=clock)
+    return Broker(BrokerConfig({**defaults, "log.dirs": str(directory), **given}), runtime=real_runtime(clock))
 
 
 @asynccontextmanager

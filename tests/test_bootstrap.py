@@ -18,6 +18,7 @@ from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceTyp
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -25,7 +26,7 @@ CLEAN_MARKER = ".kafka_cleanshutdown"
 
 def opened(directory, **settings):
     """The parts on ``directory``, to be used in ``async with``."""
-    return open_services(broker_config(directory, **settings), ManualClock(), ADVERTISED)
+    return open_services(broker_config(directory, **settings), real_runtime(ManualClock()), ADVERTISED)
 
 
 async def create(services, name="orders", partitions=1, **configs):

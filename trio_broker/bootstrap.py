@@ -38,6 +38,7 @@ from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_services(
-    config: BrokerConfig, clock: Clock, advertised: Mapping[str, Endpoint]
+    config: BrokerConfig, runtime: Runtime, advertised: Mapping[str, Endpoint]
 ) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
@@ -56,6 +57,7 @@ async def open_services(
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
         OSError: the disk failed.
     """
+    clock = runtime.clock
     directories = [Path(directory) for directory in config.node.log_dirs]
     log_manager = LogManager(
         directories, node_id=config.node.node_id, clock=clock, allow_new=config.node.log_dirs_allow_new
@@ -89,7 +91,7 @@ async def open_services(
             yield BrokerServices(
                 node=node,
                 config=config,
-                clock=clock,
+                runtime=runtime,
                 controller=controller,
                 metadata_log=metadata_log,
                 replicas=replicas,

@@ -48,7 +48,9 @@ from trio_broker.network.acceptor import Listener
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
-from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.errors import DataDirectoryError
 
 if TYPE_CHECKING:
@@ -67,21 +69,21 @@ class StartupError(Exception):
 class Broker:
     """One broker. ``run`` is its life; ``stop`` ends it cleanly from any task of the same loop."""
 
-    def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
+    def __init__(self, config: BrokerConfig, *, runtime: Runtime | None = None) -> None:
         """Take the settings; nothing is opened yet.
 
         Raises:
             ConfigError: the listeners cannot be understood.
         """
         self.config = config
-        self.clock = clock or SystemClock()
+        self.runtime = runtime or real_runtime()
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.socket_server)],
             handle=self._answer,
             is_served=is_served,
             config=config.socket_server,
-            clock=self.clock,
+            clock=self.runtime.clock,
         )
         self.admin_url: str | None = None
         self.stopped = trio.Event()
@@ -93,6 +95,11 @@ class Broker:
     def services(self) -> BrokerServices:
         """The parts that handlers reach; there while the broker runs."""
         return self.dispatcher.services
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's time."""
+        return self.runtime.clock
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -128,7 +135,7 @@ class Broker:
         """
         self._open_ports()
         try:
-            async with open_services(self.config, self.clock, self.advertised) as services:
+            async with open_services(self.config, self.runtime, self.advertised) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics)
                 self._follow_config()
                 if reason := await self._serve(services, task_status):

@@ -28,6 +28,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.request_phase import RequestPhase
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 LATEST_JOIN = 9
 
@@ -144,7 +145,7 @@ async def running_coordinator(directory: Path, *, clock: ManualClock | None = No
     config = load_broker_config(None, overrides, {})
     clock = clock or ManualClock()
     advertised = {endpoint.listener_name: endpoint for endpoint in advertised_endpoints(config.socket_server)}
-    async with open_services(config, clock, advertised) as services, trio.open_nursery() as nursery:
+    async with open_services(config, real_runtime(clock), advertised) as services, trio.open_nursery() as nursery:
         await nursery.start(services.replicas.run)
         await nursery.start(services.groups.run)
         yield CoordinatorHarness(services, clock)

@@ -20,6 +20,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 
 @attrs.define
@@ -49,7 +50,7 @@ class AdminClient:
         services = BrokerServices(
             node=self.node,
             config=self.config,
-            clock=ManualClock(),
+            runtime=real_runtime(ManualClock()),
             controller=self.controller,
             metadata_log=no_metadata_log,
             replicas=self.replicas,

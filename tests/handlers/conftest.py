@@ -14,6 +14,7 @@ from trio_broker.bootstrap import open_services
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ async def open_wire_client(tmp_path):
         async def open_client(advertised=ADVERTISED, directory="broker", **settings):
             clock = ManualClock()
             config = broker_config(tmp_path / directory, **settings)
-            services = await stack.enter_async_context(open_services(config, clock, advertised))
+            services = await stack.enter_async_context(open_services(config, real_runtime(clock), advertised))
             return WireClient(Dispatcher(services, RequestChannelMetrics()), clock)
 
         yield open_client

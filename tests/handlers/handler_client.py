@@ -16,6 +16,7 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.request_channel import ConnectionInfo, QueuedRequest
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.real import real_runtime
 from trio_broker.steps import finish
 
 CONNECTION = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 50_000, "127.0.0.1", 9092)
@@ -65,7 +66,7 @@ class Client:
         services = BrokerServices(
             node=absent,
             config=self.replicas.config,
-            clock=self.replicas.clock,
+            runtime=real_runtime(self.replicas.clock),
             controller=absent,
             metadata_log=absent,
             replicas=self.replicas,

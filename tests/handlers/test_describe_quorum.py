@@ -18,6 +18,7 @@ from trio_broker.handlers.describe_quorum import error_response
 from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 METADATA = "__cluster_metadata"
 VERSIONS = range(3)
@@ -68,7 +69,7 @@ async def test_every_start_leads_in_a_later_epoch(tmp_path):
     epochs = []
     for _ in range(2):
         clock = ManualClock()
-        async with open_services(broker_config(tmp_path / "data"), clock, ADVERTISED) as services:
+        async with open_services(broker_config(tmp_path / "data"), real_runtime(clock), ADVERTISED) as services:
             epochs.append((await ask(WireClient(Dispatcher(services, RequestChannelMetrics()), clock))).leader_epoch)
     assert epochs == [1, 2]
 

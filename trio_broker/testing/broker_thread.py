@@ -30,6 +30,7 @@ from trio_broker.broker import Broker
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.errors import ConfigError
+from trio_broker.runtime.real import real_runtime
 from trio_broker.scheduled_task import run_once
 from trio_broker.testing.advancing_clock import AdvancingClock
 
@@ -219,7 +220,7 @@ class BrokerThread:
         # Warnings are about unknown keys, most likely misspelt ones: without its setting a test might pass by mistake.
         if config.warnings:
             raise ConfigError("; ".join(config.warnings))
-        life = Life(Broker(config, clock=self.clock), self.clock)
+        life = Life(Broker(config, runtime=real_runtime(self.clock)), self.clock)
         life.begin()
         self._life = life
         endpoint = life.broker.bound_endpoints[0]

@@ -19,6 +19,7 @@ from trio_broker.log_throttle import LogThrottle
 from trio_broker.network.request_channel import ConnectionInfo
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class BrokerServices:
 
     node: NodeInfo
     config: BrokerConfig
-    clock: Clock
+    runtime: Runtime
     controller: Controller
     metadata_log: MetadataLog
     replicas: ReplicaManager
@@ -59,6 +60,11 @@ class BrokerServices:
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
     )
+
+    @property
+    def clock(self) -> Clock:
+        """The time, of which alone handlers ask the runtime often."""
+        return self.runtime.clock
 
     @property
     def changes(self) -> ChangeLog:

@@ -1,0 +1,33 @@
+"""The runtime of this machine: its clocks, its entropy, its file systems and threads of this process."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.runtime.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class RealWorkers:
+    """See ``Workers``: the threads are Trio's."""
+
+    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
+        return await trio.to_thread.run_sync(work, limiter=limiter)
+
+
+def real_runtime(clock: Clock | None = None) -> Runtime:
+    """Return the runtime of this machine; with ``clock``, its time is that clock's."""
+    return Runtime(
+        clock=clock or SystemClock(),
+        # Of the system, since ids are among what is drawn, and nobody may guess the next.
+        random=random.SystemRandom(),
+        disk=RealDisk(),
+        workers=RealWorkers(),
+    )

@@ -1,0 +1,225 @@
+"""The file systems of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import struct
+import sys
+from functools import partial
+from pathlib import Path, PurePath
+
+import attrs
+
+from trio_broker.runtime.disk import DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace
+
+FLAGS = {
+    OpenMode.READ: os.O_RDONLY,
+    OpenMode.UPDATE: os.O_RDWR,
+    OpenMode.CREATE: os.O_RDWR | os.O_CREAT,
+    OpenMode.REPLACE: os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+}
+
+PROBE_STRIDE_BYTES = 256 * 1024
+"""Distance of the probed pages. The cache fills and empties in runs of about the read-ahead (128 KiB), so a hole
+that lies between two probes costs at most a short disk read on the loop; probing every page would cost more than
+sending."""
+
+RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+"""0 where the platform has none; then nobody can tell what is in the page cache."""
+
+
+class RealFile:
+    """An open file descriptor, closed when the last reference to it goes.
+
+    Closing the number under a reader would be worse than a leak: the number is given to the next file opened.
+    """
+
+    __slots__ = ("number", "path", "read", "sync", "truncate", "write")
+
+    def __init__(self, path: PurePath, flags: int, permissions: int) -> None:
+        # Set first: ``__del__`` runs even if ``os.open`` raises, and must find the attribute.
+        self.number = -1
+        self.path = path
+        self.number = number = os.open(path, flags | os.O_CLOEXEC, permissions)
+        # Bound here rather than written as methods: these are the way of every record, and so cost no frame.
+        self.read = partial(os.pread, number)
+        self.write = partial(os.pwrite, number)
+        self.truncate = partial(os.ftruncate, number)
+        # fdatasync includes a changed file length, without which the bytes could not be read back.
+        self.sync = partial(os.fdatasync, number)
+
+    def __del__(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+
+    def read_cached(self, size: int, position: int) -> bytearray:
+        buffer = bytearray(size)
+        try:
+            # The flag is Linux's; a short count means that the rest of the range is cold.
+            count = os.preadv(self.number, [buffer], position, RWF_NOWAIT) if RWF_NOWAIT else 0
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            # A file system that cannot tell, such as tmpfs, might wait.
+            raise BlockingIOError(f"{self.path}: nobody can tell what is in the page cache") from error
+        if count < size and position + count < self.size():
+            raise BlockingIOError(f"{self.path}: bytes at {position + count} are not in the page cache")
+        del buffer[count:]
+        return buffer
+
+    def size(self) -> int:
+        return os.fstat(self.number).st_size
+
+    def preallocate(self, size: int) -> None:
+        os.posix_fallocate(self.number, 0, size)
+
+    def region(self, position: int, size: int) -> RealFileRegion:
+        return RealFileRegion(self, position, size)
+
+
+@attrs.define(eq=False)
+class RealFileRegion:
+    """A region that ``os.sendfile`` sends."""
+
+    file: RealFile
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return self.file.read(self.size, self.position)
+
+    def read_cached(self) -> bytearray | None:
+        if not RWF_NOWAIT:
+            return None
+        buffer = bytearray(self.size)
+        try:
+            count = os.preadv(self.file.number, [buffer], self.position, RWF_NOWAIT)
+        except OSError:
+            return None  # not in the page cache, or a file system without RWF_NOWAIT
+        return buffer if count == self.size else None
+
+    def is_cached(self, position: int, size: int) -> bool:
+        if not RWF_NOWAIT:
+            return False
+        last = position + size - 1
+        number, byte = self.file.number, [bytearray(1)]
+        try:
+            for probe in range(position, last, PROBE_STRIDE_BYTES):
+                os.preadv(number, byte, probe, RWF_NOWAIT)
+            os.preadv(number, byte, last, RWF_NOWAIT)
+        except OSError:
+            return False
+        return True
+
+    def send(self, socket_number: int, position: int, size: int) -> int:
+        return os.sendfile(socket_number, self.file.number, position, size)
+
+    def send_cold(self, socket_number: int, position: int, size: int) -> int:
+        if hasattr(os, "posix_fadvise"):
+            # One large read instead of the kernel's cautious read-ahead of 128 KiB at a time.
+            os.posix_fadvise(self.file.number, position, size, os.POSIX_FADV_WILLNEED)
+        return self.send(socket_number, position, size)
+
+
+class RealDisk:
+    """See ``Disk``."""
+
+    def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> RealFile:
+        return RealFile(path, FLAGS[mode], permissions)
+
+    def read_file(self, path: PurePath) -> bytes:
+        return Path(path).read_bytes()
+
+    def status(self, path: PurePath) -> FileStatus:
+        found = os.stat(path)
+        return FileStatus(found.st_size, found.st_mtime_ns)
+
+    def exists(self, path: PurePath) -> bool:
+        return os.path.exists(path)
+
+    def is_directory(self, path: PurePath) -> bool:
+        return os.path.isdir(path)
+
+    def list_directory(self, path: PurePath) -> list[DirectoryEntry]:
+        with os.scandir(path) as entries:
+            return [DirectoryEntry(entry.name, entry.is_dir()) for entry in entries]
+
+    def make_directory(self, path: PurePath) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: PurePath, new: PurePath) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: PurePath, *, missing_ok: bool = False) -> None:
+        Path(path).unlink(missing_ok=missing_ok)
+
+    def remove_tree(self, path: PurePath) -> None:
+        shutil.rmtree(path, ignore_errors=True)
+
+    def copy(self, source: PurePath, target: PurePath) -> None:
+        shutil.copyfile(source, target)
+
+    def set_modified(self, path: PurePath, modified_ns: int) -> None:
+        os.utime(path, ns=(modified_ns, modified_ns))
+
+    def sync_directory(self, path: PurePath) -> None:
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    def lock(self, path: PurePath) -> RealDirectoryLock:
+        number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # Both kinds: the POSIX lock is the one that a Java broker takes.
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = lock_holder(number)
+            os.close(number)
+            raise LockHeld(path, holder) from error
+        return RealDirectoryLock(number)
+
+    def space(self, path: PurePath) -> VolumeSpace:
+        usage = shutil.disk_usage(path)
+        return VolumeSpace(total_bytes=usage.total, usable_bytes=usage.free)
+
+
+@attrs.define(eq=False)
+class RealDirectoryLock:
+    """A locked file, by its descriptor."""
+
+    _number: int
+
+    def release(self) -> None:
+        if self._number >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._number)
+            self._number = -1
+
+
+FLOCK = struct.Struct("hhqqi4x")
+"""Linux's ``struct flock`` on 64 bits: l_type, l_whence, l_start, l_len, l_pid."""
+
+
+def lock_holder(number: int) -> int | None:
+    """Return the id of the process that holds a POSIX lock on an open file; None where it cannot be known.
+
+    It is not known of a process in another PID namespace (a container), and of this process itself.
+    """
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return None
+    try:
+        answer = fcntl.fcntl(number, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    except OSError:
+        return None
+    lock_type, _, _, _, pid = FLOCK.unpack(answer)
+    return pid if lock_type != fcntl.F_UNLCK and pid > 0 else None

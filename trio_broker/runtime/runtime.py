@@ -1,0 +1,25 @@
+"""The runtime: everything of the world that a broker does not decide by itself, as one value."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+
+from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.workers import Workers
+
+
+@attrs.frozen
+class Runtime:
+    """Made once and handed down. Outside this package nobody opens a file, asks the time, draws a number or starts a
+    thread.
+
+    Deadlines of tasks are Trio's (``trio.current_time``), whose clock is replaced with ``trio.run``.
+    """
+
+    clock: Clock
+    random: random.Random
+    disk: Disk
+    workers: Workers
