@@ -15,28 +15,15 @@ import pytest
 import trio
 
 from kafka_wire.connection import ServerConnection
-from trio_broker.network import send
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.network.request_channel import ConnectionInfo
-from trio_broker.network.send import Pause, Sender, drop_sent, is_cached, join_small
+from trio_broker.network.send import Pause, Sender, drop_sent, join_small
+from trio_broker.runtime import real_disk
+from trio_broker.runtime.disk import OpenMode
+from trio_broker.runtime.real_disk import RealDisk, RealFile
 
 INFO = ConnectionInfo(1, "PLAINTEXT", "10.0.0.1", 5000, "10.0.0.2", 9092)
-
-
-@attrs.define
-class Region:
-    """A part of a file, as the storage floor makes them."""
-
-    fd: int
-    position: int
-    size: int
-
-    def fileno(self) -> int:
-        return self.fd
-
-    def __len__(self) -> int:
-        return self.size
 
 
 @attrs.define(eq=False)
@@ -97,11 +84,10 @@ def content() -> bytes:
 
 
 @pytest.fixture
-def file(tmp_path: Path, content: bytes) -> Any:
+def file(tmp_path: Path, content: bytes) -> RealFile:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(content)
-    with path.open("rb") as opened:
-        yield opened
+    return RealDisk().open(path, OpenMode.READ)
 
 
 async def test_small_chunks_go_out_in_one_call(pair, monkeypatch):
@@ -126,7 +112,7 @@ async def test_a_small_cached_region_goes_out_with_its_neighbours_in_one_call(pa
             return len(data)
 
     monkeypatch.setattr(pair.connection, "sock", Watched())
-    chunks = [b"before", Region(file.fileno(), 1000, 500), b"after"]
+    chunks = [b"before", file.region(1000, 500), b"after"]
     assert pair.sender.send(pair.connection, chunks) is None
     assert calls == [b"before" + content[1000:1500] + b"after"]
 
@@ -143,20 +129,20 @@ async def test_thousands_of_chunks_arrive_in_order(pair, content):
 
 @pytest.mark.parametrize(("position", "size"), [(0, 3_000_000), (17, 100_000), (2_999_000, 1_000), (5, 0), (1, 2**20)])
 async def test_a_region_arrives_between_its_neighbours(pair, file, content, position, size):
-    region = Region(file.fileno(), position, size)
+    region = file.region(position, size)
     assert await pair.send_and_receive(b"before", region, b"after") == (
         b"before" + content[position : position + size] + b"after"
     )
 
 
 async def test_several_regions_arrive_in_order(pair, file, content):
-    regions = [Region(file.fileno(), start, 300_000) for start in range(0, 3_000_000, 300_000)]
+    regions = [file.region(start, 300_000) for start in range(0, 3_000_000, 300_000)]
     assert await pair.send_and_receive(*regions) == content
 
 
 async def test_a_cached_region_needs_no_thread(pair, file, content):
-    assert is_cached(file.fileno(), 0, len(content))
-    await pair.send_and_receive(Region(file.fileno(), 0, len(content)))
+    assert file.region(0, 1).is_cached(0, len(content))
+    await pair.send_and_receive(file.region(0, len(content)))
     assert pair.cold_reads == 0
 
 
@@ -166,23 +152,23 @@ async def test_a_cold_region_goes_through_the_thread(pair, file, content, monkey
         raise BlockingIOError
 
     monkeypatch.setattr(os, "preadv", refuse)
-    assert await pair.send_and_receive(Region(file.fileno(), 0, size)) == content[:size]
+    assert await pair.send_and_receive(file.region(0, size)) == content[:size]
     assert pair.cold_reads >= 1
 
 
 async def test_pages_dropped_from_the_cache_are_noticed(file, content):
-    os.fsync(file.fileno())
-    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if is_cached(file.fileno(), 0, len(content)):
+    os.fsync(file.number)
+    os.posix_fadvise(file.number, 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.region(0, 1).is_cached(0, len(content)):
         pytest.skip("this file system keeps its pages")
-    assert len(os.pread(file.fileno(), len(content), 0)) == len(content)
-    assert is_cached(file.fileno(), 0, len(content))
+    assert len(os.pread(file.number, len(content), 0)) == len(content)
+    assert file.region(0, 1).is_cached(0, len(content))
 
 
 @pytest.mark.parametrize("size", [3_000_000, 1_000])
 async def test_where_nobody_can_tell_the_thread_is_used(pair, file, content, monkeypatch, size):
-    monkeypatch.setattr(send, "RWF_NOWAIT", 0)
-    assert await pair.send_and_receive(Region(file.fileno(), 0, size)) == content[:size]
+    monkeypatch.setattr(real_disk, "RWF_NOWAIT", 0)
+    assert await pair.send_and_receive(file.region(0, size)) == content[:size]
     assert pair.cold_reads >= 1
 
 
@@ -191,7 +177,7 @@ async def test_a_file_that_ends_before_its_region_raises_and_does_not_hang(pair,
     async with trio.open_nursery() as nursery:
         nursery.start_soon(discard, pair.peer)
         with pytest.raises(ShortRegion, match="a file ended"):
-            await pair.send(b"promise", Region(file.fileno(), position, size))
+            await pair.send(b"promise", file.region(position, size))
         nursery.cancel_scope.cancel()
 
 
@@ -202,7 +188,7 @@ async def discard(peer: socket.socket) -> None:
 
 
 async def test_a_peer_that_does_not_read_is_waited_for_after_what_its_socket_takes(pair, file):
-    under_way = pair.sender.send(pair.connection, [Region(file.fileno(), 0, 3_000_000)])
+    under_way = pair.sender.send(pair.connection, [file.region(0, 3_000_000)])
     pauses = [next(under_way) for _ in range(5)]
     assert pauses[-2:] == [Pause.ROOM, Pause.ROOM]
     assert 0 < pair.connection.bytes_out < 3_000_000
@@ -210,7 +196,7 @@ async def test_a_peer_that_does_not_read_is_waited_for_after_what_its_socket_tak
 
 async def test_a_fast_reader_does_not_keep_the_loop(pair, file, monkeypatch):
     monkeypatch.setattr(os, "sendfile", lambda out, fd, position, count: count)
-    await pair.send(Region(file.fileno(), 0, 3_000_000))
+    await pair.send(file.region(0, 3_000_000))
     assert pair.turns == 2
 
 

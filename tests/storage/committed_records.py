@@ -6,8 +6,8 @@ import attrs
 
 from kafka_wire.records.batch import read_batches
 from kafka_wire.records.record import Record
+from trio_broker.runtime.real_disk import RealFileRegion
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_file import FileRecords
 
 
 @attrs.frozen
@@ -31,7 +31,7 @@ def committed_view(log: Log, max_bytes: int = 700) -> CommittedView:
         fetched = log.read(position, max_bytes, end_offset=log.last_stable_offset(log.log_end_offset))
         if not fetched.size:
             break
-        assert isinstance(fetched.records, FileRecords)
+        assert isinstance(fetched.records, RealFileRegion)
         ahead = sorted(
             log.aborted_transactions(position, fetched.next_offset, fetched.row), key=lambda each: each.first_offset
         )

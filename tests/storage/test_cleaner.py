@@ -340,10 +340,10 @@ def test_a_cleaned_segment_is_as_old_as_what_it_was_made_from(bench: Any) -> Non
 
 def test_the_active_segment_is_never_touched(bench: Any) -> None:
     put(bench, (b"a", b"1"), (b"a", b"2"))
-    before, number = bench.batches(), bench.log.active_segment.file.descriptor().number
+    before, number = bench.batches(), bench.log.active_segment.file.opened().number
     compact(bench.log, NOW_MS)
     assert bench.batches() == before
-    assert bench.log.active_segment.file.descriptor().number == number
+    assert bench.log.active_segment.file.opened().number == number
     assert bench.log.first_dirty_offset == 0
 
 

@@ -22,6 +22,7 @@ from tests.storage.committed_records import CommittedView, committed_view
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints as checkpoint_files
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -344,7 +345,7 @@ def read_segment(segment: Segment) -> tuple[Any, ...]:
 def test_a_kept_file_is_found_when_its_name_is_anothers(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    kept = LogFile(path)
+    kept = LogFile(RealDisk(), path)
     kept.keep()
     kept.release()
     path.rename(tmp_path / "elsewhere")
@@ -359,13 +360,13 @@ def test_a_file_that_is_opened_while_it_is_being_kept_is_the_kept_one(tmp_path: 
     """A reader looked for the descriptor before, and opens the name after it became another's, or nobody's."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    kept = LogFile(path)
+    kept = LogFile(RealDisk(), path)
     kept.keep()
     for _ in range(2):
-        kept._descriptor = None
+        kept._file = None
         path.unlink(missing_ok=True)
         assert kept.read(3, 0) == b"old"
-        kept._descriptor = None
+        kept._file = None
         path.write_bytes(b"new")
         assert kept.read(3, 0) == b"old"
 

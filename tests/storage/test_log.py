@@ -15,10 +15,10 @@ import pytest
 from kafka_wire.records.batch import TimestampType, build_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.runtime.real_disk import RealFileRegion
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -239,7 +239,7 @@ def test_every_offset_is_found_in_every_segment_with_and_without_hints(make_log:
     for _ in range(2):
         for offset in range(bench.log.log_end_offset):
             first = bench.log.read(offset, 500, end_offset=bench.log.log_end_offset).records
-            assert isinstance(first, FileRecords)
+            assert isinstance(first, RealFileRegion)
             assert len(first) <= 500
         for segment in bench.log.segments:
             segment.position_cache = {}
@@ -283,7 +283,7 @@ def test_regions_outlive_the_segment(make_log: MakeLog):
     bench.append()
     bench.append()
     fetched = bench.log.read(0, 100, end_offset=1)
-    assert isinstance(fetched.records, FileRecords)
+    assert isinstance(fetched.records, RealFileRegion)
     before = fetched.records.read()
     bench.now_ms += 10
     bench.log.delete_expired_segments(bench.now_ms + 10, 2)

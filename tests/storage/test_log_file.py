@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log_file import LogFile
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> LogFile:
-    file = LogFile(tmp_path / "0.log")
+    file = LogFile(RealDisk(), tmp_path / "0.log")
     file.create()
     return file
 
@@ -61,7 +62,8 @@ def test_a_write_that_cannot_be_taken_back_is_final(file: LogFile, monkeypatch: 
 def test_a_region_is_readable_after_the_file_was_released_and_deleted(file: LogFile):
     file.append(b"0123456789", 0)
     region = file.region(2, 5)
-    number = region.fileno()
+    assert isinstance(region, RealFileRegion)
+    number = region.file.number
     file.release()
     file.path.unlink()
     assert (len(region), region.read()) == (5, b"23456")

@@ -20,8 +20,8 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.real_disk import RealFileRegion
 from trio_broker.storage.log import Log
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
 
@@ -174,7 +174,7 @@ class LogMachine(RuleBasedStateMachine):
         if offset == self.end:
             assert not len(fetched)
             return
-        assert isinstance(fetched, FileRecords)
+        assert isinstance(fetched, RealFileRegion)
         batches = list(read_batches(fetched.read()))
         expected = next(index for index, item in enumerate(self.written) if item.end > offset)
         for batch, item in zip(batches, self.written[expected:], strict=False):

@@ -39,8 +39,8 @@ from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import IsolationLevel
 from trio_broker.partition.replica_manager import RequiredOffset
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import finish
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.yield_budget import InTurns
 
 PRODUCE_VERSION = 13
@@ -186,7 +186,7 @@ def fetched_batches(topic: str, result: FetchedPartition) -> PartitionBatches:
     return PartitionBatches(result.index, result.size_bytes, result.high_watermark, walk, error)
 
 
-def batches_in(topic: str, records: FileRecords | bytes, end_offset: int) -> Iterator[FetchedLogBatch]:
+def batches_in(topic: str, records: FileRegion | bytes, end_offset: int) -> Iterator[FetchedLogBatch]:
     """The batches of a region of a file. Blocks: runs in a worker thread."""
     data = records if isinstance(records, bytes) else records.read()
     try:

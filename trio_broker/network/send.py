@@ -17,17 +17,17 @@ ShortRegion, never hangs.
 from __future__ import annotations
 
 import enum
-import os
 import socket
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import attrs
 
 from kafka_wire.primitives import Chunk
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
+from trio_broker.runtime.disk import FileRegion
 
 JOIN_BYTES = 32 * 1024
 """Up to here pieces are copied together: a copy of 32 KiB costs less than a second system call or a second packet."""
@@ -37,14 +37,6 @@ IOV_PIECES = 512
 
 WINDOW_BYTES = 1024 * 1024
 """Bytes sent between two yields, and between two probes of the page cache: about 0.2 ms of copying."""
-
-PROBE_STRIDE_BYTES = 256 * 1024
-"""Distance of the probed pages. The cache fills and empties in runs of about the read-ahead (128 KiB), so a hole
-that lies between two probes costs at most a short disk read on the loop; probing every page would cost more than
-sending."""
-
-RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-"""0 where the platform has none; then every region goes through the thread."""
 
 ByteChunk: TypeAlias = bytes | bytearray | memoryview
 
@@ -62,20 +54,6 @@ ColdRead: TypeAlias = Callable[[], Any]
 """Work that reads the disk, for the Processor's thread. Its result or its OSError is sent back into the generator."""
 
 SendUnderWay: TypeAlias = Generator[Pause | ColdRead, Any, None]
-
-
-class FileRegion(Protocol):
-    """Bytes that lie in a file, and stay there, with the file open, for as long as this object lives."""
-
-    @property
-    def position(self) -> int: ...
-
-    @property
-    def size(self) -> int: ...
-
-    def fileno(self) -> int: ...
-
-    def __len__(self) -> int: ...
 
 
 @attrs.define(eq=False)
@@ -155,14 +133,13 @@ class Sender:
                     yield Pause.TURN
             # After a cold send the rest of the window is probed again: the thread has read ahead further than the
             # socket took.
-            cached = cached or is_cached(region.fileno(), position, window_end - position)
-            where = connection.sock.fileno(), region.fileno(), position, window_end - position
+            cached = cached or region.is_cached(position, window_end - position)
+            where = connection.sock.fileno(), position, window_end - position
             try:
-                sent: int = os.sendfile(*where) if cached else (yield partial(send_cold, *where))
+                sent: int = region.send(*where) if cached else (yield partial(region.send_cold, *where))
             except BlockingIOError:
                 yield Pause.ROOM
                 continue
-            # sendfile returns 0 only at the end of the file, never for a full socket.
             if sent == 0:
                 raise ShortRegion(f"a file ended at {position}, {end - position} bytes before what was promised")
             self._count(connection, sent)
@@ -175,18 +152,13 @@ class Sender:
 
 def joined_cached(chunks: Sequence[Chunk]) -> bytes | None:
     """Join ``chunks``, reading their regions; None where one is not whole in the page cache, or nobody can tell."""
-    if not RWF_NOWAIT:
-        return None
     pieces: list[ByteChunk] = []
     for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):
             region: FileRegion = chunk  # type: ignore[assignment] # as in ``_send_all``
-            chunk = bytearray(region.size)
-            try:
-                if os.preadv(region.fileno(), [chunk], region.position, RWF_NOWAIT) < len(chunk):
-                    return None
-            except OSError:
+            if (cached := region.read_cached()) is None:
                 return None
+            chunk = cached
         pieces.append(chunk)
     return b"".join(pieces)
 
@@ -197,41 +169,12 @@ def read_region(region: FileRegion) -> Generator[ColdRead, Any, bytes | bytearra
     Raises:
         ShortRegion: the file ends before the region does.
     """
-    buffer = bytearray(len(region))
-    try:
-        got = os.preadv(region.fileno(), [buffer], region.position, RWF_NOWAIT) if RWF_NOWAIT else 0
-    except OSError:
-        got = 0  # Not in the page cache, or a file system without RWF_NOWAIT.
-    if got == len(buffer):
-        return buffer
-    data: bytes = yield partial(os.pread, region.fileno(), len(buffer), region.position)
-    if len(data) < len(buffer):
-        raise ShortRegion(f"a file ended {len(buffer) - len(data)} bytes before what was promised")
+    if (cached := region.read_cached()) is not None:
+        return cached
+    data: bytes = yield region.read
+    if len(data) < region.size:
+        raise ShortRegion(f"a file ended {region.size - len(data)} bytes before what was promised")
     return data
-
-
-def is_cached(fd: int, position: int, count: int) -> bool:
-    """Whether the page cache seems to hold ``count`` bytes of ``fd`` from ``position``; False if it cannot be
-    probed."""
-    if not RWF_NOWAIT:
-        return False
-    last = position + count - 1
-    byte = [bytearray(1)]
-    try:
-        for probe in range(position, last, PROBE_STRIDE_BYTES):
-            os.preadv(fd, byte, probe, RWF_NOWAIT)
-        os.preadv(fd, byte, last, RWF_NOWAIT)
-    except OSError:
-        return False
-    return True
-
-
-def send_cold(socket_fd: int, fd: int, position: int, count: int) -> int:
-    """Send a window that must come from the disk; runs in a worker thread. Returns how many bytes the socket took."""
-    if hasattr(os, "posix_fadvise"):
-        # One large read instead of the kernel's cautious read-ahead of 128 KiB at a time.
-        os.posix_fadvise(fd, position, count, os.POSIX_FADV_WILLNEED)
-    return os.sendfile(socket_fd, fd, position, count)
 
 
 def join_small(pieces: list[ByteChunk]) -> list[ByteChunk]:

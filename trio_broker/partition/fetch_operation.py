@@ -25,9 +25,9 @@ from kafka_wire.errors import KafkaError
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.partition.partition import NO_EPOCH, IsolationLevel, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
+from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 NO_OFFSET = -1
@@ -73,7 +73,7 @@ class FetchedPartition:
     high_watermark: int = NO_OFFSET
     last_stable_offset: int = NO_OFFSET
     log_start_offset: int = NO_OFFSET
-    records: FileRecords | bytes = b""
+    records: FileRegion | bytes = b""
     size_bytes: int = 0
     record_count: int = 0
     aborted_transactions: Sequence[AbortedTransaction] = ()

@@ -69,8 +69,8 @@ class FileRegion(Protocol):
 
     def __len__(self) -> int: ...
 
-    def read(self) -> bytes:
-        """Return the bytes of the region. Short only if the file was truncated meanwhile."""
+    def read(self, size: int | None = None) -> bytes:
+        """Return the first ``size`` bytes of the region, or all. Short only if the file was truncated meanwhile."""
         ...
 
     def read_cached(self) -> bytes | bytearray | None:

@@ -9,12 +9,11 @@ import os
 import shutil
 import struct
 import sys
-from functools import partial
 from pathlib import Path, PurePath
 
 import attrs
 
-from trio_broker.runtime.disk import DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace
+from trio_broker.runtime.disk import Bytes, DirectoryEntry, FileStatus, LockHeld, OpenMode, VolumeSpace
 
 FLAGS = {
     OpenMode.READ: os.O_RDONLY,
@@ -38,23 +37,30 @@ class RealFile:
     Closing the number under a reader would be worse than a leak: the number is given to the next file opened.
     """
 
-    __slots__ = ("number", "path", "read", "sync", "truncate", "write")
+    __slots__ = ("number", "path")
 
     def __init__(self, path: PurePath, flags: int, permissions: int) -> None:
         # Set first: ``__del__`` runs even if ``os.open`` raises, and must find the attribute.
         self.number = -1
         self.path = path
-        self.number = number = os.open(path, flags | os.O_CLOEXEC, permissions)
-        # Bound here rather than written as methods: these are the way of every record, and so cost no frame.
-        self.read = partial(os.pread, number)
-        self.write = partial(os.pwrite, number)
-        self.truncate = partial(os.ftruncate, number)
-        # fdatasync includes a changed file length, without which the bytes could not be read back.
-        self.sync = partial(os.fdatasync, number)
+        self.number = os.open(path, flags | os.O_CLOEXEC, permissions)
 
     def __del__(self) -> None:
         if self.number >= 0:
             os.close(self.number)
+
+    def read(self, size: int, position: int, /) -> bytes:
+        return os.pread(self.number, size, position)
+
+    def write(self, data: Bytes, position: int, /) -> int:
+        return os.pwrite(self.number, data, position)
+
+    def truncate(self, size: int, /) -> None:
+        os.ftruncate(self.number, size)
+
+    def sync(self) -> None:
+        # fdatasync includes a changed file length, without which the bytes could not be read back.
+        os.fdatasync(self.number)
 
     def read_cached(self, size: int, position: int) -> bytearray:
         buffer = bytearray(size)
@@ -92,8 +98,8 @@ class RealFileRegion:
     def __len__(self) -> int:
         return self.size
 
-    def read(self) -> bytes:
-        return self.file.read(self.size, self.position)
+    def read(self, size: int | None = None) -> bytes:
+        return self.file.read(self.size if size is None else size, self.position)
 
     def read_cached(self) -> bytearray | None:
         if not RWF_NOWAIT:

@@ -37,6 +37,7 @@ from kafka_wire.records import compaction
 from kafka_wire.records.batch import BatchHeader, RecordBatch, read_batch_header
 from kafka_wire.records.compression import decompression_limit
 from kafka_wire.records.errors import CorruptRecordBatch
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.cleaned_transactions import CleanedTransactions
@@ -276,7 +277,7 @@ class Cleaning:
         path = segment.path(file_names.LOG_SUFFIX)
         end, next_offset = position, segment.base_offset
         for located in batch_scan.whole_batches(
-            LogFile(path, read_only=True), position, segment.size, chunk_bytes=self._chunk_bytes
+            LogFile(RealDisk(), path, read_only=True), position, segment.size, chunk_bytes=self._chunk_bytes
         ):
             header = located.header
             RecordBatch(header, located.buffer).verify_crc()

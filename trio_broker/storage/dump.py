@@ -17,6 +17,7 @@ from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import Record
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import batch_scan, checkpoints, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from trio_broker.storage.log_file import LogFile
@@ -70,7 +71,7 @@ def dump_log(path: Path, *, deep: bool, print_records: bool) -> Iterator[str]:
     else:
         yield f"Log starting offset: {file_names.offset_of(path.name, file_names.LOG_SUFFIX)}"
     try:
-        for located in batch_scan.whole_batches(LogFile(path, read_only=True), 0, size):
+        for located in batch_scan.whole_batches(LogFile(RealDisk(), path, read_only=True), 0, size):
             batch = RecordBatch(located.header, located.buffer)
             yield _batch_line(batch, located.position)
             if deep:
@@ -176,7 +177,7 @@ def dump_offset_index(path: Path) -> Iterator[str]:
     except CorruptIndex as error:
         yield f"corrupt: {error}"
         return
-    file = LogFile(log_path, read_only=True) if log_path.exists() else None
+    file = LogFile(RealDisk(), log_path, read_only=True) if log_path.exists() else None
     for entry in index.entries:
         yield f"offset: {entry.offset} position: {entry.position}"
         if file is not None:

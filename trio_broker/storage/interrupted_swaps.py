@@ -19,6 +19,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import batch_scan, checkpoints, file_names
 from trio_broker.storage.log_file import LogFile
 
@@ -76,7 +77,7 @@ def _swap_in(directory: Path, swaps: list[str]) -> None:
 def _end_offset(path: Path) -> int:
     """Return the offset behind the last batch of a log file; its base offset if it is empty."""
     end_offset = _base_of(path.name)
-    for span in batch_scan.spans(LogFile(path, read_only=True), 0, path.stat().st_size):
+    for span in batch_scan.spans(LogFile(RealDisk(), path, read_only=True), 0, path.stat().st_size):
         end_offset = span.last_offset + 1
     return end_offset
 

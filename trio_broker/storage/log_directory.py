@@ -26,6 +26,7 @@ from pathlib import Path
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid, random_uuid, uuid_text
+from trio_broker.runtime.disk import VolumeSpace
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
 from trio_broker.topic_partition import TopicPartition
@@ -83,14 +84,6 @@ class MetaProperties:
             return parse_uuid(self.directory_id)
         except ValueError:
             return NO_UUID
-
-
-@attrs.frozen
-class VolumeSpace:
-    """The size of a volume in bytes, and how many of them a process without privileges may still write."""
-
-    total_bytes: int
-    usable_bytes: int
 
 
 class LogDirectory:

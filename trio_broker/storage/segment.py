@@ -33,10 +33,12 @@ import attrs
 from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.disk import FileRegion
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import batch_scan, file_names, index_file
 from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.log_file import FileRecords, LogFile
+from trio_broker.storage.log_file import LogFile
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from trio_broker.storage.transaction_index import TransactionIndex
@@ -60,7 +62,7 @@ class FetchedRecords:
     """
 
     first_offset: int
-    records: FileRecords | bytes
+    records: FileRegion | bytes
     next_offset: int
     size: int = 0
     row: tuple[Segment, ...] = ()
@@ -121,7 +123,7 @@ class Segment:
         # Bytes of whole batches; with ``preallocate`` the file is longer. Readers go no further than this.
         self.size = size
         self.next_offset = base_offset
-        self.file = LogFile(self.path(file_names.LOG_SUFFIX))
+        self.file = LogFile(RealDisk(), self.path(file_names.LOG_SUFFIX))
         self.transaction_index = TransactionIndex(self.path(file_names.TRANSACTION_INDEX_SUFFIX))
         # Valid once ``_knows_timestamps``: a cold segment has not read its time index.
         self.largest_timestamp = NO_TIMESTAMP

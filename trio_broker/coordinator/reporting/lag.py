@@ -9,7 +9,6 @@ Neither is exact: a member commits after it has processed, and only now and then
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -22,7 +21,6 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapsho
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.log_file import FileRecords
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -136,8 +134,8 @@ def _batch_timestamp(record: UnconsumedRecord) -> int | None:
     try:
         log = record.partition.log
         fetched = log.read(record.offset, BATCH_HEADER_BYTES, end_offset=log.log_end_offset).records
-        if isinstance(fetched, FileRecords):
-            fetched = os.pread(fetched.fileno(), BATCH_HEADER_BYTES, fetched.position)
+        if not isinstance(fetched, bytes):
+            fetched = fetched.read(BATCH_HEADER_BYTES)
         timestamp_ms = read_batch_header(fetched).max_timestamp
     except (KafkaError, OSError):
         # Deleted or truncated meanwhile, or a bad disk, which is for those requests to report that need the records.

@@ -21,7 +21,6 @@ from kafka_wire.records.record import NewRecord
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.log_file import FileRecords
 
 LOAD_SLICE_BYTES = 256 * 1024
 """Read at a time: some three thousand commits, which the event loop then folds in a few milliseconds."""
@@ -100,7 +99,7 @@ class CoordinatorLog:
     def read_slice(self, offset: int, end_offset: int) -> LogSlice:
         """The records from ``offset`` on, a slice of them. Blocks: runs in a worker thread."""
         fetched = self.partition.log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
-        data = fetched.records.read() if isinstance(fetched.records, FileRecords) else fetched.records
+        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
         records: list[EncodedRecord] = []
         next_offset = end_offset
         for batch in read_batches(data):
