@@ -50,7 +50,7 @@ async def test_requests_that_wait_for_the_same_are_one_row(live):
             await kafka.send(fetch_request("waiting", max_wait_ms=600_000, min_bytes=1), 12)
         await until(lambda: live.broker.server.statistics().handlers.parked == 2)
         rows = await tasks_named(live, "request handler")
-        assert [row["count"] for row in rows if "DelayedOperation.wait" in row["waits_in"]] == [2]
+        assert [row["count"] for row in rows if "DelayedFetch.wait" in row["waits_in"]] == [2]
 
 
 async def test_the_rows_are_bounded_and_the_others_counted(live, monkeypatch):

@@ -190,7 +190,7 @@ def test_kafkas_cleaner_and_ours_leave_the_same(case: Case, java: Java, tmp_path
             "directory": str(kafkas),
             "config": case.kafka_config,
             "firstDirtyOffset": first_dirty,
-            "stableOffset": log.last_stable_offset(log.log_end_offset),
+            "stableOffset": log.producers.transactions.last_stable_offset(log.log_end_offset),
             "nowMs": now_ms,
         }
         [answer] = java.run("CleanLog", given=[request])

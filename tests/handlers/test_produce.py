@@ -269,7 +269,7 @@ async def test_in_fsync_mode_acks_all_waits_for_the_disk(durable_client, durable
     [partition] = await add_topic(durable_replicas)
     answer = await ask(durable_client, batch(b"a"), acks=ALL)
     assert (answer.error_code, answer.base_offset) == (0, 0)
-    assert partition.durable_offset == 1
+    assert partition.state.durable_offset == 1
     assert durable_client.parked == 1
 
 

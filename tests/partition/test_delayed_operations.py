@@ -10,20 +10,20 @@ import trio.testing
 from trio_broker.partition.delayed_operations import (
     PRUNED_ABOVE,
     DelayedFetch,
-    DelayedOperation,
     DelayedProduce,
     ExpirationReaper,
 )
+from trio_broker.partition.state import Advance
 
 
 async def test_waiting_ends_when_the_time_is_over(autojump_clock):
     begin = trio.current_time()
-    assert not await DelayedOperation().wait(1.5)
+    assert not await DelayedFetch(1).wait(1.5)
     assert trio.current_time() - begin == 1.5
 
 
 async def test_a_wake_before_the_wait_counts(autojump_clock):
-    parked = DelayedOperation()
+    parked = DelayedFetch(1)
     parked.wake()
     begin = trio.current_time()
     assert await parked.wait(10)
@@ -85,11 +85,19 @@ async def test_deadlines_of_completed_operations_do_not_pile_up(autojump_clock):
 
 async def test_a_fetch_wakes_when_enough_bytes_have_come(autojump_clock):
     parked = DelayedFetch(bytes_missing=100)
-    parked.bytes_arrived(60)
+    parked.advanced(Advance.DECIDED, 60)
     assert not await parked.wait(1)
-    parked.bytes_arrived(60)
+    parked.advanced(Advance.UNDECIDED, 60)
+    assert await parked.wait(1)
+
+
+async def test_a_fetch_of_committed_records_does_not_wake_for_those_of_an_open_transaction(autojump_clock):
+    parked = DelayedFetch(bytes_missing=100, reads_committed=True)
+    parked.advanced(Advance.UNDECIDED, 1000)
+    assert not await parked.wait(1)
+    parked.advanced(Advance.RELEASED, 1)
     assert await parked.wait(1)
 
 
 async def test_a_time_below_zero_is_no_time(autojump_clock):
-    assert not await DelayedOperation().wait(-1)
+    assert not await DelayedFetch(1).wait(-1)

@@ -262,11 +262,38 @@ async def test_the_last_stable_offset_stops_at_an_open_transaction(cached, autoj
     cached.append(batch(b"plain"), now_ms=NOW_MS)
     assert cached.high_watermark == 3
     assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 1
-    fetch = DelayedFetch(bytes_missing=10_000)
+    fetch = DelayedFetch(bytes_missing=10_000, reads_committed=True)
     cached.add_delayed_fetch(fetch)
     end_transaction(cached, commit=True)
     assert cached.fetch_upper_bound(IsolationLevel.READ_COMMITTED) == 4
     assert await fetch.wait(0), "the marker is small and uncovers all that waited behind the open transaction"
+
+
+async def test_the_last_stable_offset_moves_with_the_high_watermark_and_wakes_committed_readers(synced, autojump_clock):
+    """Nobody looks at the partition in between: the sync of the marker is what releases the records."""
+    synced.append(transactional(b"open" * 100), now_ms=NOW_MS)
+    sync(synced)
+    fetch = DelayedFetch(bytes_missing=300, reads_committed=True)
+    synced.add_delayed_fetch(fetch)
+    synced.append(batch(b"plain" * 100), now_ms=NOW_MS)
+    sync(synced)
+    assert (synced.last_stable_offset, synced.high_watermark) == (0, 2)
+    assert not await fetch.wait(0), "nothing that is committed has come"
+    end_transaction(synced, commit=True)
+    assert synced.last_stable_offset == 0
+    sync(synced)
+    assert synced.last_stable_offset == 3
+    assert await fetch.wait(0)
+
+
+async def test_a_transaction_whose_beginning_is_deleted_holds_back_what_is_left(cached):
+    cached.append(transactional(b"a"), now_ms=NOW_MS)
+    cached.append(transactional(b"b", sequence=1), now_ms=NOW_MS)
+    cached.log.advance_log_start(1)
+    cached.log_start_moved()
+    assert (cached.log_start_offset, cached.last_stable_offset, cached.high_watermark) == (1, 1, 2)
+    cached.append(batch(b"plain"), now_ms=NOW_MS)
+    assert cached.last_stable_offset == 1
 
 
 async def test_a_deletion_of_records_lets_waiting_fetches_look_again(cached, autojump_clock):

@@ -349,6 +349,7 @@ async def test_a_lookup_that_lost_its_segment_to_retention_looks_again(cached):
         looks.append(partition.log_start_offset)
         if len(looks) == 1:
             partition.log.advance_log_start(1)
+            partition.log_start_moved()
             raise FileNotFoundError(errno.ENOENT, "retired")
         return "found"
 
@@ -468,7 +469,7 @@ async def test_after_a_crash_the_high_watermark_does_not_go_back_in_fsync_mode(t
     replicas.log_manager.close(clean=False)
     restarted = make_replicas(tmp_path / "data")
     [again] = await add_topic(restarted, leader_epoch=1)
-    assert (again.high_watermark, again.durable_offset, again.log_end_offset) == (2, 2, 2)
+    assert (again.high_watermark, again.state.durable_offset, again.log_end_offset) == (2, 2, 2)
     restarted.log_manager.close(clean=False)
 
 

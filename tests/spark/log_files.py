@@ -113,7 +113,8 @@ class LogFiles:
             self.log, leader_epoch=3, durability=Durability.PAGE_CACHE, sync_soon=lambda partition: None
         )
         if self.high_watermark is not None:
-            partition.high_watermark = self.high_watermark
+            partition.state.high_watermark = self.high_watermark
+            partition.state.last_stable_offset = min(partition.last_stable_offset, self.high_watermark)
         taken = PartitionSnapshot(self.log.topic_partition.partition, log_snapshot(partition))
         told = TopicManifest(
             version=MANIFEST_VERSION,

@@ -28,7 +28,8 @@ def committed_view(log: Log, max_bytes: int = 700) -> CommittedView:
     records: list[Record] = []
     position = log.log_start_offset
     while True:
-        fetched = log.read(position, max_bytes, end_offset=log.last_stable_offset(log.log_end_offset))
+        stable_offset = log.producers.transactions.last_stable_offset(log.log_end_offset)
+        fetched = log.read(position, max_bytes, end_offset=stable_offset)
         if not fetched.size:
             break
         assert isinstance(fetched.records, RealFileRegion)

@@ -19,8 +19,9 @@ def planned(log: Log, now_ms: int, stable_offset: int | None = None, *, sync: bo
     """What a round would do, once everything was synced if that is wanted."""
     if sync:
         log.sync()
-    stable = log.last_stable_offset(log.log_end_offset) if stable_offset is None else stable_offset
-    return compaction_range(log, stable_offset=stable, now_ms=now_ms)
+    if stable_offset is None:
+        stable_offset = log.producers.transactions.last_stable_offset(log.log_end_offset)
+    return compaction_range(log, stable_offset=stable_offset, now_ms=now_ms)
 
 
 class Round:

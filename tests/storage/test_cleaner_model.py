@@ -269,7 +269,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
         if not hasattr(self, "log"):
             return
         view = committed_view(self.log)
-        stable = self.log.last_stable_offset(self.log.log_end_offset)
+        stable = self.log.producers.transactions.last_stable_offset(self.log.log_end_offset)
         assert stable == min(
             (each.offset for each in self.written if each.transaction in self.open), default=self.log.log_end_offset
         )

@@ -92,7 +92,7 @@ def test_a_clean_start_reads_them_as_they_were_meant(golden: Any):
     golden.restart()
     assert (golden.log.log_start_offset, golden.log.log_end_offset) == (100, 109)
     assert golden.log.aborted_transactions(100, 109) == [AbortedTransaction(7, 103, 104, 105)]
-    assert golden.log.last_stable_offset(109) == 109
+    assert golden.log.producers.transactions.last_stable_offset(109) == 109
     assert [batch.header.base_offset for batch in golden.batches()] == [100, 103, 104, 105, 107]
 
 

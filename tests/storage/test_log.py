@@ -379,14 +379,14 @@ def test_a_read_of_a_sealed_segment_ends_where_the_next_one_begins(make_log: Mak
 
 def test_the_last_stable_offset_stops_at_an_open_transaction(bench: LogBench):
     bench.append()
-    assert bench.log.last_stable_offset(1) == 1
+    assert bench.log.producers.transactions.last_stable_offset(1) == 1
     bench.append(2, producer_id=5, producer_epoch=0, sequence=0, transactional=True)
     bench.append()
-    assert bench.log.first_unstable_offset == 1
-    assert bench.log.last_stable_offset(4) == 1
+    assert bench.log.producers.transactions.first_unstable_offset == 1
+    assert bench.log.producers.transactions.last_stable_offset(4) == 1
     bench.end_transaction(5, committed=True)
-    assert bench.log.last_stable_offset(4) == 1
-    assert bench.log.last_stable_offset(5) == 5
+    assert bench.log.producers.transactions.last_stable_offset(4) == 1
+    assert bench.log.producers.transactions.last_stable_offset(5) == 5
     assert bench.log.aborted_transactions(0, 5) == []
 
 

@@ -108,17 +108,17 @@ def test_after_the_largest_sequence_zero_is_next(states: ProducerStates, header:
 def test_an_open_transaction_holds_the_first_unstable_offset(states: ProducerStates, header: Header):
     states.update(header(0, 10, transactional=True))
     states.update(header(1, 11, transactional=True))
-    assert states.first_unstable_offset == 10
+    assert states.transactions.first_unstable_offset == 10
     assert states.complete(marker(12)) == AbortedTransaction(7, 10, 12, last_stable_offset=13)
 
 
 def test_a_decided_transaction_is_unstable_until_its_marker_is_replicated(states: ProducerStates, header: Header):
     states.update(header(0, 10, transactional=True))
     states.complete(marker(12))
-    states.advance_high_watermark(12)
-    assert states.first_unstable_offset == 10
-    states.advance_high_watermark(13)
-    assert states.first_unstable_offset is None
+    states.transactions.advance_high_watermark(12)
+    assert states.transactions.first_unstable_offset == 10
+    states.transactions.advance_high_watermark(13)
+    assert states.transactions.first_unstable_offset is None
 
 
 def test_a_marker_without_records_completes_nothing(states: ProducerStates):

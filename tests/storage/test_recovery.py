@@ -180,10 +180,10 @@ def test_an_open_transaction_survives_a_kill(bench: Any):
     bench.append(producer_id=5, producer_epoch=0, sequence=0, transactional=True)
     bench.append()
     bench.crash()
-    assert bench.log.last_stable_offset(2) == 0
+    assert bench.log.producers.transactions.last_stable_offset(2) == 0
     bench.end_transaction(5, committed=False)
     bench.crash()
-    assert bench.log.last_stable_offset(3) == 3
+    assert bench.log.producers.transactions.last_stable_offset(3) == 3
     assert len(bench.log.aborted_transactions(0, 3)) == 1
 
 

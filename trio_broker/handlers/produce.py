@@ -187,7 +187,7 @@ class ProduceOperation:
             log_start_offset=info.log_start_offset,
         )
         # Often the high watermark has passed the batch already; such a request never waits, and keeps its handler slot.
-        if is_acks_all and partition.high_watermark <= info.last_offset:
+        if is_acks_all and partition.state.high_watermark <= info.last_offset:
             self.waiting.append(WaitingResponse(response, RequiredOffset(partition, info.last_offset + 1)))
         return response
 

@@ -20,26 +20,10 @@ from typing import NamedTuple
 
 import trio
 
+from trio_broker.partition.state import Advance
+
 PRUNED_ABOVE = 1000
 """Deadlines kept before those of completed operations are looked for; one takes about 100 bytes."""
-
-
-class DelayedOperation:
-    """One request that waits until it is woken or its time is over."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def wake(self) -> None:
-        self._event.set()
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait for ``wake``, at most ``seconds``; tell whether it came."""
-        with trio.move_on_after(max(seconds, 0.0)):
-            await self._event.wait()
-        return self._event.is_set()
 
 
 class DelayedProduce:
@@ -137,19 +121,37 @@ class ExpirationReaper:
                 await self._is_earlier.wait()
 
 
-class DelayedFetch(DelayedOperation):
-    """A Fetch that waits for bytes, from whichever of its partitions they come.
+class DelayedFetch:
+    """A Fetch that waits for bytes, from whichever of its partitions they come, until it is woken or its time is over.
 
-    Counting bytes as they become visible is what spares it a full look at all its partitions after every append.
+    Counting bytes as they become visible is what spares it a full look at all its partitions after every append. One
+    that reads only committed records counts them where no transaction holds any back.
     """
 
-    __slots__ = ("bytes_missing",)
+    __slots__ = ("_event", "bytes_missing", "reads_committed")
 
-    def __init__(self, bytes_missing: int) -> None:
-        super().__init__()
+    def __init__(self, bytes_missing: int, *, reads_committed: bool = False) -> None:
+        self._event = trio.Event()
         self.bytes_missing = bytes_missing
+        self.reads_committed = reads_committed
 
-    def bytes_arrived(self, size: int) -> None:
-        self.bytes_missing -= size
+    def advanced(self, advance: Advance, visible_bytes: int) -> None:
+        """One of the partitions lets ``visible_bytes`` more be seen."""
+        if self.reads_committed and advance is not Advance.DECIDED:
+            # Bytes are no measure where transactions are open: a small marker may uncover much.
+            if advance is Advance.RELEASED:
+                self.wake()
+            return
+        self.bytes_missing -= visible_bytes
         if self.bytes_missing <= 0:
             self.wake()
+
+    def wake(self) -> None:
+        """Let it read again, whatever there is."""
+        self._event.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until it is woken, at most ``seconds``; tell whether it was."""
+        with trio.move_on_after(max(seconds, 0.0)):
+            await self._event.wait()
+        return self._event.is_set()

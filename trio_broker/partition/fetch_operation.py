@@ -166,19 +166,19 @@ class ReadAttempt:
             KafkaError: it cannot be used, or not from that offset or by a client of that leader epoch.
         """
         partition.require_leader(target.current_leader_epoch)
-        log, high_watermark = partition.log, partition.high_watermark
+        state = partition.state
         result = FetchedPartition(
             target.index,
-            high_watermark=high_watermark,
-            last_stable_offset=log.producers.last_stable_offset(high_watermark),
-            log_start_offset=log.log_start_offset,
+            high_watermark=state.high_watermark,
+            last_stable_offset=state.last_stable_offset,
+            log_start_offset=state.log_start_offset,
         )
         # Consumers do not say which epoch they hold.
         if target.last_fetched_epoch != NO_EPOCH:
             result.diverging_epoch = diverging_epoch(target, partition)
         if result.diverging_epoch is not None:
             self.must_answer = True
-        elif not log.log_start_offset <= target.fetch_offset <= log.log_end_offset:
+        elif not state.log_start_offset <= target.fetch_offset <= state.log_end_offset:
             raise offset_out_of_range(target.fetch_offset, partition)
         return result
 
@@ -195,8 +195,8 @@ class ReadAttempt:
             isinstance(target.found, Partition)
             and (
                 target.found.failure is not None
-                or target.found.high_watermark != result.high_watermark
-                or target.found.last_stable_offset != result.last_stable_offset
+                or target.found.state.high_watermark != result.high_watermark
+                or target.found.state.last_stable_offset != result.last_stable_offset
             )
             for target, result in zip(targets, self.results, strict=True)
         )
@@ -267,7 +267,8 @@ class FetchOperation:
 
     async def _wait(self, bytes_missing: int, deadline: float, release_handler: ReleaseHandler) -> None:
         release_handler(RequestPhase.PURGATORY)
-        parked = DelayedFetch(bytes_missing)
+        reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
+        parked = DelayedFetch(bytes_missing, reads_committed=reads_committed)
         partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
         self.parked.add(parked)
         for partition in partitions:

@@ -21,11 +21,9 @@ from __future__ import annotations
 import enum
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-import attrs
 import trio
 
 from kafka_wire.error_codes import ErrorCode
@@ -33,14 +31,12 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce
+from trio_broker.partition.state import Advance, PartitionState
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
 
 NO_EPOCH = -1
 """The leader epoch of a client that does not want to be checked."""
-
-EVERYTHING = 2**62
-"""Bytes; more than any fetch can be missing: wakes every waiting fetch."""
 
 
 class Durability(enum.Enum):
@@ -68,16 +64,8 @@ class HighWatermarkWaiter(NamedTuple):
     parked: DelayedProduce
 
 
-@attrs.frozen
-class UnsyncedAppend:
-    """An append that no sync has covered: where it ends, and its size for the fetches that wait for bytes."""
-
-    end_offset: int
-    size_bytes: int
-
-
 class Partition:
-    """A partition this broker leads.
+    """A partition this broker leads. ``state`` says which offsets it has; on frequent paths it is read directly.
 
     ``sync_soon`` is called with the partition whenever something was appended that should become durable.
     ``failure`` is what every request gets once the partition was deleted or its disk failed.
@@ -95,15 +83,20 @@ class Partition:
         self.topic_partition = log.topic_partition
         self.topic_id = log.topic_id
         self.log = log
-        self.leader_epoch = leader_epoch
         self.durability = durability
         self.min_in_sync_replicas = min_in_sync_replicas
         # Set once by ``fail`` and never cleared.
         self.failure: KafkaError | None = None
-        # At a start all that the log holds is visible; in fsync mode it was synced before it came here.
-        self.high_watermark = log.log_end_offset
-        # Everything before it is on the disk; moved by the result of each sync, on the event loop.
-        self.durable_offset = log.recovery_point
+        self.state = PartitionState(
+            leader_epoch=leader_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            # At a start all that the log holds is visible; in fsync mode it was synced before it came here.
+            high_watermark=log.log_end_offset,
+            durable_offset=log.recovery_point,
+            waits_for_disk=durability is Durability.FSYNC,
+            transactions=log.producers.transactions,
+        )
         self.append_times = AppendTimes()
         # Since this start: what was appended, and what fetches were answered with. See ``broker_topic_stats``.
         self.appended_bytes = self.fetched_bytes = self.fetched_records = 0
@@ -116,21 +109,19 @@ class Partition:
         self.epoch_entry_lock = trio.Lock()
         # In memory only: the constructor runs on the event loop. The entry is written before the first append.
         log.begin_epoch(leader_epoch)
-        self._epoch_entry_needed = log.needs_epoch_entry(leader_epoch)
+        # Whether ``write_epoch_entry`` must run before the next append.
+        self.needs_epoch_entry = log.needs_epoch_entry(leader_epoch)
         self._sync_soon = sync_soon
         # A heap by the offset waited for.
         self._produces: list[HighWatermarkWaiter] = []
         self._produce_order = itertools.count()
         self._fetches: set[DelayedFetch] = set()
-        # Appends beyond the durable offset, in fsync mode only: what a sync covers becomes visible bytes then.
-        self._unsynced: deque[UnsyncedAppend] = deque()
         # For ``flush.ms``: when the oldest append that may be unsynced was made; None when all is durable.
         self._unsynced_since_ms: int | None = None
         # Page-cache mode: set by ``flush_soon``, cleared by the sync in its worker thread.
         self._flush_asked = False
         self._last_append_ms = 0
         self._segment_synced_in = log.active_segment  # another active segment means: one was sealed since
-        self._check_offsets()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} epoch {self.leader_epoch} high watermark {self.high_watermark}>"
@@ -138,22 +129,30 @@ class Partition:
     # ---- what is visible ------------------------------------------------------------------------------------------
 
     @property
+    def leader_epoch(self) -> int:
+        return self.state.leader_epoch
+
+    @property
     def log_start_offset(self) -> int:
-        return self.log.log_start_offset
+        return self.state.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        return self.log.log_end_offset
+        return self.state.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
         """Everything before it is decided: committed, aborted, or never in a transaction."""
-        return self.log.producers.last_stable_offset(self.high_watermark)
+        return self.state.last_stable_offset
 
     @property
     def appended_records(self) -> int:
         """Records appended since this start."""
-        return self.log.log_end_offset - self._first_end_offset
+        return self.state.log_end_offset - self._first_end_offset
 
     @property
     def last_append_ms(self) -> int | None:
@@ -163,12 +162,6 @@ class Partition:
     def fetch_upper_bound(self, isolation_level: IsolationLevel) -> int:
         """The offset that a consumer of this isolation level may read up to, exclusive."""
         return self.last_stable_offset if isolation_level == IsolationLevel.READ_COMMITTED else self.high_watermark
-
-    def _check_offsets(self) -> None:
-        # Without the last stable offset: it is computed from the others, and this runs with every append.
-        assert self.log.log_start_offset <= self.high_watermark <= self.log.log_end_offset, (
-            f"{self.topic_partition}: {self.log.log_start_offset} <= {self.high_watermark} <= {self.log.log_end_offset}"
-        )
 
     # ---- who may use it -------------------------------------------------------------------------------------------
 
@@ -182,12 +175,11 @@ class Partition:
         if self.failure is not None:
             # A new one each time: an exception that is raised twice drags all its tracebacks along.
             raise KafkaError(str(self.failure), code=self.failure.code)
-        if current_leader_epoch in (NO_EPOCH, self.leader_epoch):
+        leader_epoch = self.state.leader_epoch
+        if current_leader_epoch in (NO_EPOCH, leader_epoch):
             return
-        text = (
-            f"{self.topic_partition}: the client knows leader epoch {current_leader_epoch}, this is {self.leader_epoch}"
-        )
-        if current_leader_epoch < self.leader_epoch:
+        text = f"{self.topic_partition}: the client knows leader epoch {current_leader_epoch}, this is {leader_epoch}"
+        if current_leader_epoch < leader_epoch:
             raise KafkaError(text, code=ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(text, code=ErrorCode.UNKNOWN_LEADER_EPOCH)
 
@@ -210,10 +202,9 @@ class Partition:
         """
         if leader_epoch == self.leader_epoch:
             return
-        assert leader_epoch > self.leader_epoch, f"{self.topic_partition}: epoch {self.leader_epoch} → {leader_epoch}"
-        self.leader_epoch = leader_epoch
+        self.state.lead(leader_epoch, {})
         self.log.begin_epoch(leader_epoch)
-        self._epoch_entry_needed = self.log.needs_epoch_entry(leader_epoch)
+        self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
         self._wake_fetches()
 
     def fail(self, failure: KafkaError) -> None:
@@ -222,7 +213,6 @@ class Partition:
         if self.failure is not None:
             return
         self.failure = failure
-        self._unsynced.clear()
         # Counted as completed, not woken: a Produce to several partitions goes on waiting for the others.
         for waiter in self._produces:
             waiter.parked.partition_completed()
@@ -230,11 +220,6 @@ class Partition:
         self._wake_fetches()
 
     # ---- appending ------------------------------------------------------------------------------------------------
-
-    @property
-    def needs_epoch_entry(self) -> bool:
-        """Whether ``write_epoch_entry`` must run before the next append."""
-        return self._epoch_entry_needed
 
     def write_epoch_entry(self) -> int:
         """Write down where this leader epoch begins; return the epoch. Blocks: runs in a worker thread.
@@ -250,7 +235,7 @@ class Partition:
     def epoch_entry_written(self, leader_epoch: int) -> None:
         """The entry of ``leader_epoch`` is on disk. It counts only if no later epoch has begun meanwhile."""
         if leader_epoch == self.leader_epoch:
-            self._epoch_entry_needed = False
+            self.needs_epoch_entry = False
 
     def append(
         self,
@@ -266,16 +251,17 @@ class Partition:
             KafkaError: the log refused the batch; nothing was appended.
             OSError: the disk failed.
         """
-        assert not self._epoch_entry_needed, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
+        assert not self.needs_epoch_entry, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
+        leader_epoch = self.state.leader_epoch
         info = self.log.append(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, produce_version=produce_version
+            records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, produce_version=produce_version
         )
         return self._appended(info, now_ms)
 
     def append_prepared(self, batch: RecordBatch, *, now_ms: int) -> AppendInfo:
         """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long."""
-        assert not self._epoch_entry_needed, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
-        info = self.log.append_prepared(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        assert not self.needs_epoch_entry, f"{self.topic_partition}: epoch {self.leader_epoch} has no entry"
+        info = self.log.append_prepared(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
         return self._appended(info, now_ms)
 
     def _appended(self, info: AppendInfo, now_ms: int) -> AppendInfo:
@@ -291,41 +277,32 @@ class Partition:
             times.sample(info.first_offset, now_ms)
         if self._unsynced_since_ms is None:
             self._unsynced_since_ms = now_ms
-        if self.durability is Durability.PAGE_CACHE:
-            self._advance_high_watermark(log.log_end_offset, info.appended_bytes)
-            # As in Kafka a roll asks for a sync of what was sealed, so that recovery after a crash reads little.
-            if log.active_segment is not self._segment_synced_in or log.flush_is_due:
-                self.flush_soon()
-        else:
-            self._unsynced.append(UnsyncedAppend(log.log_end_offset, info.appended_bytes))
+        state = self.state
+        advance = state.appended(log.log_end_offset, info.appended_bytes)
+        if advance is not Advance.NOTHING and (self._fetches or self._produces):
+            self._notify(advance, info.appended_bytes)
+        if state.waits_for_disk:
             self._sync_soon(self)
+        # As in Kafka a roll asks for a sync of what was sealed, so that recovery after a crash reads little.
+        elif log.active_segment is not self._segment_synced_in or log.flush_is_due:
+            self.flush_soon()
         return info
 
-    def _advance_high_watermark(self, offset: int, visible_bytes: int) -> None:
-        """Move the high watermark to ``offset``, which makes ``visible_bytes`` visible, and notify waiting requests."""
-        log = self.log
-        assert offset >= self.high_watermark, f"{self.topic_partition}: {self.high_watermark} → {offset}"
-        assert log.log_start_offset <= offset <= log.log_end_offset, (
-            f"{self.topic_partition}: {log.log_start_offset} <= {offset} <= {log.log_end_offset}"
-        )
-        self.high_watermark = offset
-        produces = self._produces
+    def _notify(self, advance: Advance, visible_bytes: int) -> None:
+        """Notify the requests that wait for what has become visible, which are so many bytes."""
+        high_watermark, produces = self.state.high_watermark, self._produces
         # Waiters leave the heap before their tasks run, so none is woken twice.
-        while produces and produces[0].required_offset <= offset:
+        while produces and produces[0].required_offset <= high_watermark:
             heapq.heappop(produces).parked.partition_completed()
-        if self._fetches:
-            if self.log.first_unstable_offset is not None:
-                # Bytes are no measure where transactions are open: a small marker may uncover much.
-                visible_bytes = EVERYTHING
-            for parked in self._fetches:
-                parked.bytes_arrived(visible_bytes)
+        for parked in self._fetches:
+            parked.advanced(advance, visible_bytes)
 
     # ---- becoming durable -----------------------------------------------------------------------------------------
 
     @property
     def needs_sync(self) -> bool:
         """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
-        if self.failure is not None or self.durable_offset >= self.log.log_end_offset:
+        if self.failure is not None or self.state.durable_offset >= self.state.log_end_offset:
             return False
         return self.durability is Durability.FSYNC or self._flush_asked
 
@@ -349,17 +326,14 @@ class Partition:
 
     def durable_up_to(self, offset: int) -> None:
         """A sync ended: everything before ``offset`` survives a power cut."""
-        assert offset > self.durable_offset, f"{self.topic_partition}: a sync reached {offset}, not past the last one"
-        self.durable_offset = offset
+        state = self.state
+        visible_before = state.visible_bytes
+        advance = state.synced(offset)
         # What came during the sync is not older than the newest append, which is all that is known of it.
-        self._unsynced_since_ms = None if offset == self.log.log_end_offset else self._last_append_ms
-        # With the page cache the high watermark is already at the log end.
-        if self.failure is not None or self.durability is Durability.PAGE_CACHE:
-            return
-        visible_bytes = 0
-        while self._unsynced and self._unsynced[0].end_offset <= offset:
-            visible_bytes += self._unsynced.popleft().size_bytes
-        self._advance_high_watermark(offset, visible_bytes)
+        self._unsynced_since_ms = None if offset == state.log_end_offset else self._last_append_ms
+        # A partition that has failed has let go of all that waited.
+        if advance is not Advance.NOTHING and self.failure is None:
+            self._notify(advance, state.visible_bytes - visible_before)
 
     # ---- waiting --------------------------------------------------------------------------------------------------
 
@@ -410,5 +384,5 @@ class Partition:
 
     def log_start_moved(self) -> None:
         """The log start offset has moved forward: a fetch may wait for what is no longer there."""
-        self._check_offsets()
+        self.state.log_start_moved(self.log.log_start_offset)
         self._wake_fetches()

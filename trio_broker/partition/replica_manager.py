@@ -82,7 +82,7 @@ class RequiredOffset:
 
     def code(self) -> ErrorCode:
         """The result of the append at the end of the wait."""
-        if self.partition.high_watermark >= self.required_offset:
+        if self.partition.state.high_watermark >= self.required_offset:
             return ErrorCode.NONE
         if self.partition.failure is not None:
             return self.partition.failure.code

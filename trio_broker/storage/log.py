@@ -140,15 +140,6 @@ class Log:
         return self.epochs.latest_epoch
 
     @property
-    def first_unstable_offset(self) -> int | None:
-        """Where committed readers must stop: see ``ProducerStates``. None when all transactions are decided."""
-        return self.producers.first_unstable_offset
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset below which everything is decided and safe, given the high watermark."""
-        return self.producers.last_stable_offset(high_watermark)
-
-    @property
     def flush_is_due(self) -> bool:
         """Whether ``flush.messages`` asks for a sync now."""
         return self.log_end_offset - self.recovery_point >= self._config.flush_messages

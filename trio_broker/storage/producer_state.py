@@ -13,9 +13,6 @@ decisions:
 
 Only the producer id says whether a batch is idempotent (-1: not); clients send junk in epoch and sequence otherwise.
 
-The first unstable offset is where the oldest transaction begins that is not decided, or decided but with its marker
-not yet below the high watermark; committed readers must not get past it.
-
 Source: Kafka's ProducerStateManager, ProducerStateEntry, ProducerAppendInfo.
 """
 
@@ -30,6 +27,7 @@ from trio_broker.storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from trio_broker.storage.open_transactions import OpenTransactions
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 REMEMBERED_BATCHES = 5
@@ -111,10 +109,7 @@ class ProducerStates:
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
-        # Both map the first offset of a transaction. Transactions begin in log order, so the first key of the open
-        # ones is the oldest; decided ones are ordered by their marker and hold its offset.
-        self._open: dict[int, int] = {}
-        self._unreplicated: dict[int, int] = {}
+        self.transactions = OpenTransactions()
 
     # --- What a leader decides before an append ---
 
@@ -206,13 +201,13 @@ class ProducerStates:
         entry.last_timestamp_ms = header.max_timestamp
         if header.is_transactional and entry.transaction_first_offset is None:
             entry.transaction_first_offset = header.base_offset
-            self._open[header.base_offset] = header.producer_id
+            self.transactions.begin(header.base_offset, header.producer_id)
 
     def complete(self, marker: TransactionMarker) -> AbortedTransaction | None:
         """Take note of a marker that is in the log. Returns the transaction that it aborts; None for one that commits,
         and for one without records here.
 
-        The transaction keeps holding the first unstable offset until ``advance_high_watermark`` passes its marker.
+        The transaction keeps holding the first unstable offset until the high watermark passes its marker.
         """
         entry = self.producers.get(marker.producer_id)
         if entry is None:
@@ -224,43 +219,12 @@ class ProducerStates:
         if first_offset is None:
             return None
         entry.transaction_first_offset = None
-        self._open.pop(first_offset, None)
-        self._unreplicated[first_offset] = marker.offset
+        self.transactions.decide(first_offset, marker.offset)
         if not marker.aborted:
             return None
         # The next open transaction holds the last stable offset, or nothing does up to the marker.
-        last_stable_offset = min(self._open, default=marker.offset + 1)
+        last_stable_offset = min(self.transactions.undecided, default=marker.offset + 1)
         return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
-
-    # --- What readers may see ---
-
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins, None when none is open."""
-        return next(iter(self._open), None)
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark."""
-        undecided = self.first_undecided_offset
-        if not self._unreplicated:
-            return undecided
-        unreplicated = min(self._unreplicated)
-        return unreplicated if undecided is None else min(unreplicated, undecided)
-
-    def advance_high_watermark(self, high_watermark: int) -> None:
-        """Forget decided transactions whose marker is below the high watermark: it cannot be lost any more."""
-        for first_offset in [first for first, marker in self._unreplicated.items() if marker < high_watermark]:
-            del self._unreplicated[first_offset]
-
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the offset below which everything is decided and safe, given the high watermark."""
-        # Every fetch asks, and hardly any log has transactions.
-        if not self._open and not self._unreplicated:
-            return high_watermark
-        self.advance_high_watermark(high_watermark)
-        unstable = self.first_unstable_offset
-        return high_watermark if unstable is None else min(high_watermark, unstable)
 
     # --- Time and truncation ---
 
@@ -278,14 +242,15 @@ class ProducerStates:
     def restore(self, entries: list[ProducerEntry], end_offset: int) -> None:
         """Replace everything by the content of a snapshot taken at ``end_offset``."""
         self.producers = {entry.producer_id: entry for entry in entries}
-        self._unreplicated = {}
+        self.transactions = OpenTransactions()
         open_transactions = [
             (entry.transaction_first_offset, entry.producer_id)
             for entry in entries
             if entry.transaction_first_offset is not None
         ]
         # Sorted, since the first key must be the oldest and a snapshot is ordered by producer.
-        self._open = dict(sorted(open_transactions))
+        for first_offset, producer_id in sorted(open_transactions):
+            self.transactions.begin(first_offset, producer_id)
         self.end_offset = end_offset
 
     def remember_older(self, header: BatchHeader) -> None:

@@ -117,6 +117,7 @@ async def test_what_was_deleted_before_it_was_read_counts_from_the_first_record_
     await append(replicas, partition, b"a", at_ms=NOW_MS)
     await append(replicas, partition, b"b", at_ms=NOW_MS + 30_000)
     partition.log.advance_log_start(1)
+    partition.log_start_moved()
     assert await one_lag(replicas, 0) == (2, 30.0)
 
 
@@ -160,6 +161,6 @@ async def test_a_record_that_goes_while_it_is_looked_up_lags_by_an_unknown_time(
 async def test_only_the_high_watermark_counts_since_nobody_can_read_beyond(replicas):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a", b"b", at_ms=NOW_MS)
-    partition.high_watermark = 1
+    partition.state.high_watermark = 1
     assert await one_lag(replicas, 0) == (1, 60.0)
     assert await one_lag(replicas, 1) == (0, 0.0)

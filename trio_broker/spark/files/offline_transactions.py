@@ -49,7 +49,7 @@ def with_transactions(found: PartitionLog, directory: Path, paths: Mapping[int, 
     if indexed is not None:
         _restore_snapshot(states, found, directory)
     aborted = (indexed or set()) | _replay(states, found, paths)
-    undecided = states.first_undecided_offset
+    undecided = states.transactions.first_undecided_offset
     stable = found.high_watermark if undecided is None else min(undecided, found.high_watermark)
     stable = max(stable, found.log_start_offset)
     whole = attrs.evolve(found, last_stable_offset=stable, aborted=tuple(aborted))
@@ -120,7 +120,7 @@ def _replay_file(
         for chunk in reader.chunks(offsets, start):
             _apply(states, chunk, offsets, aborted)
     except CorruptData:
-        if states.first_undecided_offset is not None:
+        if states.transactions.first_undecided_offset is not None:
             raise
         behind = find_batch(file, reader.position + 1, reader.next_offset)
         return None if behind is None else behind.position
