@@ -84,6 +84,7 @@ class Broker:
             is_served=is_served,
             config=config.socket_server,
             clock=self.runtime.clock,
+            network=self.runtime.network,
         )
         self.admin_url: str | None = None
         self.stopped = trio.Event()

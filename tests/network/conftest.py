@@ -14,7 +14,7 @@ import trio
 from kafka_wire.apis import ApiKey
 from kafka_wire.headers import RequestHeader, request_header
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.network.acceptor import Listener
+from trio_broker.network.acceptor import Listener, accept_from
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.runtime.clock import ManualClock
@@ -121,7 +121,7 @@ async def serve(
         is_served=is_served or (lambda api_key, version: version <= 10),
         config=config,
         clock=clock,
-        accept=accept or socket.socket.accept,
+        accept=accept or accept_from,
     )
     with trio.fail_after(PATIENCE_SECONDS):
         async with trio.open_nursery() as nursery:

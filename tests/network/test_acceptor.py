@@ -16,6 +16,7 @@ from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.network import RealNetwork
 
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 
@@ -38,7 +39,7 @@ class FakeConnections:
     def __init__(self, *capacities: int) -> None:
         self.processors: list[Any] = [FakeProcessor(capacity) for capacity in capacities]
         self.config = SocketServerConfig()
-        self.sock = listen(LISTENER, self.config)
+        self.sock = listen(LISTENER, self.config, RealNetwork())
         self.acceptor = Acceptor(
             listener=LISTENER,
             sock=self.sock,
@@ -165,7 +166,7 @@ async def test_options_of_sockets_are_set(serving):
 
 
 def test_a_taken_port_is_told():
-    with listen(LISTENER, SocketServerConfig()) as taken:
+    with listen(LISTENER, SocketServerConfig(), RealNetwork()) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
-            listen(Listener("PLAINTEXT", "127.0.0.1", port), SocketServerConfig())
+            listen(Listener("PLAINTEXT", "127.0.0.1", port), SocketServerConfig(), RealNetwork())

@@ -26,6 +26,7 @@ from trio_broker.network.connection import Connection
 from trio_broker.network.connection_quotas import ConnectionQuotas, plain_address
 from trio_broker.network.processor import Processor
 from trio_broker.network.request_channel import ConnectionInfo
+from trio_broker.runtime.network import Network
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ than one, because a full listen queue makes the kernel drop SYNs, and a client r
 
 Accept: TypeAlias = Callable[[socket.socket], tuple[socket.socket, Any]]
 MakeConnection: TypeAlias = Callable[[socket.socket, ConnectionInfo], Connection]
+
+
+def accept_from(sock: socket.socket) -> tuple[socket.socket, Any]:
+    """Accept a connection on ``sock``."""
+    return sock.accept()
 
 
 @attrs.frozen
@@ -66,7 +72,7 @@ class Acceptor:
     processors: Callable[[], Sequence[Processor]]
     make_connection: MakeConnection
     next_connection_id: Callable[[], int]
-    accept: Accept = socket.socket.accept
+    accept: Accept = accept_from
     bound_address: tuple[str, int] = attrs.field(init=False)
     accepted: int = 0
     _turn: int = 0
@@ -177,19 +183,16 @@ class Acceptor:
                     return
 
 
-def listen(listener: Listener, config: SocketServerConfig) -> socket.socket:
+def listen(listener: Listener, config: SocketServerConfig, network: Network) -> socket.socket:
     """A listening, non-blocking socket for ``listener``.
 
     Raises:
         OSError: the address is unknown or taken.
     """
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, protocol)
+    sock, address = network.stream_socket(listener.host, listener.port)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
+        if sock.family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if config.socket_receive_buffer_bytes > 0:
             # Before listening, since the window scale is agreed on in the handshake.

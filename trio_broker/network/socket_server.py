@@ -30,7 +30,7 @@ import trio
 
 from kafka_wire.connection import ServerConnection
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.network.acceptor import Accept, Acceptor, Listener, listen
+from trio_broker.network.acceptor import Accept, Acceptor, Listener, accept_from, listen
 from trio_broker.network.busy_time import Utilization
 from trio_broker.network.connection import Connection, Reassign, reason_to_close
 from trio_broker.network.connection_quotas import ConnectionQuotas
@@ -43,6 +43,7 @@ from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.network import Network, RealNetwork
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,8 @@ class SocketServer:
         is_served: IsServed,
         config: SocketServerConfig | None = None,
         clock: Clock | None = None,
-        accept: Accept = socket.socket.accept,
+        network: Network | None = None,
+        accept: Accept = accept_from,
     ) -> None:
         self.listeners = tuple(listeners)
         self.config = attrs.evolve(config or SocketServerConfig())  # ours: ``reconfigure`` changes it in place
@@ -88,6 +90,7 @@ class SocketServer:
         self._context = ProcessorContext(
             self.channel, self.handlers, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
         )
+        self._network = network or RealNetwork()
         self._accept = accept
         self._acceptors: list[Acceptor] = []
         self._active: list[Processor] = []
@@ -111,7 +114,7 @@ class SocketServer:
         assert not self._acceptors, "the ports are open"
         try:
             for listener in self.listeners:
-                self._acceptors.append(self._make_acceptor(listener, listen(listener, self.config)))
+                self._acceptors.append(self._make_acceptor(listener, listen(listener, self.config, self._network)))
         except OSError:
             for acceptor in self._acceptors:
                 acceptor.sock.close()

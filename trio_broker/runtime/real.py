@@ -9,6 +9,7 @@ from typing import TypeVar
 import trio
 
 from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.network import RealNetwork
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.runtime import Runtime
 
@@ -30,4 +31,5 @@ def real_runtime(clock: Clock | None = None) -> Runtime:
         random=random.SystemRandom(),
         disk=RealDisk(),
         workers=RealWorkers(),
+        network=RealNetwork(),
     )

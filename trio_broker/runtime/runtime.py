@@ -8,6 +8,7 @@ import attrs
 
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.network import Network
 from trio_broker.runtime.workers import Workers
 
 
@@ -23,3 +24,4 @@ class Runtime:
     random: random.Random
     disk: Disk
     workers: Workers
+    network: Network

@@ -1,0 +1,31 @@
+"""The network as a broker sees it: sockets to listen on.
+
+What an accepted socket does is the kernel's in both worlds: a simulated one has only another way to its peer.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, Protocol
+
+
+class Network(Protocol):
+    """Makes sockets that can be bound."""
+
+    def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
+        """Return a socket for ``host``, empty for all addresses of this machine, and the address to bind it to.
+
+        Raises:
+            OSError: the host is unknown.
+        """
+        ...
+
+
+class RealNetwork:
+    """TCP on the addresses of this machine."""
+
+    def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.socket(family, kind, protocol), address
