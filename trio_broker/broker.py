@@ -45,7 +45,6 @@ from trio_broker.handlers.support.dispatch import Dispatcher
 from trio_broker.handlers.support.registry import is_served, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.acceptor import Listener
-from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.socket_server import SocketServer
 from trio_broker.runtime.clock import Clock
@@ -80,7 +79,7 @@ class Broker:
         served_apis()  # imports the handlers, so that ``is_served`` knows them
         self.server = SocketServer(
             [Listener(each.listener_name, each.host, each.port) for each in listener_endpoints(config.socket_server)],
-            handle=self._answer,
+            handle=not_running,
             is_served=is_served,
             config=config.socket_server,
             clock=self.runtime.clock,
@@ -138,6 +137,7 @@ class Broker:
         try:
             async with open_services(self.config, self.runtime, self.advertised) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics)
+                self.server.handlers.handle = self._dispatcher.answer
                 self._follow_config()
                 if reason := await self._serve(services, task_status):
                     raise StartupError(reason)
@@ -222,10 +222,6 @@ class Broker:
         services.groups.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
-    def _answer(self, request: QueuedRequest) -> Answer | PendingAnswer | DelayedAnswer:
-        assert self._dispatcher is not None, "the broker does not run"
-        return self._dispatcher.answer(request)
-
     def _follow_config(self) -> None:
         """Let the socket server follow the settings that may change while it runs."""
         for key in keys.KEY_GROUPS["Listeners and connections"]:
@@ -233,6 +229,11 @@ class Broker:
                 self.config.subscribe(key.name, lambda _: self.server.reconfigure(self.config.socket_server))
         # What was changed before this start is in effect already, except in the server that was made without it.
         self.server.reconfigure(self.config.socket_server)
+
+
+def not_running(request: QueuedRequest) -> Answer:
+    """The handler of a server that does not run yet; it has no connections."""
+    raise AssertionError(f"the broker does not run, and {request.connection} asks")
 
 
 def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:

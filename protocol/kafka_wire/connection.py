@@ -40,6 +40,9 @@ class ServerConnection:
 
     def __init__(self, max_request_bytes: int) -> None:
         self.max_request_bytes = max_request_bytes
+        # Whether part of a frame is here, be it only a byte of its size; if not, the connection is idle. An attribute
+        # to read: a property would cost every request two calls.
+        self.frame_under_way = False
         self._received: bytearray | None = None
         self._cut = 0  # up to here `_received` was given away as frames, or is 0 and nobody has a view of it
         self._big_frame: bytearray | None = None
@@ -54,6 +57,7 @@ class ServerConnection:
             data = self._receive_big_frame_data(data)
         if not data:
             return
+        self.frame_under_way = True
         if self._received is None:
             self._received = bytearray(data)
         elif self._cut:
@@ -121,6 +125,16 @@ class ServerConnection:
 
     # --- Frames out ---
 
+    def receive_frame(self, data: memoryview) -> memoryview | None:
+        """Take bytes that came, as ``receive_data``, and return what ``next_frame`` would; so are the errors."""
+        if not self.frame_under_way:
+            size = len(data) - SIZE_PREFIX.size
+            # One request, and nothing else: nearly always.
+            if MIN_FRAME_BYTES <= size <= self.max_request_bytes and SIZE_PREFIX.unpack_from(data)[0] == size:
+                return memoryview(bytearray(data))[SIZE_PREFIX.size :]
+        self.receive_data(data)
+        return self.next_frame()
+
     def next_frame(self) -> memoryview | None:
         """Return the next whole frame without its size, writable, or None when more bytes are needed.
 
@@ -145,6 +159,7 @@ class ServerConnection:
         # none.
         if end == len(received):
             self._received, self._cut = None, 0
+            self.frame_under_way = False
         else:
             self._cut = end
         return frame
@@ -155,6 +170,7 @@ class ServerConnection:
             return None
         frame = memoryview(self._big_frame)
         self._big_frame, self._big_frame_bytes, self._big_frame_received = None, 0, 0
+        self.frame_under_way = self._received is not None
         return frame
 
     @property
@@ -167,11 +183,6 @@ class ServerConnection:
         return not MIN_FRAME_BYTES <= size <= self.max_request_bytes
 
     # --- What is under way ---
-
-    @property
-    def frame_under_way(self) -> bool:
-        """Whether part of a frame is here, be it only a byte of its size; if not, the connection is idle."""
-        return self._big_frame is not None or self._received is not None
 
     @property
     def frame_bytes_expected(self) -> int | None:

@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from kafka_wire.connection import ServerConnection
+from kafka_wire.framing import SIZE_PREFIX
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
 from trio_broker.network.request_channel import ConnectionInfo
@@ -37,7 +38,7 @@ class Pair:
     cold_reads: int = 0
 
     async def send_and_receive(self, *chunks: Any) -> bytes:
-        """Send ``chunks``; returns what arrived."""
+        """Send ``chunks``; returns what arrived behind their size."""
         received = bytearray()
 
         async def receive(expected: int) -> None:
@@ -46,9 +47,11 @@ class Pair:
                 received.extend(self.peer.recv(1 << 20))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(receive, sum(map(len, chunks)))
+            size = sum(map(len, chunks))
+            nursery.start_soon(receive, SIZE_PREFIX.size + size)
             await self.send(*chunks)
-        return bytes(received)
+        assert received[: SIZE_PREFIX.size] == SIZE_PREFIX.pack(size)
+        return bytes(received[SIZE_PREFIX.size :])
 
     async def send(self, *chunks: Any) -> None:
         """Send ``chunks``, and do what the sender pauses for, as a Processor does."""
@@ -99,8 +102,8 @@ async def test_small_chunks_go_out_in_one_call(pair, monkeypatch):
             return len(data)
 
     monkeypatch.setattr(pair.connection, "sock", Watched())
-    assert pair.sender.send(pair.connection, [b"size", memoryview(b"header"), bytearray(b"body")]) is None
-    assert calls == [b"sizeheaderbody"]
+    assert pair.sender.send(pair.connection, [b"", memoryview(b"header"), bytearray(b"body")]) is None
+    assert calls == [b"\0\0\0\x0aheaderbody"]
 
 
 async def test_a_small_cached_region_goes_out_with_its_neighbours_in_one_call(pair, file, content, monkeypatch):
@@ -114,12 +117,12 @@ async def test_a_small_cached_region_goes_out_with_its_neighbours_in_one_call(pa
     monkeypatch.setattr(pair.connection, "sock", Watched())
     chunks = [b"before", file.region(1000, 500), b"after"]
     assert pair.sender.send(pair.connection, chunks) is None
-    assert calls == [b"before" + content[1000:1500] + b"after"]
+    assert calls == [b"\0\0\x01\xffbefore" + content[1000:1500] + b"after"]
 
 
 async def test_bytes_larger_than_the_socket_takes_arrive_whole(pair, content):
     assert await pair.send_and_receive(b"head", memoryview(content), b"tail") == b"head" + content + b"tail"
-    assert pair.connection.bytes_out == pair.sender.bytes_out == len(content) + 8
+    assert pair.connection.bytes_out == pair.sender.bytes_out == SIZE_PREFIX.size + len(content) + 8
 
 
 async def test_thousands_of_chunks_arrive_in_order(pair, content):

@@ -27,9 +27,9 @@ def drained(connection: ServerConnection) -> Iterator[bytes]:
 def received(connection: ServerConnection, data: bytes) -> list[bytes]:
     """Receive from a staging buffer that is used again afterwards, and return the frames that are whole by then."""
     staging = bytearray(data)
-    connection.receive_data(memoryview(staging))
+    first = connection.receive_frame(memoryview(staging))
     staging[:] = b"\xee" * len(staging)
-    return list(drained(connection))
+    return [] if first is None else [bytes(first), *drained(connection)]
 
 
 def received_as_a_socket_would(connection: ServerConnection, stream: bytes, sizes: Iterator[int]) -> list[bytes]:
@@ -106,6 +106,18 @@ def test_a_frame_can_be_written_to_without_touching_its_neighbours(connection: S
     first[:] = b"xxxxxxxx"
     assert second is not None
     assert second.tobytes() == b"second.."
+
+
+@pytest.mark.parametrize("begun", [b"", b"\0"])
+def test_a_frame_is_the_same_whether_it_comes_whole_or_behind_its_first_byte(
+    connection: ServerConnection, begun: bytes
+) -> None:
+    connection.receive_data(memoryview(begun))
+    frame = connection.receive_frame(memoryview(bytearray(framed(b"a request")[len(begun) :])))
+    assert frame is not None
+    assert bytes(frame) == b"a request"
+    assert not frame.readonly
+    assert not connection.frame_under_way
 
 
 def test_an_idle_connection_holds_no_buffer(connection: ServerConnection) -> None:

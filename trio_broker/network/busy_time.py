@@ -48,10 +48,6 @@ class BusyTime:
         if self.depth == 0:
             self.busy_ns += now_ns - self.since_ns
 
-    def exclude(self, elapsed_ns: int) -> None:
-        """``elapsed_ns`` of the stretch under way were the work of something else."""
-        self.since_ns += elapsed_ns
-
     def busy_until(self, now_ns: int) -> int:
         """Nanoseconds of work up to ``now_ns`` (of ``time.perf_counter_ns``)."""
         return self.busy_ns + (max(0, now_ns - self.since_ns) if self.depth else 0)

@@ -37,7 +37,6 @@ from trio.lowlevel import checkpoint, notify_closing, wait_readable
 
 from kafka_wire.apis import ApiKey, api_name
 from kafka_wire.errors import WireError
-from kafka_wire.framing import frame as framed
 from kafka_wire.headers import RequestHeader, read_request_header
 from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.client_activity import VERSION_BITS
@@ -265,41 +264,39 @@ class Processor:
     def _receive(self, connection: Connection) -> None:
         """Take the next request from what has come, or read on."""
         protocol = connection.protocol
-        is_under_way = protocol.frame_under_way
-        frame = protocol.next_frame() if is_under_way else None
-        turn_bytes = 0
+        frame = protocol.next_frame() if protocol.frame_under_way else None
+        turn_end = connection.bytes_in + TURN_BYTES
         while frame is None and connection.is_readable:
-            if turn_bytes >= TURN_BYTES:
+            if connection.bytes_in >= turn_end:
                 self._ready.append(connection)
                 return
             buffer = None
-            if is_under_way:
+            if protocol.frame_under_way:
                 if not self._has_memory(connection):
                     return
                 buffer = protocol.receive_buffer()
-            turn_bytes += self._read(connection, buffer)
-            if (frame := protocol.next_frame()) is None:
-                is_under_way = protocol.frame_under_way
+            frame = self._read(connection, buffer)
         if frame is not None:
             self._begin(connection, frame)
-        elif is_under_way:
+        elif protocol.frame_under_way:
             connection.state = ConnectionState.RECEIVING
             if not connection.frame_deadline:
                 now = self.context.clock.monotonic()
                 connection.frame_deadline = frame_deadline(now, protocol.frame_bytes_expected or 0)
 
-    def _read(self, connection: Connection, buffer: memoryview | None) -> int:
-        """Read once, into ``buffer`` or the staging buffer; returns how many bytes came.
+    def _read(self, connection: Connection, buffer: memoryview | None) -> memoryview | None:
+        """Read once, into ``buffer`` or the staging buffer; returns the next frame if it is whole now.
 
         Raises:
             CloseConnection: the stream has ended.
+            WireError: as ``next_frame``.
         """
         target = self._staging if buffer is None else buffer
         try:
             count = connection.sock.recv_into(target)
         except BlockingIOError:
             connection.is_readable = False
-            return 0
+            return None
         if count == 0:
             if connection.protocol.frame_under_way:
                 raise CloseConnection("closed by the client in the middle of a frame", CloseCause.TRUNCATED)
@@ -310,11 +307,10 @@ class Processor:
         self.bytes_in += count
         if buffer is None:
             # It copies what it keeps: the staging buffer belongs to the next connection at once.
-            connection.protocol.receive_data(target[:count])
-        else:
-            # The large frame's own buffer was filled in place, without a copy.
-            connection.protocol.bytes_received(count)
-        return count
+            return connection.protocol.receive_frame(target[:count])
+        # The large frame's own buffer was filled in place, without a copy.
+        connection.protocol.bytes_received(count)
+        return connection.protocol.next_frame()
 
     def _has_memory(self, connection: Connection) -> bool:
         """Whether the frame under way may be read on; a large one waits for its share of the memory."""
@@ -339,8 +335,11 @@ class Processor:
         header, position = read_request_header(frame)
         connection.header = header
         api_key = header.api_key
-        if self.context.is_served(api_key, header.api_version):
-            connection.client.requests_by_version[api_key << VERSION_BITS | header.api_version] += 1
+        requests_by_version = connection.client.requests_by_version
+        version_key = api_key << VERSION_BITS | header.api_version
+        # What was served on this connection before is so still.
+        if version_key in requests_by_version or self.context.is_served(api_key, header.api_version):
+            requests_by_version[version_key] += 1
         elif api_key != ApiKey.API_VERSIONS:
             reason = f"{api_name(api_key)} version {header.api_version} is not served here"
             raise CloseConnection(reason, CloseCause.UNSUPPORTED_VERSION)
@@ -359,7 +358,7 @@ class Processor:
         self.context.handlers.submit(request)
         if request.answered_ns:
             # It was handled in this turn, by one of the handlers, whose time that was.
-            self.busy_time.exclude(request.answered_ns - request.began_ns)
+            self.busy_time.since_ns += request.answered_ns - request.began_ns
 
     # ---- its responses
 
@@ -372,7 +371,7 @@ class Processor:
                 self._give_back(connection)
             if isinstance(reply, CloseConnection):
                 self._close(connection, reply)
-            elif reply is None or (under_way := self.sender.send(connection, framed(reply))) is None:
+            elif reply is None or (under_way := self.sender.send(connection, reply)) is None:
                 self._responded(connection)
             else:
                 self._under_way[connection] = under_way
@@ -431,10 +430,11 @@ class Processor:
         metrics.record(request, connection.sending_ns, perf_counter_ns())
         connection.request = None
         connection.state = ConnectionState.IDLE
-        if isinstance(connection.command, CloseConnection):
-            self._linger(connection, connection.command)
-        elif connection.command is not None:
-            self.execute(connection, connection.command)
+        if connection.command is not None:
+            if isinstance(connection.command, CloseConnection):
+                self._linger(connection, connection.command)
+            else:
+                self.execute(connection, connection.command)
         elif connection.is_readable or connection.protocol.frame_under_way:
             self.go_on_soon(connection)
 

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias, cast
 
 import attrs
 
+from kafka_wire.framing import SIZE_PREFIX, frame
 from kafka_wire.primitives import Chunk
 from trio_broker.network.connection import Connection
 from trio_broker.network.errors import ShortRegion
@@ -63,20 +64,23 @@ class Sender:
     bytes_out: int = 0
 
     def send(self, connection: Connection, chunks: Sequence[Chunk]) -> SendUnderWay | None:
-        """Send ``chunks`` in order; None if the socket took all of them, else what sends the rest.
+        """Send the frame of ``chunks``; None if the socket took all of it, else what sends the rest.
 
         Raises:
             OSError: the connection is gone.
+            ValueError: they are more than a frame can hold.
         """
-        if sum(map(len, chunks)) > JOIN_BYTES:
-            return self._send_all(connection, chunks)
+        size = sum(map(len, chunks))
+        if size > JOIN_BYTES:
+            return self._send_all(connection, frame(chunks))
         data: bytes | None
         try:
-            data = b"".join(chunks)  # type: ignore[arg-type]
+            data = b"".join((SIZE_PREFIX.pack(size), *chunks))  # type: ignore[arg-type]
         except TypeError:
             # One of the chunks is a region. To try is cheaper than to look at each.
-            if (data := joined_cached(chunks)) is None:
-                return self._send_all(connection, chunks)
+            framed = frame(chunks)
+            if (data := joined_cached(framed)) is None:
+                return self._send_all(connection, framed)
         try:
             sent = connection.sock.send(data)
         except BlockingIOError:
