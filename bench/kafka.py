@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ import attrs
 from bench.bulk import PRODUCE_MIB, Moved, Moves, measured, produce_and_forget
 from bench.bulk import TOPIC as BULK_TOPIC
 from bench.figures import Table, ratio
+from bench.librdkafka import librdkafka_rounds
 from bench.load import Consumer, send_bulk, side_by_side
 from bench.outcome import Options, Outcome
 from bench.small import PAGE_CACHE, PARTITIONS, TOPIC, Runs, frames_for
@@ -215,29 +216,48 @@ class BulkTurns:
 
 
 def kafka_bulk(options: Options) -> Outcome:
-    """CPU and rate of bulk produce and bulk fetch in frames of 1 MiB over Kafka's."""
+    """CPU and rate of bulk produce and consume over Kafka's: in frames of 1 MiB, and as librdkafka does it."""
     outcome = Outcome("kafka-bulk")
     if missing := why_no_kafka():
         outcome.remarks.append(f"kafka-bulk skipped: {missing}")
         return outcome
     batch = bulk_batch()
     with both(options) as (kafka, ours):
-        theirs_by_load, ours_by_load = (bulk_turns(process, batch, options) for process in (kafka, ours))
-        pairs = [(theirs_by_load[load], ours_by_load[load]) for load in ours_by_load]
-        take_in_turns(pairs, options)
-    table = outcome.table(
-        f"Bulk in frames of 1 MiB, page cache, medians of {options.repeats} turns with Kafka",
-        *("load", "connections", "CPU µs/MiB", "Kafka's", "CPU ÷ Kafka's", "MiB/s", "Kafka's", "rate ÷ Kafka's"),
+        frames = Pairs(*(bulk_turns(process, batch, options) for process in (kafka, ours)))
+        with librdkafka_rounds(kafka, options) as their_rounds, librdkafka_rounds(ours, options) as our_rounds:
+            records = Pairs(
+                *({load: BulkTurns(each) for load, each in side.items()} for side in (their_rounds, our_rounds))
+            )
+            take_in_turns([*frames.sides(), *records.sides()], options)
+    turns = f"page cache, medians of {options.repeats} turns with Kafka"
+    by_connections = frames.compared(outcome, f"Bulk in frames of 1 MiB, {turns}", "connections")
+    by_bytes = records.compared(outcome, f"Bulk by librdkafka, one client, {turns}", "bytes a record")
+    alone = [ratios for (_, connections), ratios in by_connections.items() if connections == 1]
+    for key, ratios in (("kafka-bulk", alone), ("kafka-bulk-librdkafka", by_bytes.values())):
+        outcome.measures[f"{key}-cpu"] = max(cpu for cpu, _ in ratios)
+        outcome.measures[f"{key}-rate"] = min(rate for _, rate in ratios)
+    outcome.measures["kafka-bulk-librdkafka-produce-1000-cpu"], _ = by_bytes["produce", 1000]
+    outcome.remarks.append(
+        "The goals of frames are held against one connection; with four, Kafka's threads use all cores."
     )
-    ratios = {
-        load: add_row(table, load, ours.moves, theirs.moves)
-        for load, (theirs, ours) in zip(ours_by_load, pairs, strict=True)
-    }
-    alone = [ratios[load] for load in ratios if load[1] == 1]
-    outcome.measures["kafka-bulk-cpu"] = max(cpu for cpu, _ in alone)
-    outcome.measures["kafka-bulk-rate"] = min(rate for _, rate in alone)
-    outcome.remarks.append("The goals are held against one connection; with four, Kafka's threads use all cores.")
     return outcome
+
+
+@attrs.frozen
+class Pairs:
+    """The same bulk loads on both, by their name and what varies."""
+
+    theirs: Mapping[tuple[str, int], BulkTurns]
+    ours: Mapping[tuple[str, int], BulkTurns]
+
+    def sides(self) -> list[tuple[BulkTurns, BulkTurns]]:
+        return [(self.theirs[load], self.ours[load]) for load in self.ours]
+
+    def compared(self, outcome: Outcome, title: str, varied: str) -> dict[tuple[str, int], tuple[float, float]]:
+        """Add a table of all loads; return the ratios of each, of CPU and of rate."""
+        ratio_columns = ("CPU µs/MiB", "Kafka's", "CPU ÷ Kafka's", "MiB/s", "Kafka's", "rate ÷ Kafka's")
+        table = outcome.table(title, "load", varied, *ratio_columns)
+        return {load: add_row(table, load, self.ours[load].moves, self.theirs[load].moves) for load in self.ours}
 
 
 def bulk_turns(process: Peer, batch: BulkBatch, options: Options) -> dict[tuple[str, int], BulkTurns]:

@@ -34,6 +34,11 @@ GOALS: Mapping[str, Goal] = {
         "bulk in frames of 1 MiB, one connection, the slower of produce and fetch: rate ÷ Kafka's", Better.MORE, 1.04
     ),
     "kafka-bulk-cpu": Goal("the same, the dearer one: CPU ÷ Kafka's", Better.LESS, 0.74),
+    "kafka-bulk-librdkafka-rate": Goal(
+        "bulk by librdkafka, 100 B and 1 KB, the slowest of produce and consume: rate ÷ Kafka's", Better.MORE, 1.04
+    ),
+    "kafka-bulk-librdkafka-cpu": Goal("the same, the dearest one: CPU ÷ Kafka's", Better.LESS, 0.74),
+    "kafka-bulk-librdkafka-produce-1000-cpu": Goal("bulk produce by librdkafka, 1 KB: CPU ÷ Kafka's", Better.LESS, 0.6),
     "fsync-cost-64-16": Goal(
         "fsync, 64 producers, 16 partitions: CPU per acknowledgement ÷ page cache", Better.LESS, 1.6
     ),

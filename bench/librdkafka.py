@@ -1,0 +1,155 @@
+"""Bulk loads as librdkafka makes them: records of 100 B and 1 KB, produced and consumed by confluent-kafka.
+
+librdkafka decides how many records go into a batch and how much a Fetch asks for, as it does for its users. So frames
+are smaller than in the loads of raw bytes, and there are more of them. One producer and one consumer live through all
+rounds. The client shares the cores with the server and takes one of them: rates are mostly the client's own, the
+server's CPU is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import attrs
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from bench.bulk import Moved, measured
+from bench.machine import forget_contents
+from bench.outcome import Options
+from bench.subject import Peer
+from bench.wire import MIB, TIMEOUT_MS, BenchError, create_topic
+
+RECORD_BYTES = (100, 1000)
+"""Of a record's value; it has no key."""
+
+PRODUCE_RECORDS = {100: 80_000, 1000: 16_000}
+"""Sent per round, 8 and 15 MiB; what a round wrote is given back at once, as in ``bench.bulk``."""
+
+CONSUME_RECORDS = {100: 320_000, 1000: 64_000}
+"""Read per round from the beginning, 31 and 61 MiB."""
+
+CONSUME_AT_ONCE = 10_000
+"""How many records a call of the consumer may return."""
+
+SECONDS = TIMEOUT_MS / 1000
+"""What a flush, or the next record, may take before the benchmark ends."""
+
+QUIET = {"log_level": 0}
+
+
+@attrs.define
+class Sender:
+    """Sends records of one size to a topic of its own."""
+
+    process: Peer
+    topic: str
+    value: bytes
+    producer: Producer
+    failures: list[KafkaError] = attrs.field(factory=list)
+
+    @classmethod
+    def to(cls, process: Peer, topic: str, record_bytes: int) -> Sender:
+        """Create ``topic`` and a producer, acks=1 as in the other loads; it waits 5 ms for a batch of up to 1 MB."""
+        create_topic(process.port, topic, 1, retention_ms="-1")
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        # The callback of the whole producer is called for failures alone.
+        settings = {"bootstrap.servers": f"127.0.0.1:{process.port}", "delivery.report.only.error": True, "acks": 1}
+        producer = Producer({**settings, **QUIET, "on_delivery": delivered})
+        return cls(process, topic, bytes(range(100)) * (record_bytes // 100), producer, failures=failures)
+
+    def send(self, count: int) -> None:
+        """Send ``count`` records and wait until all are acknowledged.
+
+        Raises:
+            BenchError: one of them is not.
+        """
+        produce, topic, value = self.producer.produce, self.topic, self.value
+        for _ in range(count):
+            while True:
+                try:
+                    produce(topic, value, partition=0)
+                    break
+                except BufferError:
+                    self.producer.poll(0.01)
+        left = self.producer.flush(SECONDS)
+        if left or self.failures:
+            raise BenchError(f"{left} records were not acknowledged, {len(self.failures)} failed: {self.failures[:1]}")
+
+    def round(self, count: int) -> Moved:
+        """Send ``count`` records, see what it costs, and give their memory back."""
+        moved = measured(self.process.pid, count * len(self.value) / MIB, lambda: self.send(count))
+        for path in self.process.data_directory.glob(f"{self.topic}-*/*.log"):
+            forget_contents(path)
+        return moved
+
+
+@attrs.define
+class Reader:
+    """Reads the ``count`` records of a topic again and again."""
+
+    process: Peer
+    place: TopicPartition
+    count: int
+    record_bytes: int
+    consumer: Consumer
+
+    @classmethod
+    def of(cls, process: Peer, topic: str, count: int, record_bytes: int) -> Reader:
+        """Make a consumer in no group."""
+        # The poll at the end of the log, in which a round ends, would hold up the first Fetch of the next one.
+        settings = {
+            "bootstrap.servers": f"127.0.0.1:{process.port}",
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 10,
+        }
+        return cls(process, TopicPartition(topic, 0, 0), count, record_bytes, Consumer({**settings, **QUIET}))
+
+    def read(self) -> None:
+        """Read all records from the first on.
+
+        Raises:
+            BenchError: one is missing, or has another size.
+        """
+        self.consumer.assign([self.place])
+        left = self.count
+        while left > 0:
+            messages = self.consumer.consume(min(left, CONSUME_AT_ONCE), timeout=SECONDS)
+            if not messages:
+                raise BenchError(f"{left} of {self.count} records did not come")
+            for message in (messages[0], messages[-1]):
+                if message.error() is not None or len(message.value() or b"") != self.record_bytes:
+                    raise BenchError(f"not a record of {self.record_bytes} bytes: {message.error()}")
+            left -= len(messages)
+        self.consumer.unassign()
+
+    def round(self) -> Moved:
+        """Read everything once and see what it costs."""
+        return measured(self.process.pid, self.count * self.record_bytes / MIB, self.read)
+
+
+@contextmanager
+def librdkafka_rounds(process: Peer, options: Options) -> Iterator[Mapping[tuple[str, int], Callable[[], Moved]]]:
+    """Write what will be read, and yield a round of every load on ``process`` by its name and the bytes of a record."""
+    rounds: dict[tuple[str, int], Callable[[], Moved]] = {}
+    for size in RECORD_BYTES:
+        sender = Sender.to(process, f"sent-{size}", size)
+        # With its second batch Kafka reads the first one's time, which must not have been forgotten by then.
+        for _ in range(2):
+            sender.send(1)
+        rounds["produce", size] = partial(sender.round, options.volume(PRODUCE_RECORDS[size]))
+    with ExitStack() as stack:
+        for size in RECORD_BYTES:
+            count = options.volume(CONSUME_RECORDS[size])
+            Sender.to(process, f"read-{size}", size).send(count)
+            reader = Reader.of(process, f"read-{size}", count, size)
+            stack.callback(reader.consumer.close)
+            rounds["consume", size] = reader.round
+        yield rounds
