@@ -8,6 +8,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
+from tests.fakes.images import image_after
 from trio_broker.cluster.configuration_control import (
     ConfigAlteration,
     ConfigOperation,
@@ -29,12 +30,18 @@ def config():
     return BrokerConfig()
 
 
+def record(resource, name, value):
+    return ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+
+
 @pytest.fixture
 def image():
     image = MetadataImage()
-    image.apply(TopicRecord(name="orders", topic_id=random_uuid()))
+    image = image_after(image, TopicRecord(name="orders", topic_id=random_uuid()))
     for name, value in (("retention.ms", "5"), ("cleanup.policy", "delete")):
-        image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name=name, value=value))
+        image = image_after(
+            image, ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name=name, value=value)
+        )
     return image
 
 
@@ -78,7 +85,9 @@ def test_append_and_subtract_work_on_lists(image, config):
 
 def test_append_to_a_list_that_is_not_set_begins_with_the_effective_one(image):
     config = BrokerConfig({"log.cleanup.policy": "compact"})
-    image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="cleanup.policy", value=None))
+    image = image_after(
+        image, ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="cleanup.policy", value=None)
+    )
     assert altered(image, config, TOPIC, ("cleanup.policy", APPEND, "delete")) == {"cleanup.policy": "compact,delete"}
     assert altered(image, config, BROKER, ("log.cleanup.policy", APPEND, "delete")) == {
         "log.cleanup.policy": "compact,delete"
@@ -129,12 +138,16 @@ def test_one_key_may_change_once_in_a_request(image, config):
 
 
 def test_settings_of_a_topic_are_checked_together_with_those_it_has(image, config):
-    image.apply(ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="max.compaction.lag.ms", value="5"))
+    image = image_after(
+        image, ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name="max.compaction.lag.ms", value="5")
+    )
     assert code_of(altered, image, config, TOPIC, ("min.compaction.lag.ms", SET, "6")) is ErrorCode.INVALID_CONFIG
 
 
 def test_a_broker_replacement_obeys_half_and_double_for_what_it_takes_away(image):
     config = BrokerConfig({"num.io.threads": "64"})
-    image.apply(ConfigRecord(resource_type=BROKER.type, resource_name="1", name="num.io.threads", value="16"))
+    image = image_after(
+        image, ConfigRecord(resource_type=BROKER.type, resource_name="1", name="num.io.threads", value="16")
+    )
     config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "16"})
     assert code_of(replaced, image, config, BROKER, {}) is ErrorCode.INVALID_REQUEST

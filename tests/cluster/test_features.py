@@ -9,6 +9,7 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
+from tests.fakes.images import image_of
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.features import (
@@ -51,11 +52,9 @@ async def test_the_first_start_on_older_data_finalises_what_is_missing(config, n
 
 
 def test_a_level_that_is_there_stays():
-    image = MetadataImage()
-    image.apply(FeatureLevelRecord(name="metadata.version", feature_level=25))
-    for name in SUPPORTED:
-        image.apply(FeatureLevelRecord(name=name, feature_level=1))
-    assert decide_features(image) == []
+    levels = {"metadata.version": 25, **dict.fromkeys(SUPPORTED, 1)}
+    records = [FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
+    assert decide_features(image_of(*records)) == []
 
 
 # --- updates ---
@@ -64,9 +63,7 @@ UPGRADE, SAFE, UNSAFE = UpgradeType
 
 
 def image_at(level):
-    image = MetadataImage()
-    image.apply(FeatureLevelRecord(name=GROUP_VERSION, feature_level=level))
-    return image
+    return image_of(FeatureLevelRecord(name=GROUP_VERSION, feature_level=level))
 
 
 def levels_after(image, *updates):

@@ -7,6 +7,7 @@ import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.fakes.images import image_with
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.metadata_image import NO_LEADER, PartitionImage
 from trio_broker.cluster.replication_control import NewTopic
@@ -15,33 +16,34 @@ from trio_broker.topic_partition import TopicPartition
 PREFERRED, UNCLEAN = ElectionType
 
 
-def decide(image, election, topic="t", partition=0):
-    return decide_election(image, 1, election, TopicPartition(topic, partition))
+def decide(controller, election, topic="t", partition=0):
+    return decide_election(controller.image, 1, election, TopicPartition(topic, partition))
 
 
 @pytest.fixture
-async def topic(controller):
+async def controller(controller):
     await controller.create_topics([NewTopic(name="t")])
-    return controller.image.topics["t"]
+    return controller
 
 
-def place(topic, leader, replicas, isr):
-    topic.partitions[0] = PartitionImage(leader=leader, leader_epoch=3, partition_epoch=5, replicas=replicas, isr=isr)
+def place(controller, leader, replicas, isr):
+    partition = PartitionImage(leader=leader, leader_epoch=3, partition_epoch=5, replicas=replicas, isr=isr)
+    controller.image = image_with(controller.image, "t", partition)
 
 
 @pytest.mark.parametrize("election", ElectionType)
-async def test_a_partition_with_the_leader_wanted_needs_no_election(image, topic, election):
+async def test_a_partition_with_the_leader_wanted_needs_no_election(controller, election):
     with pytest.raises(KafkaError, match=r"Leader election not needed for topic partition\.") as raised:
-        decide(image, election)
+        decide(controller, election)
     assert raised.value.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
 @pytest.mark.parametrize(
     ("name", "partition", "reason"), [("u", 0, "No such topic as u"), ("t", 3, "No such partition as t-3")]
 )
-async def test_what_is_not_there_has_no_leader_to_elect(image, topic, name, partition, reason):
+async def test_what_is_not_there_has_no_leader_to_elect(controller, name, partition, reason):
     with pytest.raises(KafkaError, match=reason) as raised:
-        decide(image, PREFERRED, name, partition)
+        decide(controller, PREFERRED, name, partition)
     assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -53,22 +55,22 @@ async def test_what_is_not_there_has_no_leader_to_elect(image, topic, name, part
         (UNCLEAN, 1, (1,), ErrorCode.ELECTION_NOT_NEEDED),
     ],
 )
-async def test_a_preferred_leader_elsewhere_is_not_alive(image, topic, election, leader, isr, code):
-    place(topic, leader, (2, 1), isr)
+async def test_a_preferred_leader_elsewhere_is_not_alive(controller, election, leader, isr, code):
+    place(controller, leader, (2, 1), isr)
     with pytest.raises(KafkaError) as raised:
-        decide(image, election)
+        decide(controller, election)
     assert raised.value.code is code
 
 
-async def test_without_any_replica_here_there_is_nobody_to_elect(image, topic):
-    place(topic, NO_LEADER, (2,), (2,))
+async def test_without_any_replica_here_there_is_nobody_to_elect(controller):
+    place(controller, NO_LEADER, (2,), (2,))
     with pytest.raises(KafkaError) as raised:
-        decide(image, UNCLEAN)
+        decide(controller, UNCLEAN)
     assert raised.value.code is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
-async def test_an_unclean_election_gives_the_partition_to_this_node_alone(controller, topic):
-    place(topic, NO_LEADER, (2, 1), (2,))
+async def test_an_unclean_election_gives_the_partition_to_this_node_alone(controller):
+    place(controller, NO_LEADER, (2, 1), (2,))
     assert await controller.elect_leaders(UNCLEAN, [TopicPartition("t", 0)]) == [None]
     elected = controller.image.topics["t"].partitions[0]
     assert elected == attrs.evolve(elected, leader=1, leader_epoch=4, partition_epoch=6, isr=(1,), replicas=(2, 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+
+import attrs
 import pytest
 
 from kafka_wire.primitives import random_uuid
@@ -18,24 +21,24 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from trio_broker.cluster.metadata_delta import DeletedTopic, MetadataDelta, delta_of
+from tests.fakes.images import image_after, image_of
+from trio_broker.cluster.metadata_delta import ContradictoryMetadata, MetadataDelta
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
     ConfigResourceType,
-    ContradictoryMetadata,
-    MetadataImage,
     PartitionImage,
+    TopicImage,
 )
 
 TOPIC_ID = random_uuid()
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
 
 
-def partition_record(index=0, **fields):
+def partition_record(index=0, topic_id=TOPIC_ID):
     return PartitionRecord(
         partition_id=index,
-        topic_id=TOPIC_ID,
+        topic_id=topic_id,
         replicas=[1, 2],
         isr=[1],
         removing_replicas=[],
@@ -43,7 +46,6 @@ def partition_record(index=0, **fields):
         leader=1,
         leader_epoch=0,
         partition_epoch=0,
-        **fields,
     )
 
 
@@ -51,16 +53,18 @@ def config_record(name, value, resource=TOPIC):
     return ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
 
 
-def fold(*records):
-    image = MetadataImage()
+def delta_of(image, *records):
+    delta = MetadataDelta(image)
     for record in records:
-        image.apply(record)
-    return image
+        delta.replay(record)
+    return delta
 
 
 @pytest.fixture
 def image():
-    return fold(TopicRecord(name="orders", topic_id=TOPIC_ID), config_record("retention.ms", "5"), partition_record())
+    return image_of(
+        TopicRecord(name="orders", topic_id=TOPIC_ID), config_record("retention.ms", "5"), partition_record()
+    )
 
 
 def test_a_topic_is_found_by_name_and_by_id(image):
@@ -70,48 +74,51 @@ def test_a_topic_is_found_by_name_and_by_id(image):
     }
 
 
-def test_a_topic_shows_its_settings_as_they_are_now(image):
+def test_a_topic_shows_its_settings(image):
+    image = image_after(image, config_record("segment.ms", "7"))
     topic = image.topics["orders"]
-    image.apply(config_record("segment.ms", "7"))
     assert topic.configs == {"retention.ms": "5", "segment.ms": "7"} == image.configs(TOPIC)
-    image.apply(config_record("retention.ms", None))
-    assert topic.configs == {"segment.ms": "7"}
+    assert topic is image.topics_by_id[TOPIC_ID]
+    image = image_after(image, config_record("retention.ms", None))
+    assert image.topics["orders"].configs == {"segment.ms": "7"}
+    image = image_after(image, config_record("segment.ms", None))
+    assert (image.topics["orders"].configs, image.configs_by_resource) == ({}, {})
 
 
 def test_naming_a_leader_raises_both_epochs_even_if_it_is_the_same(image):
-    image.apply(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
+    image = image_after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1))
     partition = image.topics["orders"].partitions[0]
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 1)
 
 
 def test_a_change_of_the_in_sync_replicas_raises_the_partition_epoch_alone(image):
-    image.apply(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[1, 2], replicas=[2, 1]))
+    image = image_after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[1, 2], replicas=[2, 1]))
     partition = image.topics["orders"].partitions[0]
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
     assert (partition.isr, partition.replicas) == ((1, 2), (2, 1))
 
 
 def test_a_partition_may_lose_its_leader(image):
-    image.apply(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
+    image = image_after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=-1))
     assert image.topics["orders"].partitions[0].leader == -1
 
 
 def test_a_removed_topic_leaves_nothing_behind(image):
-    image.apply(partition_record(1))
+    image = image_after(image, partition_record(1))
     assert image.partition_count == 2
-    image.apply(RemoveTopicRecord(topic_id=TOPIC_ID))
+    image = image_after(image, RemoveTopicRecord(topic_id=TOPIC_ID))
     assert (image.topics, image.topics_by_id, image.partition_count) == ({}, {}, 0)
     assert image.configs(TOPIC) == {}
 
 
 def test_settings_of_brokers_are_kept_by_their_name():
-    image = fold(config_record("num.io.threads", "9", CLUSTER_DEFAULT))
+    image = image_of(config_record("num.io.threads", "9", CLUSTER_DEFAULT))
     assert image.configs(CLUSTER_DEFAULT) == {"num.io.threads": "9"}
     assert image.configs(ConfigResource(ConfigResourceType.BROKER, "1")) == {}
 
 
 def test_a_broker_registers_and_changes():
-    image = fold(
+    image = image_of(
         RegisterBrokerRecord(
             broker_id=1,
             incarnation_id=random_uuid(),
@@ -123,14 +130,14 @@ def test_a_broker_registers_and_changes():
         )
     )
     assert (image.brokers[1].broker_epoch, image.brokers[1].fenced) == (7, True)
-    image.apply(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
+    image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1))
     assert not image.brokers[1].fenced
-    image.apply(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1))
+    image = image_after(image, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, in_controlled_shutdown=1))
     assert (image.brokers[1].fenced, image.brokers[1].in_controlled_shutdown) == (False, True)
 
 
 def test_features_and_producer_ids_are_remembered():
-    image = fold(
+    image = image_of(
         FeatureLevelRecord(name="a", feature_level=2),
         FeatureLevelRecord(name="b", feature_level=1),
         FeatureLevelRecord(name="b", feature_level=0),
@@ -142,18 +149,81 @@ def test_features_and_producer_ids_are_remembered():
 
 def test_a_partition_that_is_created_twice_is_an_error(image):
     with pytest.raises(ContradictoryMetadata):
-        image.apply(partition_record(0))
+        image_after(image, partition_record(0))
 
 
 def test_a_record_that_this_broker_never_writes_is_not_passed_over():
     with pytest.raises(NotImplementedError, match="FenceBrokerRecord"):
-        fold(FenceBrokerRecord(id=1, epoch=0))
+        image_of(FenceBrokerRecord(id=1, epoch=0))
+
+
+def test_a_change_of_a_topic_that_is_not_there_is_an_error(image):
+    unknown = PartitionChangeRecord(partition_id=0, topic_id=random_uuid(), leader=1)
+    removal = RemoveTopicRecord(topic_id=TOPIC_ID)
+    for records in ([unknown], [removal, partition_record(1)], [removal, removal]):
+        with pytest.raises(ContradictoryMetadata):
+            image_after(image, *records)
+
+
+# --- images as values ---
+
+
+def test_an_image_names_the_last_record_that_it_contains(image):
+    delta = delta_of(image, NoOpRecord(), NoOpRecord())
+    after = delta.apply(offset=41, epoch=3)
+    assert (after.offset, after.epoch) == (41, 3)
+
+
+def test_an_image_stays_as_it_was_whatever_comes_after_it(image):
+    before = copy.deepcopy(attrs.asdict(image, recurse=False))
+    new = random_uuid()
+    image_after(
+        image,
+        TopicRecord(name="new", topic_id=new),
+        partition_record(topic_id=new),
+        partition_record(1),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1),
+        config_record("retention.ms", "6"),
+        config_record("num.io.threads", "9", CLUSTER_DEFAULT),
+        FeatureLevelRecord(name="a", feature_level=2),
+        ProducerIdsRecord(broker_id=1, next_producer_id=1000),
+    )
+    image_after(image, RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert attrs.asdict(image, recurse=False) == before
+
+
+def test_an_image_shares_what_the_records_do_not_change(image):
+    new = random_uuid()
+    records = [TopicRecord(name="new", topic_id=new), partition_record(topic_id=new)]
+    after = image_after(image, *records)
+    assert after.topics["orders"] is image.topics["orders"]
+    assert after.configs_by_resource is image.configs_by_resource
+    later = image_after(after, ProducerIdsRecord(broker_id=1, next_producer_id=1000))
+    assert (later.topics, later.topics_by_id) == (after.topics, after.topics_by_id)
+    assert later.topics is after.topics
+    assert later.topics_by_id is after.topics_by_id
+
+
+def test_a_topic_that_its_own_records_delete_leaves_nothing_behind(image):
+    new = random_uuid()
+    config = ConfigResource(ConfigResourceType.TOPIC, "new")
+    delta = delta_of(
+        image,
+        TopicRecord(name="new", topic_id=new),
+        partition_record(topic_id=new),
+        config_record("retention.ms", "1", config),
+        RemoveTopicRecord(topic_id=new),
+    )
+    assert (delta.changed_topics, delta.deleted_topics, delta.changed_configs) == ((), (), ())
+    after = delta.apply(offset=0, epoch=0)
+    assert (after.topics, after.topics_by_id, after.partition_count) == (image.topics, image.topics_by_id, 1)
+    assert config not in after.configs_by_resource
 
 
 # --- delta ---
 
 
-def test_a_delta_names_what_a_batch_changes(image):
+def test_a_delta_names_what_records_change(image):
     other = random_uuid()
     records = [
         TopicRecord(name="new", topic_id=other),
@@ -161,16 +231,33 @@ def test_a_delta_names_what_a_batch_changes(image):
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1),
         config_record("num.io.threads", "9", CLUSTER_DEFAULT),
     ]
-    assert delta_of(image, records) == MetadataDelta(
-        changed_topics=("new", "orders"),
-        changed_configs=(ConfigResource(ConfigResourceType.TOPIC, "new"), CLUSTER_DEFAULT),
-    )
+    delta = delta_of(image, *records)
+    assert (delta.changed_topics, delta.deleted_topics) == (("new", "orders"), ())
+    assert delta.changed_configs == (ConfigResource(ConfigResourceType.TOPIC, "new"), CLUSTER_DEFAULT)
 
 
-def test_a_deleted_topic_is_named_as_such_alone(image):
+def test_a_deleted_topic_is_named_as_such_alone_and_as_it_was(image):
     records = [
         PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1),
         config_record("retention.ms", "1"),
         RemoveTopicRecord(topic_id=TOPIC_ID),
     ]
-    assert delta_of(image, records) == MetadataDelta(deleted_topics=(DeletedTopic("orders", TOPIC_ID),))
+    delta = delta_of(image, *records)
+    assert (delta.changed_topics, delta.changed_configs) == ((), ())
+    assert delta.deleted_topics == (image.topics["orders"],)
+
+
+def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(image):
+    new = random_uuid()
+    delta = delta_of(
+        image,
+        RemoveTopicRecord(topic_id=TOPIC_ID),
+        TopicRecord(name="orders", topic_id=new),
+        config_record("segment.ms", "7"),
+    )
+    assert (delta.changed_topics, delta.changed_configs) == (("orders",), (TOPIC,))
+    assert [topic.topic_id for topic in delta.deleted_topics] == [TOPIC_ID]
+    after = delta.apply(offset=0, epoch=0)
+    assert after.topics == {"orders": TopicImage("orders", new, {}, {"segment.ms": "7"})}
+    assert after.topics_by_id == {new: after.topics["orders"]}
+    assert after.configs(TOPIC) == {"segment.ms": "7"}

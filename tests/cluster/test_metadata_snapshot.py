@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from kafka_wire.primitives import random_uuid
@@ -17,9 +18,10 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.fakes.images import image_of
 from trio_broker.cluster import metadata_log
 from trio_broker.cluster.errors import MetadataLogUnusable
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_snapshot import (
     SnapshotId,
     decode_snapshot,
@@ -78,20 +80,12 @@ HISTORY = [
 
 
 def fold(records):
-    image = MetadataImage()
-    for record in records:
-        image.apply(record)
-    return image
-
-
-def state(image):
-    """All that an image knows, without the settings of those who have none."""
-    configs = {resource: dict(image.configs(resource)) for resource in image.configured_resources}
-    return {**vars(image), "_configs": configs}
+    return image_of(*records)
 
 
 def same(image, other):
-    return state(image) == state(other)
+    """Whether two images know the same, of whatever log."""
+    return attrs.asdict(image, recurse=False) == {**attrs.asdict(other, recurse=False), "offset": image.offset}
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, cast
 
+import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -17,6 +18,7 @@ from kafka_wire.stored.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from tests.fakes.images import image_after
 from trio_broker.cluster.controller_result import ControllerResult
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import (
@@ -34,7 +36,8 @@ from trio_broker.config.broker_config import BrokerConfig
 
 
 def register(image, broker_id):
-    image.apply(
+    return image_after(
+        image,
         RegisterBrokerRecord(
             broker_id=broker_id,
             incarnation_id=random_uuid(),
@@ -43,7 +46,7 @@ def register(image, broker_id):
             features=[],
             rack=None,
             fenced=False,
-        )
+        ),
     )
 
 
@@ -54,17 +57,15 @@ def config():
 
 @pytest.fixture
 def image(config):
-    image = MetadataImage()
-    register(image, 1)
-    accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)]))
-    return image
+    image = register(MetadataImage(), 1)
+    return accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)]))
 
 
 def accept(image, *decisions):
     for decision in decisions:
         assert isinstance(decision, ControllerResult), decision
-        for record in decision.records:
-            image.apply(record)
+        image = image_after(image, *decision.records)
+    return image
 
 
 def accepted(outcomes: Iterable[ControllerResult[Any] | KafkaError]) -> list[ControllerResult[Any]]:
@@ -169,7 +170,7 @@ def test_bad_settings_are_refused(image, config, configs):
 
 
 def test_a_manual_assignment_counts(image, config):
-    register(image, 2)
+    image = register(image, 2)
     [decision] = accepted(decide_new_topics(image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})]))
     assert [record.replicas for record in decision.records[1:]] == [[2, 1], [1, 2]]
     assert [record.leader for record in decision.records[1:]] == [2, 1]
@@ -180,7 +181,7 @@ def test_a_manual_assignment_counts(image, config):
     "assignments", [{1: [1]}, {0: []}, {0: [1, 1]}, {0: [7]}, {0: [1], 2: [1]}, {0: [1], 1: [1, 2]}]
 )
 def test_a_manual_assignment_that_cannot_be_is_refused(image, config, assignments):
-    register(image, 2)
+    image = register(image, 2)
     assert code_for(image, config, name="t", assignments=assignments) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
@@ -190,7 +191,7 @@ def test_a_manual_assignment_excludes_numbers(image, config, numbers):
 
 
 def test_leaders_go_round_over_the_brokers(image, config):
-    register(image, 2)
+    image = register(image, 2)
     [decision] = accepted(
         decide_new_topics(image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)])
     )
@@ -206,7 +207,7 @@ def test_one_request_may_not_ask_for_too_many_partitions(image, config):
 
 
 def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
-    image.partition_count = MAX_PARTITIONS - 3
+    image = attrs.evolve(image, partition_count=MAX_PARTITIONS - 3)
     outcomes = decide_new_topics(image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"])
     assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 

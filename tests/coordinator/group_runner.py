@@ -19,6 +19,7 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.fakes.images import image_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
@@ -74,7 +75,7 @@ class GroupRunner:
     def add_topic(self, name: str, partitions: int) -> bytes:
         self._topic_count += 1
         topic_id = self._topic_count.to_bytes(16, "big")
-        self.image.apply(TopicRecord(name=name, topic_id=topic_id))
+        self.image = image_after(self.image, TopicRecord(name=name, topic_id=topic_id))
         self._add_partitions(topic_id, range(partitions))
         self._topics_changed()
         return topic_id
@@ -85,12 +86,13 @@ class GroupRunner:
         self._topics_changed()
 
     def delete_topic(self, name: str) -> None:
-        self.image.apply(RemoveTopicRecord(topic_id=self.image.topics[name].topic_id))
+        self.image = image_after(self.image, RemoveTopicRecord(topic_id=self.image.topics[name].topic_id))
         self._topics_changed()
 
     def _add_partitions(self, topic_id: bytes, indexes: Iterable[int]) -> None:
         for index in indexes:
-            self.image.apply(
+            self.image = image_after(
+                self.image,
                 PartitionRecord(
                     topic_id=topic_id,
                     partition_id=index,
@@ -101,7 +103,7 @@ class GroupRunner:
                     leader=1,
                     leader_epoch=0,
                     partition_epoch=0,
-                )
+                ),
             )
 
     def _topics_changed(self) -> None:

@@ -8,6 +8,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_config_resources import ListConfigResourcesRequest
 from kafka_wire.stored.metadata import ConfigRecord
+from tests.fakes.images import image_after
 from tests.handlers.loop_rounds import counted_rounds
 from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import ConfigResourceType
@@ -26,7 +27,7 @@ async def ask(wire, *types, version=1):
 def set_config(wire, resource_type, name, key, value):
     """As the metadata log of a Kafka may have it, whatever this broker lets clients set."""
     record = ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
-    wire.services.controller.image.apply(record)
+    wire.services.controller.image = image_after(wire.services.controller.image, record)
 
 
 @pytest.fixture

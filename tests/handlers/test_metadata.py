@@ -18,6 +18,7 @@ from kafka_wire.messages.delete_topics import DeleteTopicsRequest
 from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import PartitionChangeRecord
+from tests.fakes.images import image_after
 from tests.handlers.handler_client import CONNECTION
 from tests.handlers.wire_client import advertising
 from trio_broker.handlers.metadata import error_response
@@ -254,7 +255,8 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_partition_without_a_leader_says_so(wire, version):
     topic_id = await wire.create_topic("orders")
-    wire.services.controller.image.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
+    controller, record = wire.services.controller, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1)
+    controller.image = image_after(controller.image, record)
     [topic] = (await wire.ask(named("orders"), version)).topics
     [partition] = topic.partitions
     assert topic.error_code == ErrorCode.NONE

@@ -33,12 +33,11 @@ from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
 from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_changes import made_changes
-from trio_broker.cluster.metadata_delta import MetadataDelta, delta_of
+from trio_broker.cluster.metadata_delta import MetadataDelta, replayed
 from trio_broker.cluster.metadata_image import (
     CLUSTER_DEFAULT,
     ConfigResource,
     ConfigResourceType,
-    MetadataImage,
     TopicImage,
 )
 from trio_broker.cluster.metadata_log import QuorumInfo
@@ -112,15 +111,13 @@ class Controller:
         changes: ChangeLog | None = None,
     ) -> None:
         """Begin with the image of ``records``, the replay of the log. What changes from now on goes to ``changes``."""
-        self.image = MetadataImage()
         self.config = config
         self.changes = changes or ChangeLog(SystemClock())
         self.node_id = config.node.node_id
         self._metadata_log = metadata_log
         self._lock = trio.Lock()
         self._listeners: list[MetadataListener] = []
-        for record in records:
-            self.image.apply(record)
+        self.image = replayed(records, offset=self.metadata_offset, epoch=metadata_log.quorum.leader_epoch)
         for resource in (CLUSTER_DEFAULT, self.broker_resource):
             self._apply_broker_configs(resource)
 
@@ -294,17 +291,17 @@ class Controller:
         recorded: list[Change] = []
         # Shielded: a batch that is in the log must be in the image too, even if the request is cancelled.
         with trio.CancelScope(shield=True):
-            await self._metadata_log.append(records)
-            recorded += await self._publish(records)
+            first_offset = await self._metadata_log.append(records)
+            recorded += await self._publish(records, first_offset + len(records) - 1)
         return recorded
 
-    async def _publish(self, records: Sequence[Any]) -> list[Change]:
-        # The order matters. The delta needs the image from before: names of deleted topics are not in the records. The
-        # broker's settings come before the listeners, which resolve topic settings against them.
-        delta = delta_of(self.image, records)
-        made = made_changes(self.image, records, self.config)
+    async def _publish(self, records: Sequence[Any], offset: int) -> list[Change]:
+        # The broker's settings come before the listeners, which resolve topic settings against them.
+        delta = MetadataDelta(self.image)
         for record in records:
-            self.image.apply(record)
+            delta.replay(record)
+        self.image = delta.apply(offset=offset, epoch=self._metadata_log.quorum.leader_epoch)
+        made = made_changes(delta, self.image, self.config)
         for resource in delta.changed_configs:
             made += self._apply_broker_configs(resource)
         # Recorded before the listeners are notified: a change has its number by the time that its effects are seen.

@@ -6,10 +6,10 @@ Settings of brokers are not here: what counts of them is the effective value, wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
+from trio_broker.changes.change_log import differences
+from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey
@@ -25,53 +25,32 @@ CONFIGURED: Mapping[ConfigResourceType, tuple[ChangedResource, Mapping[str, Conf
 """The resources whose settings are described here, and the keys that they have."""
 
 
-def made_changes(image: MetadataImage, records: Sequence[Any], config: BrokerConfig) -> list[MadeChange]:
-    """Return what ``records`` will change in ``image``, which must not have folded them yet."""
-    created: dict[bytes, str] = {}
-    # Dictionaries, because they keep the order in which things changed.
-    partitions: dict[str, int] = {}
+def made_changes(delta: MetadataDelta, image: MetadataImage, config: BrokerConfig) -> list[MadeChange]:
+    """Return what ``delta`` changed, which has led to ``image``."""
     settings: dict[ConfigResource, list[ValueChange]] = {}
-    deleted: dict[str, int] = {}
-    for record in records:
-        match record:
-            case TopicRecord():
-                created[record.topic_id] = record.name
-                partitions[record.name] = 0
-            case PartitionRecord():
-                name = created.get(record.topic_id) or image.topics_by_id[record.topic_id].name
-                before = 0 if record.topic_id in created else len(image.topics[name].partitions)
-                partitions[name] = partitions.get(name, before) + 1
-            case RemoveTopicRecord():
-                topic = image.topics_by_id[record.topic_id]
-                deleted[topic.name] = len(topic.partitions)
-            case ConfigRecord() if record.resource_type in CONFIGURED:
-                resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
-                settings.setdefault(resource, []).append(setting_change(image, config, resource, record))
-    names = set(created.values())
-    return [
-        *(topic_deleted(name, count) for name, count in deleted.items()),
-        *(
-            topic_created(name, count, settings.pop(ConfigResource(ConfigResourceType.TOPIC, name), ()))
-            if name in names
-            else partitions_added(name, len(image.topics[name].partitions), count)
-            for name, count in partitions.items()
-        ),
-        *(settings_changed(resource, values) for resource, values in settings.items()),
-    ]
+    for resource in delta.changed_configs:
+        if resource.type in CONFIGURED:
+            changed = differences(delta.image.configs(resource), image.configs(resource))
+            settings[resource] = [setting_change(resource, each, config) for each in changed]
+    made = [topic_deleted(topic.name, len(topic.partitions)) for topic in delta.deleted_topics]
+    for name in delta.changed_topics:
+        before, after = delta.image.topics.get(name), image.topics[name]
+        if before is None or before.topic_id != after.topic_id:
+            own = settings.pop(ConfigResource(ConfigResourceType.TOPIC, name), ())
+            made.append(topic_created(name, len(after.partitions), own))
+        elif len(before.partitions) != len(after.partitions):
+            made.append(partitions_added(name, len(before.partitions), len(after.partitions)))
+    return [*made, *(settings_changed(resource, values) for resource, values in settings.items() if values)]
 
 
-def setting_change(
-    image: MetadataImage, config: BrokerConfig, resource: ConfigResource, record: ConfigRecord
-) -> ValueChange:
-    """One setting before and after ``record``; where the resource has none of its own, the inherited one."""
-    key = CONFIGURED[resource.type][1].get(record.name)
-    own = image.configs(resource).get(record.name)
+def setting_change(resource: ConfigResource, texts: ValueChange, config: BrokerConfig) -> ValueChange:
+    """One setting of a topic or group before and after; where it has none of its own, the inherited one."""
+    key = CONFIGURED[resource.type][1].get(texts.name)
     if key is None or key.sensitive:
-        return ValueChange(record.name, None, None)
+        return ValueChange(texts.name, None, None)
     inherited = key.text_of(key.default if key.broker_key is None else config.value(key.broker_key))
-    return ValueChange(
-        record.name, inherited if own is None else own, inherited if record.value is None else record.value
-    )
+    old, new = (inherited if text is None else text for text in (texts.old, texts.new))
+    return ValueChange(texts.name, old, new)
 
 
 def topic_created(name: str, partitions: int, settings: Sequence[ValueChange]) -> MadeChange:

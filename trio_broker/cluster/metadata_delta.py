@@ -1,73 +1,254 @@
-"""The changes of one batch of records, as names of topics and config resources, for the subscribers of the controller.
+"""The metadata delta: what records change in an image, and the way to the next image.
 
-Source: the idea of Kafka's MetadataDelta, which its MetadataPublishers are handed.
+``replay`` takes the records in order and checks nothing, which came before they were written. It copies what they
+change once, however many they are: of an image with ten thousand topics, a batch that changes one of them copies the
+dictionaries of topics and no topic but that one, and the replay of a whole log builds the first image in place.
+
+Source: Kafka's MetadataDelta, TopicsDelta and TopicDelta.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
+from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.metadata import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import (
+    BrokerImage,
+    ConfigResource,
+    ConfigResourceType,
+    EndpointImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
-@attrs.frozen
-class DeletedTopic:
-    """A deleted topic, which is no longer in the image."""
+class ContradictoryMetadata(Exception):
+    """Records of the metadata log that cannot all be true: no image shows the cluster."""
+
+
+@attrs.define
+class TopicDelta:
+    """A topic that is new or has changed partitions."""
 
     name: str
     topic_id: bytes
+    partitions: dict[int, PartitionImage]
 
 
-@attrs.frozen(kw_only=True)
 class MetadataDelta:
-    """The names of what changed; the new values are in the image."""
+    """What the records replayed so far change in ``image``."""
 
-    changed_topics: tuple[str, ...] = ()
-    """Topics that are new, or have new partitions, leaders or epochs."""
-    deleted_topics: tuple[DeletedTopic, ...] = ()
-    changed_configs: tuple[ConfigResource, ...] = ()
-    """Holders whose settings changed; a topic that was deleted is not among them."""
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._deleted: dict[bytes, TopicImage] = {}
+        self._gone: set[str] = set()
+        self._topics: dict[bytes, TopicDelta] = {}
+        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self._brokers: dict[int, BrokerImage] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = image.next_producer_id
+        self._partition_count = image.partition_count
 
+    # --- what changes ---
 
-def delta_of(image: MetadataImage, records: Sequence[Any]) -> MetadataDelta:
-    """Return what ``records`` will change in ``image``, which must not have folded them yet."""
-    created: dict[bytes, str] = {}
-    # Dictionaries, because they keep the order in which things changed.
-    changed: dict[str, None] = {}
-    deleted: dict[str, DeletedTopic] = {}
-    configs: dict[ConfigResource, None] = {}
-    for record in records:
+    @property
+    def deleted_topics(self) -> tuple[TopicImage, ...]:
+        """Topics as they were. A name may be among the changed topics again, with another id."""
+        return tuple(self._deleted.values())
+
+    @property
+    def changed_topics(self) -> tuple[str, ...]:
+        """Topics that are new, or have new partitions, leaders or epochs."""
+        return tuple(topic.name for topic in self._topics.values())
+
+    @property
+    def changed_configs(self) -> tuple[ConfigResource, ...]:
+        """Holders whose settings changed; a topic that was deleted is not among them."""
+        return tuple(
+            resource
+            for resource in self._configs
+            if resource.type is not ConfigResourceType.TOPIC or resource.name not in self._gone
+        )
+
+    # --- records ---
+
+    def replay(self, record: Any) -> None:
+        """Add what one record changes.
+
+        Raises:
+            NotImplementedError: the record is of a kind this broker never writes, so the image would not be the
+                cluster's.
+            ContradictoryMetadata: a partition is created a second time, or a topic is changed that is not there.
+        """
         match record:
             case TopicRecord():
-                created[record.topic_id] = record.name
-                changed[record.name] = None
-            case PartitionRecord() | PartitionChangeRecord():
-                changed[_name(image, created, record.topic_id)] = None
+                self._topics[record.topic_id] = TopicDelta(record.name, record.topic_id, {})
+                self._gone.discard(record.name)
+            case PartitionRecord():
+                self._add_partition(record)
+            case PartitionChangeRecord():
+                partitions = self._partitions(record.topic_id)
+                partitions[record.partition_id] = partitions[record.partition_id].changed_by(record)
             case RemoveTopicRecord():
-                name = _name(image, created, record.topic_id)
-                # What the batch itself created, changed or set is gone with the topic: no subscriber could look it up.
-                changed.pop(name, None)
-                configs.pop(ConfigResource(ConfigResourceType.TOPIC, name), None)
-                deleted[name] = DeletedTopic(name, record.topic_id)
+                self._remove_topic(record)
             case ConfigRecord():
-                configs[ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)] = None
-    return MetadataDelta(
-        changed_topics=tuple(changed),
-        deleted_topics=tuple(deleted.values()),
-        changed_configs=tuple(configs),
+                self._set_config(record)
+            case RegisterBrokerRecord():
+                self._brokers[record.broker_id] = _registered(record)
+            case BrokerRegistrationChangeRecord():
+                self._change_broker(record)
+            case FeatureLevelRecord():
+                self._features[record.name] = record.feature_level
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case NoOpRecord():
+                pass
+            case _:
+                raise NotImplementedError(f"a {type(record).__name__} in the metadata log")
+
+    def _partitions(self, topic_id: bytes) -> dict[int, PartitionImage]:
+        """The partitions of a topic, to be changed."""
+        if (changed := self._topics.get(topic_id)) is None:
+            topic = self._known(topic_id)
+            changed = self._topics[topic_id] = TopicDelta(topic.name, topic_id, dict(topic.partitions))
+        return changed.partitions
+
+    def _known(self, topic_id: bytes) -> TopicImage:
+        topic = None if topic_id in self._deleted else self.image.topics_by_id.get(topic_id)
+        # The records come from the disk at a start, so this holds without assertions (``python -O``), too.
+        if topic is None:
+            raise ContradictoryMetadata(f"there is no topic with id {uuid_text(topic_id)} that could be changed")
+        return topic
+
+    def _add_partition(self, record: PartitionRecord) -> None:
+        partitions = self._partitions(record.topic_id)
+        if record.partition_id in partitions:
+            raise ContradictoryMetadata(f"partition {record.partition_id} of a topic was created before: {record}")
+        partitions[record.partition_id] = PartitionImage(
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+        )
+        self._partition_count += 1
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        removed = self._topics.pop(record.topic_id, None) or self._known(record.topic_id)
+        if (before := self.image.topics_by_id.get(record.topic_id)) is not None:
+            self._deleted[record.topic_id] = before
+        self._gone.add(removed.name)
+        self._configs[ConfigResource(ConfigResourceType.TOPIC, removed.name)] = {}
+        self._partition_count -= len(removed.partitions)
+
+    def _set_config(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
+        if (configs := self._configs.get(resource)) is None:
+            configs = self._configs[resource] = dict(self.image.configs(resource))
+        if record.value is None:
+            configs.pop(record.name, None)
+        else:
+            configs[record.name] = record.value
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._brokers.get(record.broker_id) or self.image.brokers[record.broker_id]
+        self._brokers[record.broker_id] = attrs.evolve(
+            broker,
+            fenced=broker.fenced if record.fenced == 0 else record.fenced > 0,
+            # Kafka has no value for "no longer": only the next registration ends a controlled shutdown (KIP-841).
+            in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+        )
+
+    # --- the next image ---
+
+    def apply(self, *, offset: int, epoch: int) -> MetadataImage:
+        """Return the image after the records, the last of which has ``offset`` and was written in ``epoch``.
+
+        To be called once, and no record can be added after it: the image has the dictionaries that were built here.
+        """
+        before = self.image
+        configs = merged(before.configs_by_resource, {key: values or None for key, values in self._configs.items()})
+        topics = self._next_topics(configs)
+        topics_by_id: dict[bytes, TopicImage | None] = dict.fromkeys(self._deleted)
+        topics_by_id.update({topic.topic_id: topic for topic in topics.values() if topic is not None})
+        return MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            topics=merged(before.topics, topics),
+            topics_by_id=merged(before.topics_by_id, topics_by_id),
+            brokers=merged(before.brokers, self._brokers),
+            features=merged(before.features, self._features),
+            configs_by_resource=configs,
+            next_producer_id=self._next_producer_id,
+            partition_count=self._partition_count,
+        )
+
+    def _next_topics(self, configs: Mapping[ConfigResource, Mapping[str, str]]) -> Mapping[str, TopicImage | None]:
+        """The topics that the next image has differently; None stands for one that it does not have."""
+        topics: dict[str, TopicImage | None] = {topic.name: None for topic in self._deleted.values()}
+        for resource, values in self._configs.items():
+            is_topic = resource.type is ConfigResourceType.TOPIC and resource.name not in self._gone
+            if is_topic and (topic := self.image.topics.get(resource.name)) is not None:
+                topics[topic.name] = attrs.evolve(topic, configs=values)
+        for each in self._topics.values():
+            own = configs.get(ConfigResource(ConfigResourceType.TOPIC, each.name), {})
+            topics[each.name] = TopicImage(each.name, each.topic_id, each.partitions, own)
+        return topics
+
+
+def merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
+    """``before`` with ``changes``, None taking one away; ``before`` itself when nothing changes."""
+    if not changes:
+        return before
+    after = dict(before)
+    for key, value in changes.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = value
+    return after
+
+
+def replayed(records: Iterable[Any], *, offset: int = -1, epoch: int = 0) -> MetadataImage:
+    """Return the image of a whole log, whose last record has ``offset`` and was written in ``epoch``.
+
+    Raises:
+        NotImplementedError, ContradictoryMetadata: as ``MetadataDelta.replay``.
+    """
+    delta = MetadataDelta(MetadataImage())
+    for record in records:
+        delta.replay(record)
+    return delta.apply(offset=offset, epoch=epoch)
+
+
+def _registered(record: RegisterBrokerRecord) -> BrokerImage:
+    return BrokerImage(
+        broker_id=record.broker_id,
+        broker_epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints=tuple(
+            EndpointImage(item.name, item.host, item.port, item.security_protocol) for item in record.end_points
+        ),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
     )
-
-
-def _name(image: MetadataImage, created: Mapping[bytes, str], topic_id: bytes) -> str:
-    """Return the name of a topic that was there before, or that the batch itself creates."""
-    return created[topic_id] if topic_id in created else image.topics_by_id[topic_id].name

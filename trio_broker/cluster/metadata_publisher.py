@@ -46,7 +46,7 @@ class MetadataPublisher:
         image = self.controller.image
         for deleted in delta.deleted_topics:
             await self.replicas.delete_topic(deleted.name)
-        await self.apply_topics(image.topics[name] for name in delta.changed_topics if name in image.topics)
+        await self.apply_topics(image.topics[name] for name in delta.changed_topics)
         for resource in delta.changed_configs:
             self._apply_config(resource)
 

@@ -169,8 +169,8 @@ def image_records(image: MetadataImage) -> Iterator[Any]:
         yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for index, partition in topic.partitions.items():
             yield partition_record(topic, index, partition)
-    for resource in image.configured_resources:
-        for name, value in image.configs(resource).items():
+    for resource, configs in image.configs_by_resource.items():
+        for name, value in configs.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=NO_BROKER, next_producer_id=image.next_producer_id)

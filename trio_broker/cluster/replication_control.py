@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 import attrs
@@ -111,7 +111,10 @@ class _TopicPlanner:
         self.image = image
         self.config = config
         self.partition_count = image.partition_count
-        self.names_by_collision_key = {collision_key(name): name for name in image.topics}
+
+    @cached_property
+    def _names_by_collision_key(self) -> dict[str, str]:
+        return {collision_key(name): name for name in self.image.topics}
 
     def plan(self, topic: NewTopic, *, occurrences: int) -> ControllerResult[CreatedTopic]:
         """Return what creates ``topic``, which the request names ``occurrences`` times.
@@ -133,7 +136,8 @@ class _TopicPlanner:
             configs=configs,
         )
         self.partition_count += len(assignment)
-        self.names_by_collision_key[collision_key(topic.name)] = topic.name
+        if "_" in (key := collision_key(topic.name)):
+            self._names_by_collision_key[key] = topic.name
         return ControllerResult(created, _creation_records(created, assignment))
 
     def _check_name(self, name: str) -> None:
@@ -142,7 +146,9 @@ class _TopicPlanner:
             raise KafkaError(f"topic {name} is the broker's own", code=ErrorCode.INVALID_REQUEST)
         if name in self.image.topics:
             raise KafkaError(f"Topic '{name}' already exists.", code=ErrorCode.TOPIC_ALREADY_EXISTS)
-        if other := self.names_by_collision_key.get(collision_key(name)):
+        # A name without "." and "_" collides with no other, so most requests do not look at all topics.
+        key = collision_key(name)
+        if "_" in key and (other := self._names_by_collision_key.get(key)):
             raise KafkaError(
                 f"topic {name!r} collides with topic {other!r}: '.' and '_' count as the same",
                 code=ErrorCode.INVALID_TOPIC_EXCEPTION,

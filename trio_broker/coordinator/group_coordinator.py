@@ -71,7 +71,7 @@ class GroupCoordinator:
             controller=controller,
             clock=clock,
         )
-        self._lag_collector = LagCollector(replicas, clock, controller.image)
+        self._lag_collector = LagCollector(replicas, clock, lambda: controller.image)
         self._rebalance_listeners: list[Callable[[str], None]] = []
         self._lag_sample_seconds = 0.0
         controller.subscribe(self._apply_metadata)

@@ -31,8 +31,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.primitives import random_uuid, uuid_text
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import GroupRecord, encode_group_record
-from trio_broker.cluster.metadata_delta import DeletedTopic
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.config.resource_config import group_config
 from trio_broker.coordinator.classic.group import ClassicGroup
@@ -345,7 +344,7 @@ class GroupShard(CoordinatorShard):
             return False
         return len(expired) == limit
 
-    async def delete_topics(self, topics: Collection[DeletedTopic]) -> None:
+    async def delete_topics(self, topics: Collection[TopicImage]) -> None:
         """Delete the offsets in topics that were deleted. Yields between groups."""
         budget = YieldBudget()
         for topic in topics:

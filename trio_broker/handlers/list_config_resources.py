@@ -65,4 +65,4 @@ def resource_names(resource_type: ConfigResourceType, services: BrokerServices) 
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             return [str(services.node.node_id)]
         case ConfigResourceType.CLIENT_METRICS | ConfigResourceType.GROUP:
-            return [resource.name for resource in image.configured_resources if resource.type is resource_type]
+            return [resource.name for resource in image.configs_by_resource if resource.type is resource_type]

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from kafka_wire.stored.metadata import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from tests.fakes.images import image_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.consumer.target_assignment import (
     NO_TOPICS_HASH,
@@ -20,7 +21,8 @@ FOO, BAR = b"\1" * 16, b"\2" * 16
 
 def image(*topics: tuple[str, bytes, int], rack: str | None = None) -> MetadataImage:
     built = MetadataImage()
-    built.apply(
+    built = image_after(
+        built,
         RegisterBrokerRecord(
             broker_id=1,
             is_migrating_zk_broker=False,
@@ -32,12 +34,13 @@ def image(*topics: tuple[str, bytes, int], rack: str | None = None) -> MetadataI
             fenced=False,
             in_controlled_shutdown=False,
             log_dirs=[],
-        )
+        ),
     )
     for name, topic_id, partitions in topics:
-        built.apply(TopicRecord(name=name, topic_id=topic_id))
+        built = image_after(built, TopicRecord(name=name, topic_id=topic_id))
         for index in range(partitions):
-            built.apply(
+            built = image_after(
+                built,
                 PartitionRecord(
                     topic_id=topic_id,
                     partition_id=index,
@@ -48,7 +51,7 @@ def image(*topics: tuple[str, bytes, int], rack: str | None = None) -> MetadataI
                     leader=1,
                     leader_epoch=0,
                     partition_epoch=0,
-                )
+                ),
             )
     return built
 

@@ -11,7 +11,7 @@ The groups of a report are therefore not of one instant; each group by itself is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 import trio
@@ -127,7 +127,7 @@ class LagCollector:
 
     replicas: ReplicaManager
     clock: Clock
-    image: MetadataImage
+    image: Callable[[], MetadataImage]
     history: LagHistory = attrs.field(factory=LagHistory, init=False)
     _times_ms: dict[RecordPosition, int | None] = attrs.field(factory=dict, init=False)
 
@@ -145,7 +145,7 @@ class LagCollector:
 
     async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
         """Visit every group of those ``shards`` that are active."""
-        collection = _Collection(self.replicas, self.image, self.clock.now_ms(), self._times_ms, with_partitions)
+        collection = _Collection(self.replicas, self.image(), self.clock.now_ms(), self._times_ms, with_partitions)
         for shard in shards:
             for group_id in list(shard.groups) if shard.is_active else ():
                 await collection.visit(shard, group_id)
