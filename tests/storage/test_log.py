@@ -142,6 +142,17 @@ def test_a_full_index_rolls(make_log: MakeLog):
     assert bench.offsets() == [0, 1, 2, 3]
 
 
+def test_an_index_that_was_cut_has_room_again(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_index_bytes=36, index_interval_bytes=0)
+    for number in range(4):
+        bench.append(timestamp=now_ms + number)
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 3]
+    bench.log.truncate_to(1, now_ms)
+    for number in range(1, 4):
+        bench.append(timestamp=now_ms + number)
+    assert [segment.base_offset for segment in bench.log.segments] == [0, 3]
+
+
 def test_offsets_that_do_not_fit_the_index_roll(bench: LogBench, batch: Callable[..., bytearray]):
     bench.append()
     far = batch()

@@ -313,6 +313,18 @@ class LogConfig:
         is_bounded = self.message_timestamp_before_max_ms != LONG_MAX
         return is_bounded and self.message_timestamp_type is TimestampType.CREATE_TIME
 
+    @cached_property
+    def takes_records_unread(self) -> bool:
+        """Whether nothing that is set here needs a look at each record of a batch, or changes one."""
+        return not (self.cleanup_policy.compact or self.refuses_old_timestamps or self.compression_type is not None)
+
+    @cached_property
+    def timestamp_lead_ms(self) -> int:
+        """How far in the future the timestamp of a batch may be."""
+        if self.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
+            return LONG_MAX
+        return self.message_timestamp_after_max_ms
+
     @property
     def compression_level(self) -> int | None:
         """The level on the scale of ``compression_type``, None for the codec's own choice."""

@@ -187,7 +187,8 @@ class Log:
         Raises:
             KafkaError, OSError, StorageFailed: as ``append``.
         """
-        self.check_online()
+        if self.is_closed or self.failure is not None:
+            self.check_online()
         producers, header, records, config = self.producers, batch.header, batch.buffer, self._config
         if header.producer_id >= 0:
             # Before the sequence check, which a repeated batch would fail: the client has only missed the first answer.
@@ -195,7 +196,8 @@ class Log:
                 return AppendInfo.of_duplicate(repeated, self.log_start_offset)
             producers.check_epoch(header)
             producers.check_sequence(header)
-        append.check_fits(records, config)
+        if len(records) > config.segment_size:
+            append.check_fits(records, config)
         stamps_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamps_time:
             batch = validation.stamp_append_time(batch, now_ms)
@@ -275,7 +277,8 @@ class Log:
         size = len(data)
         largest = first.max_timestamp if first is last else max(header.max_timestamp for header in headers)
         segment = self._segments[-1]
-        if reason := segment.reason_to_roll(size, last.last_offset, largest, now_ms):
+        last_offset = last.base_offset + last.last_offset_delta
+        if reason := segment.reason_to_roll(size, last_offset, largest, now_ms):
             segment = self._start_segment(max(first.base_offset, self.log_end_offset), now_ms, reason)
         try:
             segment.append(headers, data)

@@ -83,6 +83,7 @@ class Segment:
         "_first_timestamp",
         "_has_new_entries",
         "_is_damaged",
+        "_is_index_full",
         "_knows_timestamps",
         "_last_index_position",
         "_loading",
@@ -144,6 +145,8 @@ class Segment:
         self._last_index_position = 0
         self._knows_timestamps = False
         self._has_new_entries = False
+        # None where it has to be looked up: the entries have changed since. Each append asks, and few bring an entry.
+        self._is_index_full: bool | None = None
         # Known since its indexes could not be made anew; it is not tried again before the damage is cut off.
         self._is_damaged = False
 
@@ -252,6 +255,7 @@ class Segment:
         self._offset_index = OffsetIndex(self.path(file_names.INDEX_SUFFIX), self.base_offset, limit)
         self._time_index = TimeIndex(self.path(file_names.TIME_INDEX_SUFFIX), self.base_offset, limit)
         self.largest_timestamp, self.largest_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._is_index_full = None
         self._knows_timestamps = True
         self._last_index_position = 0
         self._first_timestamp = None
@@ -351,6 +355,7 @@ class Segment:
         """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
         # A start takes the largest timestamp from the last time entry and reads no batch of a sealed segment.
         self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
+        self._is_index_full = None
         self.offset_index.flush()
         self.time_index.flush()
         if self.config.preallocate:
@@ -370,7 +375,9 @@ class Segment:
             age_ms = largest_timestamp - first if first >= 0 else now_ms - self.created_ms
             if age_ms > config.max_segment_ms - self.roll_jitter_ms:
                 return f"older than {config.max_segment_ms} ms"
-        if self.offset_index.is_full or self.time_index.is_full:
+        if self._is_index_full is None:
+            self._is_index_full = self.offset_index.is_full or self.time_index.is_full
+        if self._is_index_full:
             return "index full"
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return "offsets would not fit the index"
@@ -401,7 +408,8 @@ class Segment:
         assert position == self.size + len(data), f"{len(batches)} batches do not fill {len(data)} bytes"
         # In this order, which concurrent readers rely on: bytes, ``next_offset``, ``size``. A reader that sees the new
         # size then also sees the offset that goes with it.
-        self.next_offset = batches[-1].next_offset
+        last = batches[-1]
+        self.next_offset = last.base_offset + last.last_offset_delta + 1
         self.size = position
         if self._has_new_entries:
             self.write_index_entries()
@@ -419,13 +427,11 @@ class Segment:
             self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
             self._last_index_position = position
             self._has_new_entries = True
-        self._remember(header.base_offset, position)
-
-    def _remember(self, offset: int, position: int) -> None:
+            self._is_index_full = None
         if len(self.position_cache) >= MAX_CACHED_POSITIONS:
             # A new dictionary rather than one entry less: readers in other threads may be looking at the old one.
             self.position_cache = {}
-        self.position_cache[offset] = position
+        self.position_cache[header.base_offset] = position
 
     # --- Reading ---
 
@@ -516,7 +522,9 @@ class Segment:
                 if position == start and minimum_one:
                     boundary = ReadBoundary(span.end, span.last_offset + 1)
                 # Where this read ends is where the same consumer's next one begins.
-                self._remember(boundary.next_offset, boundary.position)
+                if len(self.position_cache) >= MAX_CACHED_POSITIONS:
+                    self.position_cache = {}
+                self.position_cache[boundary.next_offset] = boundary.position
                 return boundary
             position = span.end
         raise CorruptRecordBatch(f"{self.file.path}: no batch crosses position {limit}, though more follow")
@@ -554,6 +562,7 @@ class Segment:
             self.offset_index.truncate_to(span.base_offset)
             self.time_index.truncate_to(span.base_offset)
             self.transaction_index.truncate_to(offset)
+            self._is_index_full = None
             self.size = span.position
             self.file.truncate(self.size)
             self.position_cache = {}
@@ -637,6 +646,7 @@ class _Indexes:
             return
         if known.entries[: len(anew.entries)] == anew.entries:
             segment._offset_index, segment._time_index = known, self.time_index
+            segment._is_index_full = None
             segment.largest_timestamp = self.largest_timestamp
             segment.largest_timestamp_offset = self.largest_timestamp_offset
             segment._last_index_position = self.last_index_position

@@ -80,9 +80,7 @@ MAX_OFFSET = 2**63 - 1
 MAX_OFFSET_DELTA = 2**31 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_BASE_OFFSET = struct.Struct(">q")
-_PARTITION_LEADER_EPOCH = struct.Struct(">i")
-_PARTITION_LEADER_EPOCH_POSITION = 12
+_STAMP = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 _BATCH_LENGTH = struct.Struct(">i")
@@ -205,8 +203,8 @@ class RecordBatch:
         header, buffer = self.header, self.buffer
         header.base_offset = base_offset
         header.partition_leader_epoch = partition_leader_epoch
-        _BASE_OFFSET.pack_into(buffer, 0, base_offset)
-        _PARTITION_LEADER_EPOCH.pack_into(buffer, _PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
+        # The length, which lies between the two, is written again.
+        _STAMP.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
 
     def payload(self, *, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> bytes:
         """Return the bytes of the records, inflated; errors are those of ``decompress``."""
