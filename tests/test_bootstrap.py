@@ -12,13 +12,14 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from tests.handlers.wire_client import ADVERTISED, broker_config
 from tests.partition.real_logs import batch
-from trio_broker.bootstrap import open_services, run_in_thread_shielded
+from trio_broker.bootstrap import open_services, run_shielded
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -197,7 +198,7 @@ async def test_closing_work_is_done_however_often_its_task_is_cancelled():
     done = []
     with trio.CancelScope() as scope:
         scope.cancel()
-        await run_in_thread_shielded(lambda: done.append(True))
+        await run_shielded(RealWorkers(), lambda: done.append(True))
     assert done == [True]
 
 

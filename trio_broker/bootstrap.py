@@ -37,8 +37,8 @@ from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.runtime.workers import Workers
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
 
@@ -57,25 +57,25 @@ async def open_services(
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
         OSError: the disk failed.
     """
-    clock = runtime.clock
+    clock, workers = runtime.clock, runtime.workers
     directories = [Path(directory) for directory in config.node.log_dirs]
     log_manager = LogManager(
         directories, node_id=config.node.node_id, clock=clock, allow_new=config.node.log_dirs_allow_new
     )
-    await trio.to_thread.run_sync(log_manager.open)
+    await workers.run(log_manager.open)
     ended_well = False
     broker_epoch = -1
     try:
-        metadata_log, records = await trio.to_thread.run_sync(open_metadata, log_manager, clock, config)
+        metadata_log, records = await workers.run(partial(open_metadata, log_manager, runtime, config))
         try:
-            changes = ChangeLog(clock, ChangeFile(directories[0] / FILE_NAME))
-            await trio.to_thread.run_sync(changes.load)
+            changes = ChangeLog(clock, ChangeFile(directories[0] / FILE_NAME, workers))
+            await workers.run(changes.load)
             controller = Controller(metadata_log, config, records, changes=changes)
             changes.record_start(controller.broker_resource.name, config.static_texts)
             if metadata_log.is_snapshot_due:
-                await trio.to_thread.run_sync(metadata_log.take_snapshot, image_records(controller.image))
-            await trio.to_thread.run_sync(load_logs, log_manager, controller.image, config)
-            replicas = make_replica_manager(log_manager, config, clock, changes)
+                await workers.run(partial(metadata_log.take_snapshot, image_records(controller.image)))
+            await workers.run(partial(load_logs, log_manager, controller.image, config))
+            replicas = make_replica_manager(log_manager, config, runtime, changes)
             node = NodeInfo(
                 node_id=config.node.node_id,
                 cluster_id=log_manager.cluster_id,
@@ -100,24 +100,26 @@ async def open_services(
                 trials=ConfigTrials(controller, changes, clock),
             )
         finally:
-            await run_in_thread_shielded(metadata_log.close)
+            await run_shielded(workers, metadata_log.close)
         ended_well = True
     finally:
-        await run_in_thread_shielded(partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
+        await run_shielded(workers, partial(close, log_manager, clean=ended_well, broker_epoch=broker_epoch))
 
 
-async def run_in_thread_shielded(work: Callable[[], object]) -> None:
+async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
     """Do closing work in a worker thread, to its end even if the caller is cancelled."""
     with trio.CancelScope(shield=True):
-        await trio.to_thread.run_sync(work)
+        await workers.run(work)
 
 
-def open_metadata(log_manager: LogManager, clock: Clock, config: BrokerConfig) -> tuple[MetadataLog, Sequence[object]]:
+def open_metadata(
+    log_manager: LogManager, runtime: Runtime, config: BrokerConfig
+) -> tuple[MetadataLog, Sequence[object]]:
     """The metadata log, in the first directory, and all its records. Blocks."""
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
     metadata_log = MetadataLog.open(
-        directory.path, clock, node_id=config.node.node_id, directory_id=directory.properties.directory_uuid
+        directory.path, runtime, node_id=config.node.node_id, directory_id=directory.properties.directory_uuid
     )
     return metadata_log, list(metadata_log.replay())
 
@@ -140,16 +142,13 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
 
 
 def make_replica_manager(
-    log_manager: LogManager, config: BrokerConfig, clock: Clock, changes: ChangeLog
+    log_manager: LogManager, config: BrokerConfig, runtime: Runtime, changes: ChangeLog
 ) -> ReplicaManager:
     """The ReplicaManager, with as many worker threads as ``num.io.threads`` says, also after a live change."""
     io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-
-    def resize(count: int) -> None:
-        io_limiter.total_tokens = count
-
-    config.subscribe("num.io.threads", resize)
-    return ReplicaManager(log_manager, config, clock, io_limiter=io_limiter, changes=changes)
+    replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
+    config.subscribe("num.io.threads", replicas.resize_io_threads)
+    return replicas
 
 
 def registration(node: NodeInfo) -> NodeRegistration:

@@ -84,6 +84,7 @@ class Broker:
             config=config.socket_server,
             clock=self.runtime.clock,
             network=self.runtime.network,
+            workers=self.runtime.workers,
         )
         self.admin_url: str | None = None
         self.stopped = trio.Event()

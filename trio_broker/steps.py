@@ -6,8 +6,8 @@ awaitable gives the result, and the caller decides in which task that is awaited
 none.
 
     def append(…) -> Steps[AppendInfo]:
-        batch = yield partial(trio.to_thread.run_sync, work)      # instead of: await trio.to_thread.run_sync(work)
-        info = yield from other_steps(…)                          # instead of: await other(…)
+        batch = yield partial(workers.run, work)      # instead of: await workers.run(work)
+        info = yield from other_steps(…)              # instead of: await other(…)
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from trio_broker.changes.change_file import ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.entries import ValueChange
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real_workers import RealWorkers
 
 CURL = ChangeOrigin(ChangeChannel.HTTP, "curl", "127.0.0.1", "PATCH /api/v1/config")
 IO = MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, "1", (ValueChange("num.io.threads", "1", "8"),))
@@ -53,7 +54,7 @@ def changes(path, clock):
 
 
 def opened(path, clock, **options):
-    changes = ChangeLog(clock, ChangeFile(path, **options))
+    changes = ChangeLog(clock, ChangeFile(path, RealWorkers(), **options))
     changes.load()
     return changes
 

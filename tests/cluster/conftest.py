@@ -12,6 +12,7 @@ from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def reopen(tmp_path):
     def open_log():
         if opened:
             opened[-1].log.release()
-        opened.append(MetadataLog.open(tmp_path, ManualClock(), node_id=1))
+        opened.append(MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1))
         return opened[-1]
 
     yield open_log

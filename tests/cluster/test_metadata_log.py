@@ -20,6 +20,7 @@ from trio_broker.cluster.metadata_log import (
     read_leader_epoch,
 )
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.append import AppendOrigin
 
 
@@ -142,7 +143,7 @@ async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segmen
     segment.write_bytes(data)
     for _ in range(2):
         with pytest.raises(MetadataLogUnusable, match="was damaged before its end"):
-            MetadataLog.open(tmp_path, ManualClock(), node_id=1)
+            MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1)
 
 
 async def test_a_record_nobody_knows_ends_the_start(reopen, monkeypatch):

@@ -11,11 +11,12 @@ from tests.java_programs import Java
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 
 
 @pytest.mark.compat
 async def test_kafka_reads_a_snapshot_as_we_meant_it_and_the_log_after_it(tmp_path: Path, java: Java) -> None:
-    log = MetadataLog.open(tmp_path, ManualClock(), node_id=1)
+    log = MetadataLog.open(tmp_path, real_runtime(ManualClock()), node_id=1)
     await log.append(HISTORY)
     records = list(image_records(fold(log.replay())))
     log.take_snapshot(records)

@@ -15,7 +15,8 @@ from tests.metrics.statistics_fixtures import broker_readings
 from trio_broker.metrics import minute_file
 from trio_broker.metrics.history import SERIES, HistorySample, sample_between
 from trio_broker.metrics.minute_file import HEADER_BYTES, MINUTE_MS, SLOTS, MinuteFile, MinuteRow
-from trio_broker.metrics.series import Row, SeriesHistory, in_steps, merged
+from trio_broker.metrics.series import HistoryWriter, Row, SeriesHistory, in_steps, merged
+from trio_broker.runtime.real_workers import RealWorkers
 
 NOON_MS = 1_700_000_040_000 // MINUTE_MS * MINUTE_MS
 """The beginning of a minute."""
@@ -38,6 +39,10 @@ def value(of: Row, name: str) -> float:
 @pytest.fixture
 def file(tmp_path: Path) -> MinuteFile:
     return MinuteFile(tmp_path / "history.dat", COLUMNS)
+
+
+def series_history(file: MinuteFile) -> SeriesHistory:
+    return SeriesHistory(file, HistoryWriter(RealWorkers()))
 
 
 def written(file: MinuteFile, *rows: tuple[int, float, float]) -> None:
@@ -171,7 +176,7 @@ async def test_seconds_are_read_from_memory_and_what_was_before_them_from_the_di
     file = MinuteFile(tmp_path / "history.dat", SERIES)
     hour_before = NOON_MS - 60 * MINUTE_MS
     file.write([(hour_before, row(0, requests_per_second=5).values)])
-    history = SeriesHistory(file)
+    history = series_history(file)
     for second in range(90):
         history.add(attrs.evolve(sample_at(NOON_MS + 1000 * second), requests_per_second=second))
     recent = await history.rows(NOON_MS + 10_000, NOON_MS + 12_000, 1000)
@@ -189,16 +194,16 @@ async def test_seconds_are_read_from_memory_and_what_was_before_them_from_the_di
 
 async def test_a_minute_is_written_when_it_is_over_and_outlives_the_broker(tmp_path: Path):
     path = tmp_path / "history.dat"
-    history = SeriesHistory(MinuteFile(path, SERIES))
+    history = series_history(MinuteFile(path, SERIES))
     for second in range(61):
         history.add(attrs.evolve(sample_at(NOON_MS + 1000 * second), requests_per_second=second))
     await history.writer.flush()
-    [minute] = await SeriesHistory(MinuteFile(path, SERIES)).rows(0, NOON_MS + 10 * MINUTE_MS, 1000)
+    [minute] = await series_history(MinuteFile(path, SERIES)).rows(0, NOON_MS + 10 * MINUTE_MS, 1000)
     assert (minute.at_ms, value(minute, "requests_per_second")) == (NOON_MS, sum(range(60)) / 60)
 
 
 async def test_a_disk_that_refuses_costs_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    history = SeriesHistory(MinuteFile(tmp_path / "nowhere" / "history.dat", SERIES))
+    history = series_history(MinuteFile(tmp_path / "nowhere" / "history.dat", SERIES))
     for minute in range(4):
         history.add(sample_at(NOON_MS + MINUTE_MS * minute))
         await history.writer.flush()

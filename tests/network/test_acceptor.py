@@ -17,6 +17,7 @@ from trio_broker.network.acceptor import Acceptor, Listener, listen
 from trio_broker.network.connection_quotas import ConnectionQuotas
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.network import RealNetwork
+from trio_broker.runtime.real_workers import RealWorkers
 
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0)
 
@@ -44,7 +45,7 @@ class FakeConnections:
             listener=LISTENER,
             sock=self.sock,
             config=self.config,
-            quotas=ConnectionQuotas(self.config, ManualClock()),
+            quotas=ConnectionQuotas(self.config, ManualClock(), RealWorkers()),
             processors=lambda: self.processors,
             make_connection=lambda sock, info: info.connection_id,  # type: ignore[arg-type, return-value]
             next_connection_id=lambda: 0,

@@ -17,10 +17,11 @@ from trio_broker.network.connection_quotas import (
     resolve_overrides,
 )
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real_workers import RealWorkers
 
 
 def quotas_with(**settings: object) -> ConnectionQuotas:
-    return ConnectionQuotas(SocketServerConfig(**settings), ManualClock())  # type: ignore[arg-type]
+    return ConnectionQuotas(SocketServerConfig(**settings), ManualClock(), RealWorkers())  # type: ignore[arg-type]
 
 
 async def test_an_address_with_too_many_connections_is_refused_and_others_are_not():

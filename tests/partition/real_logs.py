@@ -15,6 +15,7 @@ from trio_broker.partition.hosted_topics import TopicAssignment
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real import real_runtime
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
@@ -52,7 +53,7 @@ def make_replicas(directory: Path, **settings: str) -> ReplicaManager:
     log_manager = LogManager([directory], node_id=1, clock=clock)
     log_manager.open()
     log_manager.load(lambda partition, topic_id: topic_config({}, config))
-    return ReplicaManager(log_manager, config, clock, io_limiter=trio.CapacityLimiter(4))
+    return ReplicaManager(log_manager, config, real_runtime(clock), io_limiter=trio.CapacityLimiter(4))
 
 
 async def add_topic(

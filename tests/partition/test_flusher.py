@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from trio_broker.partition.flusher import Flusher
+from trio_broker.runtime.real_workers import RealWorkers
 
 
 @attrs.define(eq=False)
@@ -57,7 +58,7 @@ async def sync_begun(partition: SlowPartition) -> None:
 
 @pytest.fixture
 async def flusher(nursery):
-    made = Flusher(trio.CapacityLimiter(2), note_failure)
+    made = Flusher(RealWorkers(), 2, note_failure)
     await nursery.start(made.run)
     return made
 
@@ -88,7 +89,7 @@ async def test_a_partition_has_one_sync_under_way_and_the_limiter_bounds_them_al
         await sync_begun(partitions[0])
     await trio.testing.wait_all_tasks_blocked()
     assert syncs_of(partitions) == 2
-    flusher.limiter.total_tokens = 4
+    flusher.resize(4)
     gate.release()
     for _ in range(3):
         await sync_begun(partitions[0])
@@ -134,33 +135,20 @@ async def test_fewer_threads_count_from_the_next_sync_on(flusher):
     for partition in partitions:
         flusher.request(partition)
     await trio.testing.wait_all_tasks_blocked()
-    flusher.limiter.total_tokens = 1
+    flusher.resize(1)
     for _ in partitions:
         gate.release()
     for partition in partitions:
         await flusher.wait_idle(partition)
-    assert flusher._threads == 1
+    assert flusher.statistics().threads == 1
     assert [partition.durable for partition in partitions] == [1] * 6
-
-
-async def test_syncs_hold_no_token_of_the_limiter(flusher):
-    """Cold reads and lookups of ``num.io.threads`` go on while every sync thread waits for the disk."""
-    partitions = [SlowPartition(log_end=1) for _ in range(2)]
-    for partition in partitions:
-        flusher.request(partition)
-    for partition in partitions:
-        await sync_begun(partition)
-    assert await trio.to_thread.run_sync(syncs_of, partitions, limiter=flusher.limiter) == 2
-    for partition in partitions:
-        partition.gate.release()
-        await flusher.wait_idle(partition)
 
 
 async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too_many(flusher):
     counter = ConcurrencyCounter()
     partitions = [BusyPartition(counter) for _ in range(12)]
     for number in range(1, 301):
-        flusher.limiter.total_tokens = (1, 5, 2, 8, 3)[number % 5]
+        flusher.resize((1, 5, 2, 8, 3)[number % 5])
         for partition in partitions:
             partition.log_end = number
             flusher.request(partition)
@@ -169,13 +157,13 @@ async def test_fewer_and_more_threads_under_load_lose_no_sync_and_start_none_too
         await flusher.wait_idle(partition)
     assert [partition.durable for partition in partitions] == [300] * 12
     assert counter.peak <= 8
-    flusher.limiter.total_tokens = 1
+    flusher.resize(1)
     for partition in partitions:
         partition.log_end += 1
         flusher.request(partition)
     for partition in partitions:
         await flusher.wait_idle(partition)
-    assert flusher._threads == 1
+    assert flusher.statistics().threads == 1
     assert (flusher.statistics().failures, flusher.statistics().occupancy.waiting) == (0, 0)
 
 
@@ -230,7 +218,7 @@ class BusyPartition:
 
 
 async def test_stopping_leaves_the_rest_unsynced_and_ends(nursery):
-    flusher = Flusher(trio.CapacityLimiter(1), note_failure)
+    flusher = Flusher(RealWorkers(), 1, note_failure)
     begun, gate = threading.Semaphore(0), threading.Semaphore(0)
     partitions = [SlowPartition(log_end=1, begun=begun, gate=gate) for _ in range(3)]
     async with trio.open_nursery() as inner:
@@ -270,7 +258,7 @@ async def test_a_failure_leaves_other_partitions_alone(flusher):
 
 
 async def test_requests_before_the_start_are_served_after_it(nursery):
-    flusher = Flusher(trio.CapacityLimiter(1), note_failure)
+    flusher = Flusher(RealWorkers(), 1, note_failure)
     partition = SlowPartition(log_end=1)
     partition.gate.release()
     flusher.request(partition)
@@ -280,7 +268,7 @@ async def test_requests_before_the_start_are_served_after_it(nursery):
 
 
 async def test_no_thread_outlives_the_flusher(nursery):
-    flusher = Flusher(trio.CapacityLimiter(4), note_failure)
+    flusher = Flusher(RealWorkers(), 4, note_failure)
     async with trio.open_nursery() as inner:
         await inner.start(flusher.run)
         partitions = [BusyPartition(ConcurrencyCounter(), log_end=1) for _ in range(4)]

@@ -508,7 +508,7 @@ async def test_statistics_count_what_was_appended(cached):
 
 
 async def test_num_io_threads_bounds_the_syncs_and_is_live(synced):
-    synced.io_limiter.total_tokens = 1
+    synced.resize_io_threads(1)
     partitions = await add_topic(synced, partitions=4)
     for partition in partitions:
         await produce(synced, partition, b"a")

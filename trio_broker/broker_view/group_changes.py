@@ -8,9 +8,8 @@ commit would replace the new offsets. The coordinator refuses it too if a member
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
-
-import trio
 
 from broker_admin.views.group_changes import (
     DeletedGroup,
@@ -208,7 +207,8 @@ class LiveGroupChangesView:
                 raise GroupRefused(error.code.name, f"{place}: {error}") from error
             ranges[place] = LogRange(partition.log_start_offset, partition.high_watermark)
         try:
-            return await trio.to_thread.run_sync(plan, target, partitions, committed, ranges, found)
+            work = partial(plan, target, partitions, committed, ranges, found)
+            return await self.services.runtime.workers.run(work)
         except PlanError as error:
             raise GroupRefused(ErrorCode.INVALID_REQUEST.name, str(error)) from error
 

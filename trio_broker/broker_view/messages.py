@@ -134,7 +134,7 @@ class LiveMessagesView:
                     fill(results, numbers, AppendedMessage(index, None))
                     continue
                 build = partial(batch_of, [messages[number] for number in numbers], now_ms)
-                batch = await trio.to_thread.run_sync(build)
+                batch = await self.services.runtime.workers.run(build)
                 info = await finish(
                     append_batch(replicas, partition, batch, acks_all=True, produce_version=PRODUCE_VERSION)
                 )

@@ -47,7 +47,7 @@ class MetadataRecords:
         """The first offset whose record is at least as young as the time, or the end."""
         end_offset = self.end_offset
         look = partial(self.log.log.offset_for_timestamp, timestamp_ms, end_offset)
-        found = await trio.to_thread.run_sync(look, limiter=self.services.replicas.io_limiter)
+        found = await self.services.replicas.run_in_io_thread(look)
         return end_offset if found is None else found.offset
 
     async def fetch(self, offset: int, max_bytes: int, max_wait_seconds: float) -> FetchedPartition:
@@ -57,7 +57,7 @@ class MetadataRecords:
         end_offset = self.end_offset
         read = partial(self.log.log.read, offset, max_bytes, end_offset=end_offset)
         try:
-            fetched = await trio.to_thread.run_sync(read, limiter=self.services.replicas.io_limiter)
+            fetched = await self.services.replicas.run_in_io_thread(read)
         except KafkaError as error:
             return FetchedPartition(PARTITION, error.code)
         except OSError:

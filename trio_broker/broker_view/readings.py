@@ -42,7 +42,7 @@ class LiveReadingsView:
         self.server = server
         self.samples = History(self.readings(server.statistics()), services.clock.now_ms)
         directory = Path(services.config.node.log_dirs[0])
-        self.history_writer = HistoryWriter()
+        self.history_writer = HistoryWriter(services.runtime.workers)
         self.series_history = SeriesHistory(MinuteFile(directory / FILE_NAME, SERIES), self.history_writer)
         self.topic_weeks = NamedSeriesHistory(
             NamedMinuteFile(directory / "history-topics.dat", TOPIC_SCALES), self._topic_means, self.history_writer

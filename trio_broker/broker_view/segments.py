@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -84,7 +85,8 @@ class LiveSegmentsView:
             if not partitions or index in partitions:
                 snapshots.append(partition_snapshot(hosted, index))
                 await trio.lowlevel.checkpoint()
-        return await trio.to_thread.run_sync(self._manifest, hosted, snapshots, limiter=self._limiter)
+        work = partial(self._manifest, hosted, snapshots)
+        return await self.replicas.workers.run(work, limiter=self._limiter)
 
     def _manifest(self, hosted: HostedTopic, snapshots: Sequence[PartitionSnapshot]) -> TopicManifest:
         return TopicManifest(

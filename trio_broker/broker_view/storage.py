@@ -113,7 +113,7 @@ class LiveStorageView:
             topics=sizes.topics,
             log_bytes=sizes.log_bytes.total(),
             largest_topics=sizes.largest_topics,
-            retention=await trio.to_thread.run_sync(outlook, limiter=maintenance.limiter),
+            retention=await maintenance.run_in_thread(outlook),
             cleaner=cleaner_summary(
                 maintenance.log_cleaner.statistics(),
                 enabled=services.config.log_manager.log_cleaner_enable,
@@ -191,7 +191,7 @@ class LiveStorageView:
         failure = directory.failure
         if failure is None:
             try:
-                space = await trio.to_thread.run_sync(directory.volume_space, limiter=maintenance.limiter)
+                space = await maintenance.run_in_thread(directory.volume_space)
             except OSError as error:
                 failure = error
             else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import attrs
-import trio
 
 from broker_admin.views.topics import TopicConsumer
 from trio_broker.coordinator.reporting.snapshot import GroupLagReport, GroupTopicLag
+from trio_broker.runtime.workers import Workers
 
 
 @attrs.define
@@ -16,6 +17,7 @@ class TopicLags:
     """The lags by topic of the newest report that ``lag_report`` gave."""
 
     lag_report: Callable[[], Awaitable[GroupLagReport]]
+    workers: Workers
     _of_report: GroupLagReport | None = None
     _by_topic: Mapping[str, Sequence[GroupTopicLag]] = attrs.field(factory=dict)
 
@@ -23,7 +25,7 @@ class TopicLags:
         """The groups of each topic, by id, from a report that may be some seconds old."""
         report = await self.lag_report()
         if report is not self._of_report:
-            by_topic = await trio.to_thread.run_sync(lags_by_topic, report)
+            by_topic = await self.workers.run(partial(lags_by_topic, report))
             self._of_report, self._by_topic = report, by_topic
         return self._by_topic
 

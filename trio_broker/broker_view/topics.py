@@ -7,6 +7,7 @@ read as it is now.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -42,7 +43,7 @@ class LiveTopicsView:
 
     def __init__(self, services: BrokerServices, lag_report: Callable[[], Awaitable[GroupLagReport]]) -> None:
         self.services = services
-        self.topic_lags = TopicLags(lag_report)
+        self.topic_lags = TopicLags(lag_report, services.runtime.workers)
         self._summarizing = trio.Lock()
         self._summaries: Sequence[TopicSummary] | None = None
         self._summaries_good_until = 0.0
@@ -221,7 +222,7 @@ class LiveTopicsView:
             for each in found
             if each is not None and each.failure is None and each.log_start_offset < each.high_watermark
         ]
-        times = await trio.to_thread.run_sync(batch_timestamps, heads, limiter=self.services.replicas.io_limiter)
+        times = await self.services.replicas.run_in_io_thread(partial(batch_timestamps, heads))
         return {
             head.partition.topic_partition.partition: at_ms
             for head, at_ms in zip(heads, times, strict=True)
@@ -269,8 +270,7 @@ class LiveTopicsView:
         """Ask the file system about the partitions that nothing was appended to since the start; once for each."""
         unknown = [each for each in partitions if not each.last_append_ms and each not in self._written_before]
         if unknown:
-            limiter = self.services.replicas.io_limiter
-            times = await trio.to_thread.run_sync(write_times_ms, unknown, limiter=limiter)
+            times = await self.services.replicas.run_in_io_thread(partial(write_times_ms, unknown))
             self._written_before.update(zip(unknown, times, strict=True))
 
 

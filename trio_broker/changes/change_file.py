@@ -22,6 +22,7 @@ import attrs
 import cattrs
 
 from trio_broker.changes.change import Change
+from trio_broker.runtime.workers import Workers
 from trio_broker.storage.checkpoints import write_all, write_atomically
 
 log = logging.getLogger(__name__)
@@ -47,10 +48,11 @@ class StoredChanges:
 
 
 class ChangeFile:
-    """The file at ``path``, of which nothing need exist yet."""
+    """The file at ``path``, of which nothing need exist yet. ``workers`` write it."""
 
-    def __init__(self, path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(self, path: Path, workers: Workers, *, max_bytes: int = MAX_FILE_BYTES) -> None:
         self.path = path
+        self.workers = workers
         self.max_bytes = max_bytes
         self._size = 0
 

@@ -196,7 +196,7 @@ class ChangeLog:
         try:
             # Shielded: what was taken from ``_unwritten`` would be lost.
             with trio.CancelScope(shield=True):
-                oldest = await trio.to_thread.run_sync(
+                oldest = await self._file.workers.run(
                     partial(self._file.write, written, stored, with_settings=with_settings)
                 )
         except OSError as error:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.config.log_config import LogConfig
-from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.checkpoints import write_atomically
 from trio_broker.storage.log import Log
@@ -79,7 +80,7 @@ class MetadataLog:
     def __init__(
         self,
         log: Log,
-        clock: Clock,
+        runtime: Runtime,
         *,
         leader_epoch: int,
         snapshot: SnapshotId | None,
@@ -90,12 +91,15 @@ class MetadataLog:
         self.directory_id = directory_id
         self.snapshot = snapshot
         self._last_timestamp_ms = -1
-        self._clock = clock
+        self._clock = runtime.clock
+        self._workers = runtime.workers
         # One token: batches reach the log one at a time, and never wait for the threads of requests.
         self._limiter = trio.CapacityLimiter(1)
 
     @classmethod
-    def open(cls, data_directory: Path, clock: Clock, *, node_id: int, directory_id: bytes = NO_UUID) -> MetadataLog:
+    def open(
+        cls, data_directory: Path, runtime: Runtime, *, node_id: int, directory_id: bytes = NO_UUID
+    ) -> MetadataLog:
         """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
 
         A torn tail is cut: it was never acknowledged.
@@ -121,7 +125,7 @@ class MetadataLog:
             recovery_point=0,
             log_start_offset=start_offset,
             clean=False,
-            now_ms=clock.now_ms(),
+            now_ms=runtime.clock.now_ms(),
         ).log
         if aside := sorted(path.name for path in directory.glob(_ASIDE_PATTERN)):
             log.release()
@@ -142,7 +146,7 @@ class MetadataLog:
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.
         write_quorum_state(state_file, node_id, leader_epoch, directory_id)
-        opened = cls(log, clock, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
+        opened = cls(log, runtime, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
         opened._append_leader_change(node_id)
         return opened
 
@@ -200,7 +204,7 @@ class MetadataLog:
         """
         now_ms = self._clock.now_ms()
         values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
-        return await trio.to_thread.run_sync(self._append_durably, build_batch(values), limiter=self._limiter)
+        return await self._workers.run(partial(self._append_durably, build_batch(values)), limiter=self._limiter)
 
     # --- Snapshots ---
 

@@ -13,8 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import trio
-
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.describe_log_dirs import (
@@ -95,7 +93,7 @@ async def describe_directory(
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
     try:
-        space = await trio.to_thread.run_sync(directory.volume_space, limiter=replicas.io_limiter)
+        space = await replicas.run_in_io_thread(directory.volume_space)
     except OSError as error:
         log.error("%s: its volume cannot be measured: %s", path, error)
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])

@@ -24,6 +24,7 @@ import trio
 from trio_broker.metrics.history import SERIES, HistorySample
 from trio_broker.metrics.minute_file import MINUTE_MS, MinuteFile, MinuteRow
 from trio_broker.metrics.named_minute_file import NamedMinuteFile, NamedValues, Scale
+from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +119,7 @@ def rows_between(
 class HistoryWriter:
     """Writes minutes into their files as they end, all in one task."""
 
+    workers: Workers
     _unwritten: list[tuple[Path, Callable[[], None]]] = attrs.field(factory=list, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
     _failing: set[Path] = attrs.field(factory=set, init=False)
@@ -140,7 +142,7 @@ class HistoryWriter:
         unwritten, self._unwritten = self._unwritten, []
         for path, write in unwritten:
             try:
-                await trio.to_thread.run_sync(write)
+                await self.workers.run(write)
             except OSError as error:
                 if path not in self._failing:
                     log.error("%s: the history of the last days is not kept: %s", path, error)
@@ -152,9 +154,9 @@ class HistoryWriter:
 class SeriesHistory:
     """The rows of the last hour and week. Without a file the week is not kept."""
 
-    def __init__(self, file: MinuteFile | None = None, writer: HistoryWriter | None = None) -> None:
+    def __init__(self, file: MinuteFile | None, writer: HistoryWriter) -> None:
         self._file = file
-        self.writer = writer or HistoryWriter()
+        self.writer = writer
         self._seconds: deque[Row] = deque(maxlen=SECONDS_KEPT)
         self._minute: list[Row] = []
 
@@ -177,7 +179,7 @@ class SeriesHistory:
         """
         # A copy of the hour. What follows reads the disk and goes over a week of rows, so it leaves the event loop.
         work = partial(self._rows, tuple(self._seconds), from_ms, to_ms, step_ms, names)
-        return await trio.to_thread.run_sync(work)
+        return await self.writer.workers.run(work)
 
     def _rows(self, kept: Sequence[Row], from_ms: int, to_ms: int, step_ms: int, names: Sequence[str]) -> list[Row]:
         places = [SERIES.index(name) for name in names]
@@ -227,4 +229,4 @@ class NamedSeriesHistory:
                 for at_ms, values in self.file.read(name, from_ms, to_ms)
             ]
 
-        return await trio.to_thread.run_sync(partial(rows_between, kept, read, from_ms, to_ms, step_ms, names))
+        return await self.writer.workers.run(partial(rows_between, kept, read, from_ms, to_ms, step_ms, names))

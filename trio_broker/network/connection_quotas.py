@@ -16,6 +16,7 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 import trio
 
@@ -23,6 +24,7 @@ from trio_broker.config.config_key import INT_MAX
 from trio_broker.config.socket_server_config import SocketServerConfig
 from trio_broker.log_throttle import LogThrottle
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class ConnectionRate:
 class ConnectionQuotas:
     """Counts the connections of all listeners."""
 
-    def __init__(self, config: SocketServerConfig, clock: Clock) -> None:
+    def __init__(self, config: SocketServerConfig, clock: Clock, workers: Workers) -> None:
         self.config = config
         self.total = 0
         self.by_address: Counter[str] = Counter()
@@ -58,6 +60,7 @@ class ConnectionQuotas:
         self._room = trio.lowlevel.ParkingLot()
         self._emptiness = trio.lowlevel.ParkingLot()
         self._throttle = LogThrottle(log, clock)
+        self._workers = workers
         self._overrides: Mapping[str, int] = {}
         self._overrides_seen: Mapping[str, int] = {}
 
@@ -105,7 +108,7 @@ class ConnectionQuotas:
         if overrides is self._overrides_seen:
             return
         self._overrides_seen = overrides
-        self._overrides = await trio.to_thread.run_sync(resolve_overrides, dict(overrides))
+        self._overrides = await self._workers.run(partial(resolve_overrides, dict(overrides)))
 
     async def _wait_for_turn(self) -> None:
         if self.total >= self.config.max_connections:

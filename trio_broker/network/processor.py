@@ -49,6 +49,7 @@ from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMe
 from trio_broker.network.send import ColdRead, Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class ProcessorContext:
     handlers: HandlerPool
     is_served: IsServed
     clock: Clock
+    workers: Workers
     memory_pool: RequestMemoryPool
     assign: Callable[[Connection, int | None], None]
     closed: Callable[[Connection, CloseConnection], None]
@@ -420,7 +422,7 @@ class Processor:
                 self._fail(connection, error)
 
     async def _in_thread(self, read: ColdRead) -> Any:
-        return await trio.to_thread.run_sync(read, limiter=self.thread)
+        return await self.context.workers.run(read, limiter=self.thread)
 
     def _responded(self, connection: Connection) -> None:
         """The response has left, or there is none: go on with the next request, or with a command."""

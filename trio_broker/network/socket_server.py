@@ -44,6 +44,8 @@ from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.runtime.network import Network, RealNetwork
+from trio_broker.runtime.real_workers import RealWorkers
+from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ class SocketServer:
         config: SocketServerConfig | None = None,
         clock: Clock | None = None,
         network: Network | None = None,
+        workers: Workers | None = None,
         accept: Accept = accept_from,
     ) -> None:
         self.listeners = tuple(listeners)
@@ -82,13 +85,21 @@ class SocketServer:
         self.clock = clock or SystemClock()
         self.channel = RequestChannel(self.config.queued_max_requests)
         self.handlers = HandlerPool(self.channel, handle, self.config.num_io_threads)
-        self.quotas = ConnectionQuotas(self.config, self.clock)
+        workers = workers or RealWorkers()
+        self.quotas = ConnectionQuotas(self.config, self.clock, workers)
         self.memory_pool = RequestMemoryPool(self.config)
         self.monitor = LoopMonitor()
         self.failed_handshakes = FailedHandshakes()
         self._loop_reader = Utilization(self.monitor.busy_time)
         self._context = ProcessorContext(
-            self.channel, self.handlers, is_served, self.clock, self.memory_pool, self._assign, self._connection_closed
+            self.channel,
+            self.handlers,
+            is_served,
+            self.clock,
+            workers,
+            self.memory_pool,
+            self._assign,
+            self._connection_closed,
         )
         self._network = network or RealNetwork()
         self._accept = accept

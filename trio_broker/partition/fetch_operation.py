@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -29,6 +29,8 @@ from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
 from trio_broker.storage.transaction_index import AbortedTransaction
+
+T = TypeVar("T")
 
 NO_OFFSET = -1
 """What a partition with an error says of its offsets."""
@@ -84,6 +86,12 @@ StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
 """Takes the partition's log directory offline, and returns the error for the request."""
 
 
+class RunInThread(Protocol):
+    """Does blocking work in a worker thread."""
+
+    async def __call__(self, work: Callable[[], T], /) -> T: ...
+
+
 READS_PER_TURN = 100
 """Partitions read before the event loop goes round: a few milliseconds."""
 
@@ -98,20 +106,19 @@ class ReadAttempt:
 
     limits: FetchLimits
     storage_failed: StorageFailure
-    io_limiter: trio.CapacityLimiter
+    run_in_thread: RunInThread
     results: list[FetchedPartition] = attrs.Factory(list)
     size_bytes: int = 0
     must_answer: bool = False
     has_waited: bool = False
 
-    def read_all(self, targets: Sequence[FetchTarget]) -> Steps[ReadAttempt]:
+    def read_all(self, targets: Sequence[FetchTarget]) -> Steps[None]:
         self.must_answer = not targets  # nothing could ever wake it
         for number, target in enumerate(targets, 1):
             self.results.append((yield from self._read(target)))
             if number % READS_PER_TURN == 0:
                 self.has_waited = True
                 yield checkpoint
-        return self
 
     def _read(self, target: FetchTarget) -> Steps[FetchedPartition]:
         """Read one partition; an error there is its own, and ends the waiting."""
@@ -141,7 +148,7 @@ class ReadAttempt:
                 except BlockingIOError:
                     # The place to read from is not in memory.
                     self.has_waited = True
-                    fetched = yield partial(trio.to_thread.run_sync, read, limiter=self.io_limiter)
+                    fetched = yield partial(self.run_in_thread, read)
             except OSError as error:
                 raise self._read_failed(partition, target.fetch_offset, error) from error
             if not fetched.size:
@@ -240,7 +247,7 @@ class FetchOperation:
     targets: Sequence[FetchTarget]
     limits: FetchLimits
     storage_failed: StorageFailure
-    io_limiter: trio.CapacityLimiter
+    run_in_thread: RunInThread
     may_wait: Callable[[], bool]
     parked: set[DelayedFetch]
 
@@ -251,7 +258,8 @@ class FetchOperation:
         """
         deadline: float | None = None
         while True:
-            attempt = yield from ReadAttempt(self.limits, self.storage_failed, self.io_limiter).read_all(self.targets)
+            attempt = ReadAttempt(self.limits, self.storage_failed, self.run_in_thread)
+            yield from attempt.read_all(self.targets)
             if attempt.must_answer or attempt.size_bytes >= self.limits.min_bytes or not self.may_wait():
                 return attempt.results
             now = trio.current_time()

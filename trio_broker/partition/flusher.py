@@ -4,10 +4,8 @@ Appends go to the file at once; a caller that needs them on disk asks for a sync
 most one sync under way. What is appended meanwhile is covered by the next one, which is queued as soon as the first has
 ended: so latency is one to two syncs, and throughput does not depend on how many clients wait.
 
-Syncs are done by threads of the flusher's own, which live as long as it runs: as many as partitions were ever to be
-synced at a time, at most as many as the limiter has tokens (``num.io.threads``, live). They take partition after
-partition from one queue; a thread that waits there costs nothing, and to wake it costs less than to hand a task to a
-pool. Results that come close together wake the event loop once.
+Syncs are done by the threads of a ``WorkQueue``: as many as partitions were ever to be synced at a time, at most
+``num.io.threads``, live. Results that come close together wake the event loop once.
 
 An error from a sync is final. The kernel may have dropped the dirty pages and would report success the next time, so a
 retry would acknowledge what is lost: the partition goes offline instead, and nothing is synced there again.
@@ -15,10 +13,7 @@ retry would acknowledge what is lost: the partition goes offline instead, and no
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Callable
-from queue import SimpleQueue
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Protocol
 
@@ -27,6 +22,7 @@ import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
+from trio_broker.runtime.workers import Workers, WorkQueue
 
 
 class Syncable(Protocol):
@@ -82,26 +78,18 @@ class PartitionSync:
 class Flusher:
     """Syncs the partitions that ask for it.
 
-    ``request``, ``wait_idle`` and the reporting of results run on the event loop, ``_sync_queue`` in the threads; they
-    share the queue, the deques of ended syncs and of surplus threads and that of the ``ThreadOccupancy``, all safe for
-    that.
+    ``_sync`` runs in the threads, everything else on the event loop; they share the ``ThreadOccupancy``, which is safe
+    for that.
     """
 
-    def __init__(self, limiter: trio.CapacityLimiter, failed: Callable[[Syncable, Exception], None]) -> None:
+    def __init__(self, workers: Workers, threads: int, failed: Callable[[Syncable, Exception], None]) -> None:
         """``failed`` is called with the partition that could not be synced, and the error; it takes the partition
-        offline. Of ``limiter`` only the number of tokens counts: a thread that waits for work must not hold one."""
-        self.limiter = limiter
+        offline."""
         self._failed = failed
         # Queued or syncing; the event, if somebody waits, is set when the partition has nothing more to sync.
         self._under_way: dict[Syncable, trio.Event | None] = {}
-        # None wakes a thread that may be surplus.
-        self._queue: SimpleQueue[PartitionSync | None] = SimpleQueue()
-        self._ended: deque[PartitionSync] = deque()
-        self._nursery: trio.Nursery | None = None
-        self._threads = 0
-        # One entry for each thread that is to end, not counted in ``_threads`` any more. The thread that takes it ends.
-        self._surplus: deque[None] = deque()
-        self._stops = False
+        self._queue: WorkQueue[PartitionSync] = workers.queue(self._sync, self._report, threads=threads)
+        self._runs = False
         self._failures = 0
         self._occupancy = ThreadOccupancy()
         self._sync_times = Histogram()
@@ -109,19 +97,11 @@ class Flusher:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve requests until cancelled. What was requested before it runs is synced first."""
+        self._runs = True
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                self._match_threads()
-                task_status.started()
-                try:
-                    await trio.sleep_forever()
-                finally:
-                    self._stops = True
-                    self._end_threads(self._threads)
+            await self._queue.run(task_status)
         finally:
-            self._nursery = None
-            self._report()
+            self._runs = False
             for done in self._under_way.values():
                 if done is not None:
                     done.set()
@@ -132,18 +112,23 @@ class Flusher:
             return  # one that is under way is looked at again when its sync ends
         self._under_way[partition] = None
         self._enqueue(partition)
-        self._match_threads()
 
     async def wait_idle(self, partition: Syncable) -> None:
         """Wait until no sync of ``partition`` is under way, so that its files may be closed."""
-        if partition in self._under_way and self._nursery is not None:
+        if partition in self._under_way and self._runs:
             done = self._under_way[partition] = self._under_way[partition] or trio.Event()
             await done.wait()
 
+    def resize(self, threads: int) -> None:
+        """Change how many partitions may sync at a time; syncs under way go on."""
+        self._occupancy.settle(perf_counter_ns(), self._queue.threads)
+        self._queue.resize(threads)
+
     def statistics(self) -> FlusherStatistics:
-        self._occupancy.settle(perf_counter_ns(), self.limiter.total_tokens)
+        threads = self._queue.threads
+        self._occupancy.settle(perf_counter_ns(), threads)
         return FlusherStatistics(
-            threads=int(self.limiter.total_tokens),
+            threads=threads,
             partitions_under_way=len(self._under_way),
             failures=self._failures,
             occupancy=self._occupancy.statistics(),
@@ -156,87 +141,34 @@ class Flusher:
         self._occupancy.note_queued(queued_ns)
         self._queue.put(PartitionSync(partition, queued_ns))
 
-    # ---- threads
-
-    def _match_threads(self) -> None:
-        """Have a thread for each partition under way, and no more than there may be.
-
-        Another number of tokens counts from the next request or result on, which is at most one sync later.
-        """
-        if self._nursery is None or self._stops:
-            return
-        allowed = self.limiter.total_tokens
-        if self._threads > allowed:
-            self._end_threads(self._threads - int(allowed))
-        while self._threads < allowed and self._threads < len(self._under_way):
-            self._threads += 1
-            if not self._take_surplus():  # else one that was to end goes on
-                self._nursery.start_soon(self._run_thread, name="sync thread")
-
-    def _end_threads(self, count: int) -> None:
-        """Let ``count`` threads end, each as soon as it has no sync under way."""
-        self._threads -= count
-        for _ in range(count):
-            self._surplus.append(None)
-            self._queue.put(None)
-
-    def _take_surplus(self) -> bool:
-        """Whether a thread was to end, and has been taken off the list. One thread at most takes each entry."""
+    def _sync(self, sync: PartitionSync) -> None:
+        """Do one sync. Runs in a thread."""
+        sync.began_ns = perf_counter_ns()
+        self._occupancy.note_begun(sync.began_ns)
         try:
-            self._surplus.pop()
-        except IndexError:
-            return False
-        return True
-
-    async def _run_thread(self) -> None:
-        token = trio.lowlevel.current_trio_token()
-        await trio.to_thread.run_sync(self._sync_queue, token, limiter=trio.CapacityLimiter(math.inf))
-
-    def _sync_queue(self, token: trio.lowlevel.TrioToken) -> None:
-        """Sync partition after partition until this thread is surplus. Runs in a thread."""
-        while True:
-            sync = self._queue.get()
-            if self._surplus and self._take_surplus():
-                if sync is not None:
-                    self._queue.put(sync)
-                return
-            if sync is None:
-                continue
-            sync.began_ns = perf_counter_ns()
-            self._occupancy.note_begun(sync.began_ns)
-            sync.result = self._sync(sync.partition)
-            sync.ended_ns = perf_counter_ns()
-            self._occupancy.note_ended(sync.ended_ns)
-            self._ended.append(sync)
-            token.run_sync_soon(self._report, idempotent=True)
-
-    def _sync(self, partition: Syncable) -> int | Exception | None:
-        if not partition.needs_sync:
-            return None  # it failed, or was deleted, while it was queued
-        try:
-            return partition.sync()
+            # Else it failed, or was deleted, while it was queued.
+            if sync.partition.needs_sync:
+                sync.result = sync.partition.sync()
         # Passed on as a value: it would otherwise end the thread, and with it the broker's nursery.
         except Exception as error:
-            return error
+            sync.result = error
+        sync.ended_ns = perf_counter_ns()
+        self._occupancy.note_ended(sync.ended_ns)
 
-    # ---- results
-
-    def _report(self) -> None:
+    def _report(self, syncs: Sequence[PartitionSync]) -> None:
         """Tell the partitions how their syncs ended. Nothing may escape: it would end the event loop."""
-        self._occupancy.settle(perf_counter_ns(), self.limiter.total_tokens)
-        while self._ended:
-            sync = self._ended.popleft()
+        self._occupancy.settle(perf_counter_ns(), self._queue.threads)
+        for sync in syncs:
             partition = sync.partition
             if sync.result is not None:
                 # Counted here rather than in the threads, whose additions could lose one another's.
                 self._sync_times.record(sync.ended_ns - sync.began_ns)
                 self._wait_times.record(sync.began_ns - sync.queued_ns)
             self._tell(partition, sync.result)
-            if partition.needs_sync and not self._stops:
+            if partition.needs_sync:
                 self._enqueue(partition)
             elif (done := self._under_way.pop(partition)) is not None:
                 done.set()
-        self._match_threads()
 
     def _tell(self, partition: Syncable, result: int | Exception | None) -> None:
         """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""

@@ -31,7 +31,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.network.busy_time import BusyTime
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.partition.partition import Partition
-from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest
 from trio_broker.storage.log_manager import LogManager
@@ -109,7 +109,7 @@ class LogCleaner:
         replicas: PartitionOwner,
         log_manager: LogManager,
         config: BrokerConfig,
-        clock: Clock,
+        runtime: Runtime,
         *,
         removal_lock: trio.Lock,
         checkpoint_lock: trio.Lock,
@@ -117,7 +117,8 @@ class LogCleaner:
         self.replicas = replicas
         self.log_manager = log_manager
         self.config = config
-        self.clock = clock
+        self.clock = runtime.clock
+        self._workers = runtime.workers
         self.removal_lock = removal_lock
         self.checkpoint_lock = checkpoint_lock
         self.limiter = trio.CapacityLimiter(config.log_manager.log_cleaner_threads)
@@ -377,6 +378,6 @@ class LogCleaner:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         self._busy_time.enter()
         try:
-            return await trio.to_thread.run_sync(work, limiter=self.limiter)
+            return await self._workers.run(work, limiter=self.limiter)
         finally:
             self._busy_time.exit()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -22,6 +23,7 @@ from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHi
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
@@ -74,12 +76,13 @@ class LogMaintenance:
     """Does the tasks of all partitions. Its worker threads are its own: no produce or fetch waits for one of them."""
 
     def __init__(
-        self, replicas: MaintainedPartitions, log_manager: LogManager, config: BrokerConfig, clock: Clock
+        self, replicas: MaintainedPartitions, log_manager: LogManager, config: BrokerConfig, runtime: Runtime
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
         self.config = config
-        self.clock = clock
+        self.clock = clock = runtime.clock
+        self._workers = runtime.workers
         self.limiter = trio.CapacityLimiter(MAINTENANCE_THREADS)
         self.disk_usage = DiskUsageHistory(log_manager.directories)
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
@@ -90,7 +93,7 @@ class LogMaintenance:
             replicas,
             log_manager,
             config,
-            clock,
+            runtime,
             removal_lock=self.removal_lock,
             checkpoint_lock=self.checkpoint_lock,
         )
@@ -128,7 +131,7 @@ class LogMaintenance:
 
     async def sample_disk_usage(self) -> None:
         """Keep how full the disks of the data directories are."""
-        await self._in_thread(self.disk_usage.sample, self.clock.now_ms())
+        await self.run_in_thread(partial(self.disk_usage.sample, self.clock.now_ms()))
 
     async def apply_retention(self) -> None:
         """Retire the segments whose time is over, one partition after another.
@@ -162,7 +165,7 @@ class LogMaintenance:
     async def remove_expired_files(self) -> None:
         """Remove the files of deleted segments and partitions whose delay is over."""
         async with self.removal_lock:
-            await self._in_thread(self.log_manager.remove_expired_files, self.clock.now_ms())
+            await self.run_in_thread(partial(self.log_manager.remove_expired_files, self.clock.now_ms()))
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
@@ -172,15 +175,16 @@ class LogMaintenance:
     async def write_checkpoints(self) -> set[Path]:
         """Write recovery points and log start offsets down; return the log directories where that failed."""
         async with self.checkpoint_lock:
-            return await self._in_thread(self.log_manager.write_checkpoints)
+            return await self.run_in_thread(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks down, from where Kafka's own tools would read them."""
-        await self._in_thread(self.log_manager.write_high_watermarks, self.replicas.high_watermarks())
+        await self.run_in_thread(partial(self.log_manager.write_high_watermarks, self.replicas.high_watermarks()))
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
         self.log_manager.remove_expired_producers(self.clock.now_ms())
 
-    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        return await trio.to_thread.run_sync(work, *arguments, limiter=self.limiter)
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """Do ``work`` in one of the worker threads that no client waits for."""
+        return await self._workers.run(work, limiter=self.limiter)

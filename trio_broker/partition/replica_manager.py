@@ -40,7 +40,7 @@ from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
-from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
@@ -116,20 +116,22 @@ class ReplicaManager:
         self,
         log_manager: LogManager,
         config: BrokerConfig,
-        clock: Clock,
+        runtime: Runtime,
         *,
         io_limiter: trio.CapacityLimiter,
         changes: ChangeLog | None = None,
     ) -> None:
         self.log_manager = log_manager
+        clock = runtime.clock
         self.changes = changes or ChangeLog(clock)
         self.config = config
         self.clock = clock
+        self.workers = runtime.workers
         self.io_limiter = io_limiter
         self.inflation_limiter = trio.CapacityLimiter(INFLATION_THREADS)
-        self.log_maintenance = LogMaintenance(self, log_manager, config, clock)
+        self.log_maintenance = LogMaintenance(self, log_manager, config, runtime)
         self.durability = Durability(config.node.log_durability)
-        self.flusher = Flusher(io_limiter, self._sync_failed)
+        self.flusher = Flusher(self.workers, int(io_limiter.total_tokens), self._sync_failed)
         self.topic_stats = BrokerTopicStats(clock)
         self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
         self._topics: dict[str, HostedTopic] = {}
@@ -236,9 +238,7 @@ class ReplicaManager:
         """Have a log's files removed. A failure is only logged: the topic is forgotten nevertheless."""
         async with self.log_maintenance.checkpoint_lock:
             try:
-                await trio.to_thread.run_sync(
-                    self.log_manager.delete_log, topic_partition, limiter=self.log_maintenance.limiter
-                )
+                await self.log_maintenance.run_in_thread(partial(self.log_manager.delete_log, topic_partition))
             except OSError as error:
                 log.error("%s: its files could not be removed: %s", topic_partition, error)
 
@@ -247,7 +247,7 @@ class ReplicaManager:
         if not missing:
             return
         async with self.log_maintenance.checkpoint_lock:
-            opened = await trio.to_thread.run_sync(self._open_logs, assignment, missing, limiter=self.io_limiter)
+            opened = await self.run_in_io_thread(partial(self._open_logs, assignment, missing))
         for index, outcome in zip(missing, opened, strict=True):
             if isinstance(outcome, KafkaError):
                 hosted.failures[index] = outcome
@@ -313,7 +313,7 @@ class ReplicaManager:
             prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
             if takes_long:
                 work = partial(refusing_lightly, prepare)
-                batch = await trio.to_thread.run_sync(work, limiter=self.inflation_limiter)
+                batch = await self.workers.run(work, limiter=self.inflation_limiter)
             else:
                 batch = prepare()
             if partition.needs_epoch_entry:
@@ -419,7 +419,7 @@ class ReplicaManager:
             targets,
             limits,
             storage_failed=self.storage_failed,
-            io_limiter=self.io_limiter,
+            run_in_thread=self.run_in_io_thread,
             may_wait=lambda: not self._stops_waiting,
             parked=self._parked_fetches,
         )
@@ -496,6 +496,15 @@ class ReplicaManager:
 
     # ---- disks that fail ------------------------------------------------------------------------------------------
 
+    async def run_in_io_thread(self, work: Callable[[], T]) -> T:
+        """Do ``work`` in one of the worker threads that clients wait for."""
+        return await self.workers.run(work, limiter=self.io_limiter)
+
+    def resize_io_threads(self, count: int) -> None:
+        """Change how many worker threads clients may wait for at a time, and how many partitions may sync."""
+        self.io_limiter.total_tokens = count
+        self.flusher.resize(count)
+
     async def run_in_thread(self, partition: Partition, work: Callable[[], T]) -> T:
         """Do ``work`` on the files of ``partition`` in a worker thread.
 
@@ -505,7 +514,7 @@ class ReplicaManager:
         while True:
             log_start_offset = partition.log_start_offset
             try:
-                return await trio.to_thread.run_sync(work, limiter=self.io_limiter)
+                return await self.run_in_io_thread(work)
             except FileNotFoundError as error:
                 # Retention may have taken a segment from under it; then the next look does not meet that segment.
                 if partition.log_start_offset == log_start_offset:

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TypeVar
-
-import trio
 
 from trio_broker.runtime.clock import Clock, SystemClock
 from trio_broker.runtime.network import RealNetwork
 from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.runtime.runtime import Runtime
-
-T = TypeVar("T")
-
-
-class RealWorkers:
-    """See ``Workers``: the threads are Trio's."""
-
-    async def run(self, work: Callable[[], T], *, limiter: trio.CapacityLimiter | None = None) -> T:
-        return await trio.to_thread.run_sync(work, limiter=limiter)
 
 
 def real_runtime(clock: Clock | None = None) -> Runtime:

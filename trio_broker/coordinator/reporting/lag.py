@@ -10,9 +10,9 @@ Neither is exact: a member commits after it has processed, and only now and then
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
-import trio
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP, read_batch_header
@@ -120,7 +120,7 @@ async def append_times_of(
     if older:
         # One thread for all of them: each reads one header, mostly from the page cache.
         records = [unconsumed[place] for place in older]
-        times = await trio.to_thread.run_sync(batch_timestamps, records, limiter=replicas.io_limiter)
+        times = await replicas.run_in_io_thread(partial(batch_timestamps, records))
         known |= {place: time for place, time in zip(older, times, strict=True) if time is not None}
     return known
 

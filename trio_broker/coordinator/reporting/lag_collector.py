@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import attrs
 import trio
@@ -158,7 +159,7 @@ class LagCollector:
         await collection.look_up()
         self._times_ms = collection.wanted_times_ms
         await trio.lowlevel.checkpoint()
-        groups, topics = await trio.to_thread.run_sync(_finished, collection.groups, self.history)
+        groups, topics = await self.replicas.workers.run(partial(_finished, collection.groups, self.history))
         return GroupLagReport(
             collected_at_ms=collection.now_ms,
             is_complete=all(shard.is_active for shard in shards),
@@ -254,7 +255,7 @@ class _Collection:
         if not self.lookups:
             return
         records = [lookup.record for lookup in self.lookups.values()]
-        times = await trio.to_thread.run_sync(batch_timestamps, records, limiter=self.replicas.io_limiter)
+        times = await self.replicas.run_in_io_thread(partial(batch_timestamps, records))
         for (old, lookup), appended_ms in zip(self.lookups.items(), times, strict=True):
             self.wanted_times_ms[old] = appended_ms
             for tally in lookup.tallies:
