@@ -22,6 +22,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.cleaner import Cleaning
 from trio_broker.storage.compaction_plan import compaction_range
 from trio_broker.storage.log import Log
@@ -136,6 +137,7 @@ def timed_round(options: Options, shape: Shape) -> TimedRound:
 def written_log(directory: Path, shape: Shape, size_bytes: int) -> Log:
     config = LogConfig(segment_bytes=SEGMENT_BYTES, cleanup_policy=CleanupPolicy())
     log = open_log(
+        RealDisk(),
         directory / "log-0",
         TopicPartition("log", 0),
         bytes(16),

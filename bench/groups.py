@@ -30,6 +30,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.recovery import open_log
@@ -244,10 +245,12 @@ def store_commits(process: BrokerProcess, count: int) -> int:
 
 
 def open_offsets_log(directory: Path, index: int):
+    disk = RealDisk()
     return open_log(
+        disk,
         directory,
         TopicPartition("__consumer_offsets", index),
-        partition_metadata.read(directory),
+        partition_metadata.read(disk, directory),
         LogConfig(),
         recovery_point=0,
         log_start_offset=0,

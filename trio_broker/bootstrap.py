@@ -15,7 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 
 import trio
 
@@ -58,9 +58,13 @@ async def open_services(
         OSError: the disk failed.
     """
     clock, workers = runtime.clock, runtime.workers
-    directories = [Path(directory) for directory in config.node.log_dirs]
+    directories = [PurePath(directory) for directory in config.node.log_dirs]
     log_manager = LogManager(
-        directories, node_id=config.node.node_id, clock=clock, allow_new=config.node.log_dirs_allow_new
+        directories,
+        disk=runtime.disk,
+        node_id=config.node.node_id,
+        clock=clock,
+        allow_new=config.node.log_dirs_allow_new,
     )
     await workers.run(log_manager.open)
     ended_well = False
@@ -68,7 +72,7 @@ async def open_services(
     try:
         metadata_log, records = await workers.run(partial(open_metadata, log_manager, runtime, config))
         try:
-            changes = ChangeLog(clock, ChangeFile(directories[0] / FILE_NAME, workers))
+            changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
             await workers.run(changes.load)
             controller = Controller(metadata_log, config, records, changes=changes)
             changes.record_start(controller.broker_resource.name, config.static_texts)

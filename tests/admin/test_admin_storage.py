@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 
@@ -126,7 +127,7 @@ async def test_the_recovery_of_the_last_start_is_shown(tmp_path):
         await kafka.produce("orders", b"one")
         partition = broker.services.replicas.topic("orders").partition(0)
         path = partition.log.active_segment.file.path
-    with path.open("ab") as file:
+    with Path(path).open("ab") as file:
         file.write(b"half a batch")
     async with open_live_admin(tmp_path) as live:
         recovery = (await live.get("/api/v1/storage"))["recovery"]

@@ -18,6 +18,7 @@ from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
 from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.segment import Segment
 
@@ -155,7 +156,10 @@ async def test_partitions_can_be_chosen_and_topics_may_be_missing(replicas, view
 async def test_ten_thousand_segments_yield_to_others(replicas: ReplicaManager, view: LiveSegmentsView, monkeypatch):
     partition = await written_to(replicas)
     log = partition.log
-    row = [Segment(log.directory, base, log.config, size=1000, created_ms=NOW_MS) for base in range(-MANY_SEGMENTS, 0)]
+    row = [
+        Segment(RealDisk(), log.directory, base, log.config, size=1000, created_ms=NOW_MS)
+        for base in range(-MANY_SEGMENTS, 0)
+    ]
     monkeypatch.setattr(log, "_segments", (*row, *log.segments))
     began = time.thread_time()
     taken = log_snapshot(partition)

@@ -25,6 +25,7 @@ from trio_broker.changes.change_file import ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.entries import ValueChange
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.real_workers import RealWorkers
 
 CURL = ChangeOrigin(ChangeChannel.HTTP, "curl", "127.0.0.1", "PATCH /api/v1/config")
@@ -54,7 +55,7 @@ def changes(path, clock):
 
 
 def opened(path, clock, **options):
-    changes = ChangeLog(clock, ChangeFile(path, RealWorkers(), **options))
+    changes = ChangeLog(clock, ChangeFile(RealDisk(), path, RealWorkers(), **options))
     changes.load()
     return changes
 
@@ -134,6 +135,18 @@ async def test_a_full_file_is_replaced_by_its_newest_half_and_goes_on(path, cloc
     assert [one.number for one in changes.changes] == numbers
     again.record_start("1", {"num.io.threads": "5"})
     assert again.changes[-1].values == (ValueChange("num.io.threads", "4", "5"),)
+
+
+async def test_only_the_owner_may_read_the_file_also_after_it_was_replaced(path, clock):
+    changes = opened(path, clock, max_bytes=1024)
+    modes, sizes = set(), []
+    for _ in range(20):
+        changes.record(IO)
+        await changes.flush()
+        modes.add(path.stat().st_mode & 0o777)
+        sizes.append(path.stat().st_size)
+    assert sizes != sorted(sizes), "it was replaced"
+    assert modes == {0o600}
 
 
 async def test_a_disk_that_is_full_costs_one_line_in_the_log_and_heals(changes, path, clock, caplog, monkeypatch):

@@ -21,6 +21,7 @@ from trio_broker.cluster.metadata_log import (
 )
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
 
 
@@ -129,7 +130,7 @@ def test_a_quorum_state_that_says_nothing_ends_the_start(tmp_path, content):
     path = tmp_path / "quorum-state"
     path.write_text(content)
     with pytest.raises(MetadataLogUnusable):
-        read_leader_epoch(path)
+        read_leader_epoch(RealDisk(), path)
 
 
 async def test_damage_before_the_end_ends_this_start_and_the_next(reopen, segment, tmp_path):

@@ -29,6 +29,7 @@ from trio_broker.cluster.metadata_snapshot import (
     image_records,
     snapshots,
 )
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 
 ORDERS, GONE = random_uuid(), random_uuid()
@@ -143,7 +144,7 @@ def test_a_file_is_named_by_end_offset_and_epoch(directory):
     directory.mkdir()
     for name in (SnapshotId(42, 7).file_name, SnapshotId(9, 8).file_name, "1-1.checkpoint", "x.checkpoint.tmp"):
         (directory / name).touch()
-    assert snapshots(directory) == [SnapshotId(9, 8), SnapshotId(42, 7)]
+    assert snapshots(RealDisk(), directory) == [SnapshotId(9, 8), SnapshotId(42, 7)]
 
 
 # --- beside the log ---
@@ -178,7 +179,7 @@ async def test_a_second_snapshot_takes_the_place_of_the_first(reopen, directory)
     log = reopen()
     await log.append([RemoveTopicRecord(topic_id=ORDERS)])
     second = take(log)
-    assert snapshots(directory) == [second]
+    assert snapshots(RealDisk(), directory) == [second]
     assert fold(reopen().replay()).topics == {}
 
 
@@ -221,7 +222,7 @@ class Crash(Exception):
 
 
 STEPS = (
-    "trio_broker.storage.checkpoints.os.replace",
+    "trio_broker.runtime.real_disk.RealDisk.rename",
     "trio_broker.storage.log.Log.roll",
     "trio_broker.storage.log.Log.advance_log_start",
     "trio_broker.storage.log.Log.delete_expired_segments",
@@ -250,7 +251,7 @@ async def test_a_crash_before_any_step_of_a_snapshot_loses_nothing(reopen, direc
     assert same(fold(log.replay()), image)
     # And the next one completes what was left.
     snapshot = take(log)
-    assert snapshots(directory) == [snapshot]
+    assert snapshots(RealDisk(), directory) == [snapshot]
     assert segments(directory) == [snapshot.end_offset]
     assert not list(directory.glob("*.tmp"))
     assert same(fold(reopen().replay()), image)
@@ -300,7 +301,7 @@ async def test_a_damaged_snapshot_ends_the_start(reopen, directory, damage, reas
 async def test_a_dump_tells_which_snapshot_it_is_and_what_its_batches_say(reopen, directory):
     log = reopen()
     await log.append(HISTORY)
-    lines = list(dump(directory / take(log).file_name, deep=True))
+    lines = list(dump(RealDisk(), directory / take(log).file_name, deep=True))
     assert lines[1] == "Snapshot end offset: 16, epoch: 1"
     assert [line.split("controlType: ")[1] for line in lines if "controlType" in line] == [
         "SNAPSHOT_HEADER",

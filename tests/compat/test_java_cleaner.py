@@ -23,6 +23,7 @@ from kafka_wire.records.record import NewRecord
 from tests.java_programs import Java
 from tests.storage.compaction_harness import compact, planned
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
@@ -141,7 +142,15 @@ CASES = (
 
 def opened(directory: Path, config: LogConfig, *, clean: bool = True) -> Log:
     return open_log(
-        directory, PARTITION, TOPIC_ID, config, recovery_point=0, log_start_offset=0, clean=clean, now_ms=NOW_MS
+        RealDisk(),
+        directory,
+        PARTITION,
+        TOPIC_ID,
+        config,
+        recovery_point=0,
+        log_start_offset=0,
+        clean=clean,
+        now_ms=NOW_MS,
     ).log
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.kafka_process import KafkaProcess
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding
 from trio_broker.spark.errors import OptionError
 from trio_broker.spark.files.file_planning import plan_files
@@ -139,7 +140,7 @@ def consumed(bootstrap_servers: str, isolation_level: str) -> list[Row]:
 
 def wait_for_checkpoint(directory: Path, offset: int) -> None:
     give_up_at = time.monotonic() + CHECKPOINT_SECONDS
-    while checkpoints.read_offsets(directory / file_names.HIGH_WATERMARK_CHECKPOINT).get(LEDGER) != offset:
+    while checkpoints.read_offsets(RealDisk(), directory / file_names.HIGH_WATERMARK_CHECKPOINT).get(LEDGER) != offset:
         assert time.monotonic() < give_up_at, f"no checkpoint of high watermark {offset}"
         time.sleep(0.05)
 

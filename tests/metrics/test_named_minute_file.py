@@ -20,13 +20,14 @@ from trio_broker.metrics.named_minute_file import (
     assign,
 )
 from trio_broker.metrics.series import GROUP_SCALES, TOPIC_SCALES
+from trio_broker.runtime.real_disk import RealDisk
 
 NOON_MS = 1_700_000_040_000 // MINUTE_MS * MINUTE_MS
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> NamedMinuteFile:
-    return NamedMinuteFile(tmp_path / "history-groups.dat", GROUP_SCALES)
+    return NamedMinuteFile(RealDisk(), tmp_path / "history-groups.dat", GROUP_SCALES)
 
 
 def minutes_of(file: NamedMinuteFile, name: str, from_ms: int = 0, to_ms: int = 2**60) -> list[int]:
@@ -66,21 +67,21 @@ def test_the_numbers_of_every_name_come_back(file: NamedMinuteFile):
 
 
 def test_all_files_of_the_history_together_stay_below_sixteen_mebibytes(tmp_path: Path):
-    own = MinuteFile(tmp_path / "history.dat", SERIES)
+    own = MinuteFile(RealDisk(), tmp_path / "history.dat", SERIES)
     own.write([])
-    sizes = [own.path.stat().st_size]
+    sizes = [Path(own.path).stat().st_size]
     for scales in (TOPIC_SCALES, GROUP_SCALES):
-        file = NamedMinuteFile(tmp_path / f"{len(sizes)}.dat", scales)
+        file = NamedMinuteFile(RealDisk(), tmp_path / f"{len(sizes)}.dat", scales)
         file.write(NOON_MS, {"a": (1.0, 1.0, 1.0)})
-        written(NamedMinuteFile(file.path, scales), SLOTS + 1, "b")
-        assert file.path.stat().st_size == file.size_bytes
+        written(NamedMinuteFile(RealDisk(), file.path, scales), SLOTS + 1, "b")
+        assert Path(file.path).stat().st_size == file.size_bytes
         sizes.append(file.size_bytes)
     assert sum(sizes) <= 16 << 20
 
 
 def test_minutes_outlive_the_broker_and_go_on_in_the_same_column(file: NamedMinuteFile):
     written(file, 0, "a", "b")
-    again = NamedMinuteFile(file.path, GROUP_SCALES)
+    again = NamedMinuteFile(RealDisk(), file.path, GROUP_SCALES)
     assert minutes_of(again, "b") == [0]
     written(again, 1, "b")
     assert minutes_of(again, "b") == [0, 1]
@@ -109,7 +110,7 @@ def test_a_new_name_takes_the_column_that_was_unseen_for_longest_and_nothing_of_
     assert minutes_of(file, "g1") == [0, 2]
     assert minutes_of(file, "g2") == [0, 1, 2, 3]
     # Whose turn it is outlives the broker, too.
-    again = NamedMinuteFile(file.path, GROUP_SCALES)
+    again = NamedMinuteFile(RealDisk(), file.path, GROUP_SCALES)
     written(again, 4, "newer", "new", *names[2:])
     assert minutes_of(again, "g1") == []
     assert minutes_of(again, "newer") == [4]
@@ -124,7 +125,7 @@ def test_more_names_than_columns_leave_the_last_ones_out():
 @pytest.mark.parametrize("name", ["", "é" * 127, "\x00\n", "\ud800", "日本語"])
 def test_any_name_that_has_room_is_kept(file: NamedMinuteFile, name: str):
     written(file, 0, name)
-    assert minutes_of(NamedMinuteFile(file.path, GROUP_SCALES), name) == [0]
+    assert minutes_of(NamedMinuteFile(RealDisk(), file.path, GROUP_SCALES), name) == [0]
 
 
 def test_a_name_without_room_is_left_out(file: NamedMinuteFile):
@@ -137,18 +138,18 @@ def test_a_name_without_room_is_left_out(file: NamedMinuteFile):
 def test_a_slot_that_was_torn_does_not_count(file: NamedMinuteFile):
     written(file, 0, "a")
     written(file, 1, "a")
-    content = bytearray(file.path.read_bytes())
+    content = bytearray(Path(file.path).read_bytes())
     content[file._position(NOON_MS) + 20] ^= 0x40
-    file.path.write_bytes(content)
+    Path(file.path).write_bytes(content)
     assert minutes_of(file, "a") == [1]
 
 
 def test_an_entry_of_the_names_that_was_torn_frees_its_column_alone(file: NamedMinuteFile):
     written(file, 0, "a", "b")
-    content = bytearray(file.path.read_bytes())
+    content = bytearray(Path(file.path).read_bytes())
     content[HEADER_BYTES + NAME_ENTRY.size - 7] ^= 1
-    file.path.write_bytes(content)
-    again = NamedMinuteFile(file.path, GROUP_SCALES)
+    Path(file.path).write_bytes(content)
+    again = NamedMinuteFile(RealDisk(), file.path, GROUP_SCALES)
     assert minutes_of(again, "a") == []
     assert minutes_of(again, "b") == [0]
 
@@ -157,10 +158,10 @@ def test_an_entry_of_the_names_that_was_torn_frees_its_column_alone(file: NamedM
 def test_what_is_no_history_is_replaced_with_a_line_in_the_log(
     file: NamedMinuteFile, content: bytes, caplog: pytest.LogCaptureFixture
 ):
-    file.path.write_bytes(content)
+    Path(file.path).write_bytes(content)
     with caplog.at_level(logging.WARNING):
         assert minutes_of(file, "a") == []
-        assert file.path.read_bytes() == content
+        assert Path(file.path).read_bytes() == content
         written(file, 0, "a")
     assert [record.getMessage() for record in caplog.records] == [
         f"{file.path} is no history of these numbers; a new one is begun"
@@ -170,14 +171,14 @@ def test_what_is_no_history_is_replaced_with_a_line_in_the_log(
 
 def test_a_file_of_other_numbers_is_replaced(file: NamedMinuteFile):
     written(file, 0, "a")
-    other = NamedMinuteFile(file.path, TOPIC_SCALES)
+    other = NamedMinuteFile(RealDisk(), file.path, TOPIC_SCALES)
     written(other, 1, "a")
     assert minutes_of(other, "a") == [1]
 
 
 def test_a_file_that_is_deleted_while_the_broker_runs_is_made_again(file: NamedMinuteFile):
     written(file, 0, "a")
-    file.path.unlink()
+    Path(file.path).unlink()
     assert minutes_of(file, "a") == []
     written(file, 1, "a")
     assert minutes_of(file, "a") == [1]

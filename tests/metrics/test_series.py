@@ -16,6 +16,7 @@ from trio_broker.metrics import minute_file
 from trio_broker.metrics.history import SERIES, HistorySample, sample_between
 from trio_broker.metrics.minute_file import HEADER_BYTES, MINUTE_MS, SLOTS, MinuteFile, MinuteRow
 from trio_broker.metrics.series import HistoryWriter, Row, SeriesHistory, in_steps, merged
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.runtime.real_workers import RealWorkers
 
 NOON_MS = 1_700_000_040_000 // MINUTE_MS * MINUTE_MS
@@ -38,7 +39,7 @@ def value(of: Row, name: str) -> float:
 
 @pytest.fixture
 def file(tmp_path: Path) -> MinuteFile:
-    return MinuteFile(tmp_path / "history.dat", COLUMNS)
+    return MinuteFile(RealDisk(), tmp_path / "history.dat", COLUMNS)
 
 
 def series_history(file: MinuteFile) -> SeriesHistory:
@@ -90,7 +91,7 @@ def test_minutes_come_back_in_their_order_within_the_times_that_are_asked_for(fi
     written(file, (3 * MINUTE_MS, 5, 6))
     assert read(file) == [(MINUTE_MS, [3, 4]), (2 * MINUTE_MS, [1.5, 2]), (3 * MINUTE_MS, [5, 6])]
     assert read(file, 2 * MINUTE_MS, 3 * MINUTE_MS) == [(2 * MINUTE_MS, [1.5, 2])]
-    assert read(MinuteFile(file.path, COLUMNS)) == read(file)
+    assert read(MinuteFile(RealDisk(), file.path, COLUMNS)) == read(file)
 
 
 def test_a_reader_gets_the_columns_that_it_wants_in_the_order_in_which_it_names_them(file: MinuteFile):
@@ -103,42 +104,42 @@ def test_a_reader_gets_the_columns_that_it_wants_in_the_order_in_which_it_names_
 
 def test_a_minute_takes_the_slot_of_the_one_a_week_before_and_the_file_never_grows(file: MinuteFile):
     written(file, (MINUTE_MS, 1, 1))
-    size = file.path.stat().st_size
+    size = Path(file.path).stat().st_size
     written(file, ((1 + SLOTS) * MINUTE_MS, 2, 2), ((SLOTS - 1) * MINUTE_MS, 3, 3))
     assert read(file) == [((SLOTS - 1) * MINUTE_MS, [3, 3]), ((1 + SLOTS) * MINUTE_MS, [2, 2])]
-    assert file.path.stat().st_size == size
+    assert Path(file.path).stat().st_size == size
     assert size < 16 << 20
 
 
 def test_the_week_of_all_series_stays_below_sixteen_mebibytes(tmp_path: Path):
-    file = MinuteFile(tmp_path / "history.dat", SERIES)
+    file = MinuteFile(RealDisk(), tmp_path / "history.dat", SERIES)
     file.write([(NOON_MS, array("f", [1.0] * len(SERIES)))])
-    assert file.path.stat().st_size < 16 << 20
+    assert Path(file.path).stat().st_size < 16 << 20
 
 
 @pytest.mark.parametrize("damaged_byte", [0, 9, 15, 19])
 def test_a_slot_that_was_torn_does_not_count(file: MinuteFile, damaged_byte: int):
     written(file, (MINUTE_MS, 1, 1), (2 * MINUTE_MS, 2, 2))
-    content = bytearray(file.path.read_bytes())
+    content = bytearray(Path(file.path).read_bytes())
     content[HEADER_BYTES + 20 + damaged_byte] ^= 0x40
-    file.path.write_bytes(content)
+    Path(file.path).write_bytes(content)
     assert read(file) == [(2 * MINUTE_MS, [2, 2])]
 
 
 def test_a_file_that_was_cut_off_keeps_its_whole_slots(file: MinuteFile):
     written(file, (MINUTE_MS, 1, 1), (2 * MINUTE_MS, 2, 2))
-    file.path.write_bytes(file.path.read_bytes()[: HEADER_BYTES + 2 * 20 + 7])
+    Path(file.path).write_bytes(Path(file.path).read_bytes()[: HEADER_BYTES + 2 * 20 + 7])
     assert read(file) == [(MINUTE_MS, [1, 1])]
 
 
 def test_a_file_with_other_columns_is_read_by_their_names(file: MinuteFile):
     written(file, (MINUTE_MS, 1, 2))
-    other = MinuteFile(file.path, ("queue_depth", "connections"))
+    other = MinuteFile(RealDisk(), file.path, ("queue_depth", "connections"))
     [(at_ms, (queue_depth, connections))] = read(other)
     assert (at_ms, queue_depth) == (MINUTE_MS, 2)
     assert isnan(connections)
     written(other, (2 * MINUTE_MS, 7, 8))
-    assert read(MinuteFile(file.path, ("connections",)))[1] == (2 * MINUTE_MS, [8])
+    assert read(MinuteFile(RealDisk(), file.path, ("connections",)))[1] == (2 * MINUTE_MS, [8])
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_file_with_other_columns_is_read_by_their_names(file: MinuteFile):
 def test_what_is_no_history_is_replaced_with_a_line_in_the_log(
     file: MinuteFile, content: bytes, caplog: pytest.LogCaptureFixture
 ):
-    file.path.write_bytes(content)
+    Path(file.path).write_bytes(content)
     with caplog.at_level(logging.WARNING):
         written(file, (MINUTE_MS, 1, 1))
     assert [record.getMessage() for record in caplog.records] == [
@@ -163,7 +164,7 @@ def test_what_is_no_history_is_replaced_with_a_line_in_the_log(
 
 def test_a_file_that_is_deleted_while_the_broker_runs_is_made_again(file: MinuteFile):
     written(file, (MINUTE_MS, 1, 1))
-    file.path.unlink()
+    Path(file.path).unlink()
     assert read(file) == []
     written(file, (2 * MINUTE_MS, 2, 2))
     assert read(file) == [(2 * MINUTE_MS, [2, 2])]
@@ -173,7 +174,7 @@ def test_a_file_that_is_deleted_while_the_broker_runs_is_made_again(file: Minute
 
 
 async def test_seconds_are_read_from_memory_and_what_was_before_them_from_the_disk(tmp_path: Path):
-    file = MinuteFile(tmp_path / "history.dat", SERIES)
+    file = MinuteFile(RealDisk(), tmp_path / "history.dat", SERIES)
     hour_before = NOON_MS - 60 * MINUTE_MS
     file.write([(hour_before, row(0, requests_per_second=5).values)])
     history = series_history(file)
@@ -194,16 +195,16 @@ async def test_seconds_are_read_from_memory_and_what_was_before_them_from_the_di
 
 async def test_a_minute_is_written_when_it_is_over_and_outlives_the_broker(tmp_path: Path):
     path = tmp_path / "history.dat"
-    history = series_history(MinuteFile(path, SERIES))
+    history = series_history(MinuteFile(RealDisk(), path, SERIES))
     for second in range(61):
         history.add(attrs.evolve(sample_at(NOON_MS + 1000 * second), requests_per_second=second))
     await history.writer.flush()
-    [minute] = await series_history(MinuteFile(path, SERIES)).rows(0, NOON_MS + 10 * MINUTE_MS, 1000)
+    [minute] = await series_history(MinuteFile(RealDisk(), path, SERIES)).rows(0, NOON_MS + 10 * MINUTE_MS, 1000)
     assert (minute.at_ms, value(minute, "requests_per_second")) == (NOON_MS, sum(range(60)) / 60)
 
 
 async def test_a_disk_that_refuses_costs_one_line_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    history = series_history(MinuteFile(tmp_path / "nowhere" / "history.dat", SERIES))
+    history = series_history(MinuteFile(RealDisk(), tmp_path / "nowhere" / "history.dat", SERIES))
     for minute in range(4):
         history.add(sample_at(NOON_MS + MINUTE_MS * minute))
         await history.writer.flush()

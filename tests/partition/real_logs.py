@@ -16,6 +16,7 @@ from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import open_log
@@ -35,6 +36,7 @@ def make_log(directory: Path, index: int = 0, topic: str = "orders", config: Log
     """A new log, or the one that is there."""
     topic_partition = TopicPartition(topic, index)
     return open_log(
+        RealDisk(),
         directory / str(topic_partition),
         topic_partition,
         TOPIC_ID,
@@ -50,7 +52,7 @@ def make_replicas(directory: Path, **settings: str) -> ReplicaManager:
     """A replica manager over one data directory, with the logs that are in it; ``settings`` with ``_`` for dots."""
     config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
     clock = ManualClock(NOW_MS)
-    log_manager = LogManager([directory], node_id=1, clock=clock)
+    log_manager = LogManager([directory], disk=RealDisk(), node_id=1, clock=clock)
     log_manager.open()
     log_manager.load(lambda partition, topic_id: topic_config({}, config))
     return ReplicaManager(log_manager, config, real_runtime(clock), io_limiter=trio.CapacityLimiter(4))

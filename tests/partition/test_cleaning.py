@@ -18,6 +18,7 @@ from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.cleaner import Cleaning
 from trio_broker.storage.log_file import LogFile
@@ -92,7 +93,7 @@ async def test_a_round_keeps_the_newest_of_each_key_and_writes_down_how_far_it_c
     assert left(partition) == [active - 3, active - 2, active - 1, *range(active, 12)]
     assert partition.log.first_dirty_offset == active
     path = partition.log.directory.parent / "cleaner-offset-checkpoint"
-    assert path.read_text() == f"0\n1\norders 0 {active}\n"
+    assert Path(path).read_text() == f"0\n1\norders 0 {active}\n"
     assert await cleaner.choose() is None, "it is clean now"
     figures = cleaner.statistics()
     assert (figures.rounds, figures.records_kept, figures.uncleanable) == (1, 3, ())
@@ -109,7 +110,7 @@ async def test_the_checkpoint_is_read_at_the_next_start_and_forgotten_with_the_t
     assert partition.log.first_dirty_offset == active
     await again.delete_topic("orders")
     path = tmp_path / "data" / "cleaner-offset-checkpoint"
-    assert checkpoints.read_offsets(path) == {}
+    assert checkpoints.read_offsets(RealDisk(), path) == {}
     [partition] = await add_topic(again, configs=COMPACT, topic_id=bytes(16))
     assert partition.log.first_dirty_offset is None
     again.log_manager.close(clean=False)
@@ -225,7 +226,7 @@ async def test_a_deleted_topic_does_not_wait_for_its_round(replicas, cleaner, nu
     await under_way.wait()
     await replicas.delete_topic("orders")
     assert cleaner.statistics().under_way == ()
-    [directory] = partition.log.directory.parent.glob("*-delete")
+    [directory] = Path(partition.log.directory.parent).glob("*-delete")
     assert not list(directory.glob("*.cleaned"))
 
 
@@ -257,8 +258,8 @@ async def test_a_round_that_is_cancelled_leaves_nothing_and_one_in_its_swap_comp
             patched.setattr(SegmentSwap, "replace_segments", replace_segments)
             await cleaner.compact(partition_, compacted)
     assert scope.cancelled_caught
-    assert not [path for path in directory.iterdir() if path.suffix in (".cleaned", ".swap")]
-    assert len(list(directory.glob("*.log.deleted"))) == 1
+    assert not [path for path in Path(directory).iterdir() if path.suffix in (".cleaned", ".swap")]
+    assert len(list(Path(directory).glob("*.log.deleted"))) == 1
     assert len(left(partition)) < 12
     assert partition.log.first_dirty_offset is None
 
@@ -271,16 +272,16 @@ async def test_a_damaged_partition_is_left_as_it_is_and_reported_and_the_others_
     for partition in (bad, good):
         await fill(replicas, partition)
     path = bad.log.segments[1].file.path
-    damaged = bytearray(path.read_bytes())
+    damaged = bytearray(Path(path).read_bytes())
     damaged[100] ^= 1
-    path.write_bytes(damaged)
+    Path(path).write_bytes(damaged)
     nursery.start_soon(cleaner.run)
     await rounds_of_the_loop(cleaner)
     [uncleanable] = cleaner.statistics().uncleanable
     assert uncleanable.topic_partition == TopicPartition("bad", 0)
     assert "CRC" in uncleanable.reason
     assert caplog.text.count("bad-0 cannot be compacted and is left as it is from now on") == 1
-    assert path.read_bytes() == damaged
+    assert Path(path).read_bytes() == damaged
     assert bad.failure is None
     assert good.log.first_dirty_offset == good.log.active_segment.base_offset
     await replicas.delete_topic("bad")
@@ -325,7 +326,7 @@ async def test_a_full_disk_is_tried_again(replicas, cleaner, nursery, autojump_c
         assert partition.log.first_dirty_offset is None
         assert partition.failure is None
         assert cleaner.statistics().uncleanable == ()
-        assert not list(partition.log.directory.glob("*.cleaned"))
+        assert not list(Path(partition.log.directory).glob("*.cleaned"))
     await until(lambda: partition.log.first_dirty_offset is not None)
 
 
@@ -335,11 +336,11 @@ async def test_a_disk_that_fails_in_the_swap_takes_its_directory_offline(
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition)
 
-    def fail(path, target):
+    def fail(disk, path, target):
         raise OSError(errno.EIO, "broken")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", fail)
+        patched.setattr(RealDisk, "rename", fail)
         nursery.start_soon(cleaner.run)
         await until(lambda: partition.failure is not None)
         await rounds_of_the_loop(cleaner)
@@ -417,4 +418,4 @@ async def test_a_row_that_was_cut_meanwhile_ends_the_round(replicas, cleaner, mo
     await clean_once(cleaner)
     assert len(left(partition)) == 12
     assert partition.log.first_dirty_offset is None
-    assert not list(partition.log.directory.glob("*.cleaned"))
+    assert not list(Path(partition.log.directory).glob("*.cleaned"))

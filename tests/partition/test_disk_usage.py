@@ -13,6 +13,7 @@ from trio_broker.partition.disk_usage import (
     Growth,
     forecast_disk,
 )
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.log_directory import LogDirectory
 
 START_MS = 1_700_000_000_000
@@ -63,7 +64,7 @@ def test_a_disk_that_retention_empties_in_turns_has_no_forecast():
 
 
 def test_the_samples_of_a_directory_are_bounded_and_a_failed_one_is_left_out(tmp_path):
-    works, failed = LogDirectory(tmp_path), LogDirectory(tmp_path / "gone")
+    works, failed = LogDirectory(RealDisk(), tmp_path), LogDirectory(RealDisk(), tmp_path / "gone")
     failed.failure = OSError("gone")
     history = DiskUsageHistory([works, failed])
     for number in range(MAX_SAMPLES + 5):
@@ -74,6 +75,6 @@ def test_the_samples_of_a_directory_are_bounded_and_a_failed_one_is_left_out(tmp
 
 
 def test_a_directory_that_cannot_be_measured_leaves_a_gap(tmp_path):
-    history = DiskUsageHistory([LogDirectory(tmp_path / "gone")])
+    history = DiskUsageHistory([LogDirectory(RealDisk(), tmp_path / "gone")])
     history.sample(START_MS)
-    assert history.samples(LogDirectory(tmp_path / "gone")) == []
+    assert history.samples(LogDirectory(RealDisk(), tmp_path / "gone")) == []

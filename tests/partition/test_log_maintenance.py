@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
 import pytest
 import trio
 
 from tests.partition.real_logs import add_topic, batch, make_replicas
 from trio_broker.partition.log_maintenance import MAX_CLOCK_STEP_MS
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log import Log
 from trio_broker.topic_partition import TopicPartition
@@ -38,10 +40,10 @@ async def test_retention_removes_what_is_old_and_wakes_who_waits_there(replicas)
     await replicas.log_maintenance.apply_retention()
     assert partition.log_start_offset == partition.log_end_offset == 10
     directory = partition.log.directory
-    assert list(directory.glob("*.log.deleted"))
+    assert list(Path(directory).glob("*.log.deleted"))
     replicas.clock.advance(61)
     await replicas.log_maintenance.remove_expired_files()
-    assert not list(directory.glob("*.deleted"))
+    assert not list(Path(directory).glob("*.deleted"))
 
 
 async def test_right_after_the_clock_was_set_forward_nothing_is_retired(replicas, caplog):
@@ -96,8 +98,8 @@ async def test_checkpoints_hold_recovery_points_and_high_watermarks(replicas):
     await replicas.log_maintenance.write_high_watermarks()
     directory = partition.log.directory.parent
     key = TopicPartition("orders", 0)
-    assert checkpoints.read_offsets(directory / "recovery-point-offset-checkpoint")[key] == 3
-    assert checkpoints.read_offsets(directory / "replication-offset-checkpoint")[key] == 3
+    assert checkpoints.read_offsets(RealDisk(), directory / "recovery-point-offset-checkpoint")[key] == 3
+    assert checkpoints.read_offsets(RealDisk(), directory / "replication-offset-checkpoint")[key] == 3
 
 
 async def test_silent_producers_are_forgotten(replicas):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from pathlib import Path
 
 import pytest
 import trio
@@ -89,10 +90,10 @@ async def test_the_first_append_of_an_epoch_has_its_entry_on_disk_before(cached)
     assert partition.needs_epoch_entry
     info = await produce(cached, partition, b"a")
     assert info.first_offset == 0
-    assert "4 0" in (partition.log.directory / "leader-epoch-checkpoint").read_text()
+    assert "4 0" in Path(partition.log.directory / "leader-epoch-checkpoint").read_text()
     await add_topic(cached, leader_epoch=7)
     await produce(cached, partition, b"b")
-    assert "7 1" in (partition.log.directory / "leader-epoch-checkpoint").read_text()
+    assert "7 1" in Path(partition.log.directory / "leader-epoch-checkpoint").read_text()
 
 
 async def test_appends_that_come_together_in_a_new_epoch_all_wait_for_its_entry(cached):
@@ -381,7 +382,7 @@ async def test_a_partition_that_failed_to_load_answers_storage_error_and_leaves_
     first, _ = await add_topic(replicas, partitions=2)
     await produce(replicas, first, b"a")
     replicas.log_manager.close(clean=False)
-    (first.log.directory / "partition.metadata").write_bytes(b"nonsense")
+    Path(first.log.directory / "partition.metadata").write_bytes(b"nonsense")
     restarted = make_replicas(tmp_path / "data")
     await restarted.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 1, 1: 1}, topic_config({}, restarted.config)))
     hosted = restarted.topic("orders")
@@ -429,11 +430,11 @@ async def test_deleting_a_topic_tells_who_waits_and_removes_the_files_later(sync
     assert await synced.wait_until_replicated(
         [RequiredOffset(partition, 9)], timeout_seconds=9, release_handler=release_handler
     ) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert not directory.exists()
-    assert list(directory.parent.glob("*-delete"))
+    assert not Path(directory).exists()
+    assert list(Path(directory.parent).glob("*-delete"))
     synced.clock.advance(61)
     await synced.log_maintenance.remove_expired_files()
-    assert not list(directory.parent.glob("*-delete"))
+    assert not list(Path(directory.parent).glob("*-delete"))
     with pytest.raises(KafkaError):
         synced.topic_by_id(TOPIC_ID)
 

@@ -19,6 +19,7 @@ from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.partition.partition import Durability, Partition
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles, parse_manifest
@@ -49,6 +50,7 @@ class LogFiles:
         cls, data_directory: Path, partition: TopicPartition = ORDERS, topic_id: bytes = TOPIC_ID, **config: Any
     ) -> LogFiles:
         log = open_log(
+            RealDisk(),
             data_directory / str(partition),
             partition,
             topic_id,
@@ -63,7 +65,7 @@ class LogFiles:
 
     @property
     def directory(self) -> Path:
-        return self.log.directory
+        return Path(self.log.directory)
 
     def append(self, *values: bytes | None, key: bytes | None = None, epoch: int = 3) -> int:
         """Append a batch of records and return its base offset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.spark.log_files import ORDERS, LogFiles, read
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.files.file_planning import plan_files
 from trio_broker.spark.files.offline import OfflineLogs
 from trio_broker.spark.options.selection import Subscribe
@@ -20,7 +21,7 @@ NAMES = {
 
 def write_checkpoints(directory: Path, **offsets: int) -> None:
     for name, offset in offsets.items():
-        checkpoints.write_offsets(directory / NAMES[name], {ORDERS: offset})
+        checkpoints.write_offsets(RealDisk(), directory / NAMES[name], {ORDERS: offset})
 
 
 def stopped(files: LogFiles, **offsets: int) -> OfflineLogs:

@@ -13,6 +13,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import OpenedLog, open_log
@@ -130,6 +131,7 @@ class LogBench:
     ) -> OpenedLog:
         """Open a log again that was let go or closed, with what the checkpoints say, or something else."""
         opened = open_log(
+            RealDisk(),
             self.directory,
             TopicPartition("orders", 0),
             TOPIC_ID,

@@ -16,6 +16,7 @@ from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS
 from trio_broker.config.log_config import CleanupPolicy
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import dump
 from trio_broker.storage.offset_map import SLOT_BYTES
 
@@ -390,7 +391,7 @@ def test_the_dump_tells_of_horizons_and_emptied_batches(bench: Any) -> None:
     put(bench, (b"c", b"1"), producer_id=8, producer_epoch=0, base_sequence=0)
     put(bench, (b"c", b"2"))
     compact(sealed(bench).log, NOW_MS)
-    text = "\n".join(dump.dump(bench.file("00000000000000000000.log"), deep=True))
+    text = "\n".join(dump.dump(RealDisk(), bench.file("00000000000000000000.log"), deep=True))
     assert f"deleteHorizonMs: {NOW_MS + DELETE_RETENTION_MS}" in text
     assert "baseOffset: 2 lastOffset: 2 count: 0" in text
     assert "isvalid: false" not in text

@@ -9,6 +9,7 @@ import pytest
 from tests.storage.conftest import NOW_MS, make_batch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.topic_partition import TopicPartition
@@ -22,7 +23,7 @@ class Manager:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "cleaner-offset-checkpoint"
-        self.logs = LogManager([directory], node_id=1, clock=ManualClock(NOW_MS))
+        self.logs = LogManager([directory], disk=RealDisk(), node_id=1, clock=ManualClock(NOW_MS))
         self.logs.open()
         self.report = self.logs.load(lambda partition, topic_id: LogConfig())
 
@@ -32,7 +33,7 @@ class Manager:
             log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
 
     def written(self) -> dict[TopicPartition, int]:
-        return checkpoints.read_offsets(self.path)
+        return checkpoints.read_offsets(RealDisk(), self.path)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_a_new_partition_of_an_old_name_inherits_nothing(directory: Path) -> Non
 
 def test_a_line_that_was_left_of_a_partition_that_is_gone_goes_when_it_comes_again(directory: Path) -> None:
     Manager(directory).logs.close()
-    checkpoints.write_offsets(directory / "cleaner-offset-checkpoint", {ORDERS: 77})
+    checkpoints.write_offsets(RealDisk(), directory / "cleaner-offset-checkpoint", {ORDERS: 77})
     manager = Manager(directory)
     manager.create(ORDERS)
     assert manager.written() == {}

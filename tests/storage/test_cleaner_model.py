@@ -23,6 +23,7 @@ from tests.property_examples import examples
 from tests.storage.committed_records import committed_view
 from tests.storage.compaction_harness import Round
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import file_names
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
@@ -105,6 +106,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     def opened(self, *, clean: bool, recovery_point: int) -> Log:
         found = open_log(
+            RealDisk(),
             self.directory,
             PARTITION,
             bytes(range(16)),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
-import os
 import random
 import shutil
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import attrs
@@ -23,7 +22,6 @@ from tests.storage.compaction_harness import Round, compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.real_disk import RealDisk
-from trio_broker.storage import checkpoints as checkpoint_files
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_file import LogFile
@@ -93,15 +91,15 @@ def crashes(bench: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: p
     taken = Crashes(bench.directory, tmp_path_factory.mktemp("crashes"))
 
     def watched(name: str) -> None:
-        original = getattr(Path, name)
+        original = getattr(RealDisk, name)
 
-        def operation(path: Path, *args: Any, **kwargs: Any) -> Any:
-            result = original(path, *args, **kwargs)
+        def operation(disk: RealDisk, path: PurePath, *args: Any, **kwargs: Any) -> Any:
+            result = original(disk, path, *args, **kwargs)
             if path.parent == bench.directory:
                 taken.take(f"{name} {path.name}")
             return result
 
-        monkeypatch.setattr(Path, name, operation)
+        monkeypatch.setattr(RealDisk, name, operation)
 
     watched("rename")
     watched("unlink")
@@ -110,6 +108,7 @@ def crashes(bench: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: p
 
 def reopened(directory: Path, recovery_point: int) -> Log:
     opened = open_log(
+        RealDisk(),
         directory,
         TopicPartition("orders", 0),
         TOPIC_ID,
@@ -130,7 +129,7 @@ def assert_nothing_lost(log: Log, before: CommittedView, end_offset: int) -> Non
     assert all(known[record.offset] == record for record in view.records)
     assert log.log_end_offset == end_offset
     interrupted_swaps = [
-        path.name for path in log.directory.iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")
+        path.name for path in Path(log.directory).iterdir() if path.suffix in (".cleaned", ".swap", ".deleted")
     ]
     assert interrupted_swaps == []
 
@@ -176,26 +175,26 @@ def test_a_power_cut_that_keeps_any_of_the_unsynced_names_loses_nothing(
     cuts: list[tuple[Path, list[tuple[str, str]]]] = []
     renames: list[tuple[str, str]] = []
     bases = itertools.count()
-    original_rename, original_sync = Path.rename, checkpoint_files.sync_directory
+    original_rename, original_sync = RealDisk.rename, RealDisk.sync_directory
     base = root / "none"
 
-    def rename(path: Path, target: Path) -> Path:
+    def rename(disk: RealDisk, path: PurePath, target: PurePath) -> None:
         nonlocal base
         if path.parent == bench.directory:
             if not renames:
                 base = Path(shutil.copytree(bench.directory, root / f"base-{next(bases)}"))
-            renames.append((path.name, Path(target).name))
-        return original_rename(path, target)
+            renames.append((path.name, target.name))
+        original_rename(disk, path, target)
 
-    def sync_directory(directory: Path) -> None:
+    def sync_directory(disk: RealDisk, directory: PurePath) -> None:
         if directory == bench.directory and renames:
             if len({name.split(".")[0] for name, _ in renames}) == 1:
                 cuts.append((base, list(renames)))
             renames.clear()
-        original_sync(directory)
+        original_sync(disk, directory)
 
-    monkeypatch.setattr(Path, "rename", rename)
-    monkeypatch.setattr(checkpoint_files, "sync_directory", sync_directory)
+    monkeypatch.setattr(RealDisk, "rename", rename)
+    monkeypatch.setattr(RealDisk, "sync_directory", sync_directory)
     compact(bench.log, NOW_MS)
     monkeypatch.undo()
     assert len(cuts) >= 4
@@ -244,8 +243,7 @@ def stop_after(operations: int, directory: Path, monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patched:
         for name in ("rename", "unlink"):
-            patched.setattr(Path, name, limited(getattr(Path, name)))
-        patched.setattr("os.unlink", limited(os.unlink))
+            patched.setattr(RealDisk, name, limited(getattr(RealDisk, name)))
         with contextlib.suppress(PowerCutError):
             reopened(directory, 0).release()
 
@@ -388,13 +386,13 @@ def test_a_name_that_cannot_be_changed_takes_the_log_offline_and_the_next_start_
 ) -> None:
     before, end_offset, recovery_point = committed_view(bench.log), bench.log.log_end_offset, bench.log.sync()
 
-    def refuse(path: Path, target: Path) -> Path:
+    def refuse(disk: RealDisk, path: PurePath, target: PurePath) -> None:
         raise OSError(errno.EIO, "broken")
 
     steps = Round(bench.log, NOW_MS).steps()
     for reached in steps:
         if reached == step:
-            monkeypatch.setattr(Path, "rename", refuse)
+            monkeypatch.setattr(RealDisk, "rename", refuse)
             break
     with pytest.raises(StorageFailed):
         list(steps)

@@ -6,6 +6,7 @@ import os
 import struct
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +31,7 @@ def damage(log: LogBench, offset: int) -> Segment:
     segment = log.log.active_segment
     span = segment.find(offset)
     assert span is not None
-    with segment.file.path.open("r+b") as file:
+    with Path(segment.file.path).open("r+b") as file:
         os.pwrite(file.fileno(), b"\x77", span.position + 16)
     segment.position_cache = {}
     return segment
@@ -114,9 +115,9 @@ def overwrite_index(log: LogBench, entry: int, position: int) -> None:
     """Stop the broker, and let one entry of the offset index lead to ``position``."""
     log.log.close()
     path = log.log.active_segment.path(".index")
-    content = bytearray(path.read_bytes())
+    content = bytearray(Path(path).read_bytes())
     struct.pack_into(">i", content, 8 * entry + 4, position)
-    path.write_bytes(content)
+    Path(path).write_bytes(content)
     log.reopen(clean=True)
 
 

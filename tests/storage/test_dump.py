@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 
 
 def lines(path: Path, **options: bool) -> list[str]:
-    return list(dump(path, **options))
+    return list(dump(RealDisk(), path, **options))
 
 
 @pytest.fixture

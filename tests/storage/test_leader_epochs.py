@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
-from trio_broker.storage import checkpoints
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
 
@@ -16,7 +16,7 @@ UNKNOWN = EpochEndOffset(-1, -1)
 
 @pytest.fixture
 def epochs(tmp_path: Path) -> LeaderEpochs:
-    epochs = LeaderEpochs(tmp_path)
+    epochs = LeaderEpochs(RealDisk(), tmp_path)
     for epoch, start in ((2, 10), (3, 20), (7, 30)):
         epochs.assign(epoch, start)
     return epochs
@@ -24,7 +24,7 @@ def epochs(tmp_path: Path) -> LeaderEpochs:
 
 def test_file_is_kafkas_text(epochs: LeaderEpochs, tmp_path: Path):
     assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b"0\n3\n2 10\n3 20\n7 30\n"
-    assert LeaderEpochs.load(tmp_path).entries == epochs.entries
+    assert LeaderEpochs.load(RealDisk(), tmp_path).entries == epochs.entries
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_end_offsets_are_those_kafka_gives(epochs: LeaderEpochs, epoch: int, ans
 
 
 def test_without_entries_every_epoch_is_unknown(tmp_path: Path):
-    assert LeaderEpochs(tmp_path).end_offset_for(0, 5) == UNKNOWN
-    assert LeaderEpochs(tmp_path).latest_epoch is None
+    assert LeaderEpochs(RealDisk(), tmp_path).end_offset_for(0, 5) == UNKNOWN
+    assert LeaderEpochs(RealDisk(), tmp_path).latest_epoch is None
 
 
 def test_assigning_the_latest_epoch_again_changes_nothing(epochs: LeaderEpochs):
@@ -66,18 +66,18 @@ def test_an_epoch_that_could_not_be_written_is_not_known(
     """Else the next try would find nothing to do, and batches of an epoch without an entry would follow."""
     before = epochs.entries
 
-    def full(path: Path, content: bytes) -> None:
+    def full(disk: RealDisk, old: PurePath, new: PurePath) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as disk:
-        disk.setattr(checkpoints, "write_atomically", full)
+    with monkeypatch.context() as patched:
+        patched.setattr(RealDisk, "rename", full)
         with pytest.raises(OSError, match="No space"):
             epochs.assign(9, 40)
         with pytest.raises(OSError, match="No space"):
             epochs.assign_all([EpochEntry(9, 40), EpochEntry(10, 50)])
     assert epochs.entries == before
     assert epochs.assign(9, 40)
-    assert LeaderEpochs.load(tmp_path).latest_epoch == 9
+    assert LeaderEpochs.load(RealDisk(), tmp_path).latest_epoch == 9
 
 
 @pytest.mark.parametrize(("offset", "epoch"), [(9, None), (10, 2), (19, 2), (20, 3), (1000, 7)])
@@ -89,10 +89,10 @@ def test_a_noted_epoch_is_written_by_the_next_assignment(epochs: LeaderEpochs, t
     epochs.note(9, 40)
     assert epochs.latest_epoch == 9
     assert not epochs.is_written
-    assert LeaderEpochs.load(tmp_path).latest_epoch == 7
+    assert LeaderEpochs.load(RealDisk(), tmp_path).latest_epoch == 7
     assert epochs.assign(9, 40)
     assert epochs.is_written
-    assert LeaderEpochs.load(tmp_path).latest_epoch == 9
+    assert LeaderEpochs.load(RealDisk(), tmp_path).latest_epoch == 9
     assert not epochs.assign(9, 40)
 
 
@@ -113,4 +113,4 @@ def test_truncating_the_start_keeps_the_spanning_epoch(epochs: LeaderEpochs):
 def test_malformed_files_are_refused(tmp_path: Path, content: bytes):
     (tmp_path / "leader-epoch-checkpoint").write_bytes(content)
     with pytest.raises(CorruptCheckpoint):
-        LeaderEpochs.load(tmp_path)
+        LeaderEpochs.load(RealDisk(), tmp_path)

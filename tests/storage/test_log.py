@@ -15,7 +15,7 @@ import pytest
 from kafka_wire.records.batch import TimestampType, build_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
-from trio_broker.runtime.real_disk import RealFileRegion
+from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset
@@ -736,7 +736,7 @@ def test_the_first_entry_is_in_the_file_at_once_and_later_ones_come_together(mak
     written = []
     for _ in range(200):
         bench.append()
-        written.append(OffsetIndex.load(index.path, 0, 1 << 20, 1 << 30, is_active=True).entries)
+        written.append(OffsetIndex.load(RealDisk(), index.path, 0, 1 << 20, 1 << 30, is_active=True).entries)
     assert len(written[1]) == 1
     assert all(each == index.entries[: len(each)] for each in written)
     assert {len(each) for each in written if each} == {1, 3, 7, 15, 31, *range(63, 200, 32)}

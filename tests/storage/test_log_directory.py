@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import DataDirectoryError, DirectoryLocked, ForeignDirectory
 from trio_broker.storage.log_directory import LogDirectory, MetaProperties
 
@@ -16,13 +17,13 @@ PROPERTIES = MetaProperties("clusterclusterclusterA", 1, "directorydirectoryAAAA
 
 @pytest.fixture
 def directory(tmp_path: Path) -> LogDirectory:
-    return LogDirectory(tmp_path / "data")
+    return LogDirectory(RealDisk(), tmp_path / "data")
 
 
 def test_meta_properties_are_kafkas_version_one(directory: LogDirectory):
     assert directory.open() is None
     directory.write_meta_properties(PROPERTIES)
-    assert (directory.path / "meta.properties").read_text().splitlines() == [
+    assert Path(directory.path / "meta.properties").read_text().splitlines() == [
         "version=1",
         "cluster.id=clusterclusterclusterA",
         "node.id=1",
@@ -49,16 +50,16 @@ def test_other_properties_are_refused(text: bytes):
 def test_a_second_broker_is_refused_with_one_clear_line(directory: LogDirectory):
     directory.open()
     with pytest.raises(DirectoryLocked, match="in use by another broker") as caught:
-        LogDirectory(directory.path).open()
+        LogDirectory(RealDisk(), directory.path).open()
     assert "\n" not in str(caught.value)
     directory.unlock()
-    again = LogDirectory(directory.path)
+    again = LogDirectory(RealDisk(), directory.path)
     again.open()
     again.unlock()
 
 
 def test_a_posix_lock_as_java_takes_it_is_respected_and_its_holder_named(directory: LogDirectory):
-    directory.path.mkdir()
+    Path(directory.path).mkdir()
     script = (
         "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('locked', flush=True);"
         "sys.stdin.read()"
@@ -80,7 +81,7 @@ def test_a_posix_lock_as_java_takes_it_is_respected_and_its_holder_named(directo
 
 @pytest.mark.parametrize("name", ["stuff", "orders-x", "-3", "orders-03", ".git", "orders-1.tmp"])
 def test_directories_that_no_broker_makes_are_refused(directory: LogDirectory, name: str):
-    (directory.path / name).mkdir(parents=True)
+    Path(directory.path / name).mkdir(parents=True)
     with pytest.raises(ForeignDirectory, match="not of the form topic-partition"):
         directory.open()
 
@@ -97,15 +98,15 @@ def test_directories_that_no_broker_makes_are_refused(directory: LogDirectory, n
     ],
 )
 def test_kafkas_directories_and_any_files_are_fine(directory: LogDirectory, name: str):
-    (directory.path / name).mkdir(parents=True)
-    (directory.path / "notes.txt").write_text("mine")
-    directory.path.joinpath("meta.properties").write_bytes(PROPERTIES.encode())
+    Path(directory.path / name).mkdir(parents=True)
+    Path(directory.path / "notes.txt").write_text("mine")
+    Path(directory.path.joinpath("meta.properties")).write_bytes(PROPERTIES.encode())
     assert directory.open() == PROPERTIES
     directory.unlock()
 
 
 def test_partitions_without_meta_properties_are_refused(directory: LogDirectory):
-    (directory.path / "orders-0").mkdir(parents=True)
+    Path(directory.path / "orders-0").mkdir(parents=True)
     with pytest.raises(ForeignDirectory, match=r"no meta\.properties"):
         directory.open()
 
@@ -114,7 +115,7 @@ def test_a_path_that_is_a_file_is_refused(tmp_path: Path):
     path = tmp_path / "file"
     path.write_text("x")
     with pytest.raises(DataDirectoryError):
-        LogDirectory(path).open()
+        LogDirectory(RealDisk(), path).open()
 
 
 def test_the_marker_is_kafkas_json_and_is_gone_once_begun(directory: LogDirectory):
@@ -122,7 +123,7 @@ def test_the_marker_is_kafkas_json_and_is_gone_once_begun(directory: LogDirector
     directory.begin()
     assert not directory.was_clean
     directory.write_clean_shutdown_marker(17)
-    assert (directory.path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":17}'
+    assert Path(directory.path / ".kafka_cleanshutdown").read_bytes() == b'{"version":0,"brokerEpoch":17}'
     directory.begin()
     assert directory.was_clean
     assert not (directory.path / ".kafka_cleanshutdown").exists()
@@ -131,7 +132,7 @@ def test_the_marker_is_kafkas_json_and_is_gone_once_begun(directory: LogDirector
 
 def test_an_unreadable_checkpoint_is_as_good_as_none(directory: LogDirectory):
     directory.open()
-    (directory.path / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
+    Path(directory.path / "recovery-point-offset-checkpoint").write_bytes(b"garbage")
     directory.begin()
     assert directory.recovery_points == {}
     directory.unlock()

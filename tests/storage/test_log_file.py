@@ -25,7 +25,7 @@ def test_a_short_write_is_continued(file: LogFile, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("os.pwrite", lambda fd, data, at: real(fd, bytes(data)[: max(1, len(data) // 2)], at))
     file.append(b"0123456789", 0)
     file.append(b"abc", 10)
-    assert file.path.read_bytes() == b"0123456789abc"
+    assert Path(file.path).read_bytes() == b"0123456789abc"
 
 
 def test_after_a_failed_write_the_file_ends_where_it_did(file: LogFile, monkeypatch: pytest.MonkeyPatch):
@@ -43,10 +43,10 @@ def test_after_a_failed_write_the_file_ends_where_it_did(file: LogFile, monkeypa
     with pytest.raises(OSError, match="No space") as caught:
         file.append(b"lost", 4)
     assert not isinstance(caught.value, StorageFailed)
-    assert file.path.read_bytes() == b"good"
+    assert Path(file.path).read_bytes() == b"good"
     monkeypatch.undo()
     file.append(b"more", 4)
-    assert file.path.read_bytes() == b"goodmore"
+    assert Path(file.path).read_bytes() == b"goodmore"
 
 
 def test_a_write_that_cannot_be_taken_back_is_final(file: LogFile, monkeypatch: pytest.MonkeyPatch):
@@ -65,7 +65,7 @@ def test_a_region_is_readable_after_the_file_was_released_and_deleted(file: LogF
     assert isinstance(region, RealFileRegion)
     number = region.file.number
     file.release()
-    file.path.unlink()
+    Path(file.path).unlink()
     assert (len(region), region.read()) == (5, b"23456")
     assert os.pread(number, 1, 0) == b"0"
     del region
@@ -75,10 +75,10 @@ def test_a_region_is_readable_after_the_file_was_released_and_deleted(file: LogF
 
 def test_a_deleted_file_does_not_come_back_empty(file: LogFile):
     file.release()
-    file.path.unlink()
+    Path(file.path).unlink()
     with pytest.raises(FileNotFoundError):
         file.append(b"x", 0)
-    assert not file.path.exists()
+    assert not Path(file.path).exists()
 
 
 def test_reading_without_waiting_gives_what_is_cached(file: LogFile):
@@ -104,9 +104,9 @@ def test_a_file_system_that_cannot_tell_what_is_cached_has_it_read_in_a_thread(
 
 def test_reading_a_segment_that_retention_has_just_renamed_makes_no_new_file(file: LogFile):
     file.release()
-    file.path.rename(file.path.with_name("0.log.deleted"))
+    Path(file.path).rename(file.path.with_name("0.log.deleted"))
     with pytest.raises(FileNotFoundError):
         file.read(10, 0)
     with pytest.raises(FileNotFoundError):
         file.region(0, 10)
-    assert not file.path.exists()
+    assert not Path(file.path).exists()

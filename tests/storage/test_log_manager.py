@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.disk import Disk
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.errors import DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import Log
@@ -37,7 +39,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Manager]:
     opened: list[LogManager] = []
 
     def make(*names: str, load: bool = True, **kwargs: object) -> LogManager:
-        settings = {"node_id": 1, "clock": clock, **kwargs}
+        settings = {"disk": RealDisk(), "node_id": 1, "clock": clock, **kwargs}
         manager = LogManager([tmp_path / name for name in names or ("data",)], **settings)  # type: ignore[arg-type]
         manager.open()
         opened.append(manager)
@@ -165,7 +167,7 @@ def test_a_creation_that_was_cut_short_goes_on_in_its_directory(
     manager = start("a", "b")
     manager.create_log(OTHER, ID_B, CONFIG)
     with monkeypatch.context() as full:
-        full.setattr(checkpoints, "sync_directory", fail_with(OSError(errno.ENOSPC, "full")))
+        full.setattr(RealDisk, "sync_directory", fail_with(OSError(errno.ENOSPC, "full")))
         with pytest.raises(OSError, match="full"):
             manager.create_log(ORDERS, ID_A, CONFIG)
     manager.create_log(TopicPartition("more", 0), ID_B, CONFIG)
@@ -351,10 +353,10 @@ def test_a_directory_that_cannot_be_written_does_not_keep_the_others_from_a_clea
         append(manager.create_log(TopicPartition("orders", partition), ID_A, CONFIG), batch(), clock)
     write = checkpoints.write_offsets
 
-    def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_offsets(disk: Disk, path: PurePath, offsets: Mapping[TopicPartition, int]) -> None:
         if path == tmp_path / "a" / refused:
             raise OSError(errno.EIO, "gone")
-        write(path, offsets)
+        write(disk, path, offsets)
 
     monkeypatch.setattr(checkpoints, "write_offsets", write_offsets)
     assert manager.write_checkpoints() | manager.write_high_watermarks({}) == {tmp_path / "a"}

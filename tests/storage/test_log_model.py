@@ -20,7 +20,7 @@ from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.compression import Codec
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import LogConfig
-from trio_broker.runtime.real_disk import RealFileRegion
+from trio_broker.runtime.real_disk import RealDisk, RealFileRegion
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -68,6 +68,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def open(self, *, clean: bool, recovery_point: int) -> Log:
         return open_log(
+            RealDisk(),
             self.directory,
             PARTITION,
             bytes(range(16)),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.offset_index import OffsetIndex, OffsetPosition
 
@@ -15,7 +16,7 @@ GOLDEN = bytes.fromhex("000000030000005e00000006000000f2")
 
 @pytest.fixture
 def index(tmp_path: Path) -> OffsetIndex:
-    index = OffsetIndex(tmp_path / "00000000000000000100.index", 100, 80)
+    index = OffsetIndex(RealDisk(), tmp_path / "00000000000000000100.index", 100, 80)
     index.append(103, 94)
     index.append(106, 242)
     return index
@@ -23,13 +24,13 @@ def index(tmp_path: Path) -> OffsetIndex:
 
 def test_file_equals_the_golden_vector(index: OffsetIndex):
     index.flush()
-    assert index.path.read_bytes() == GOLDEN
+    assert Path(index.path).read_bytes() == GOLDEN
 
 
 def test_golden_vector_reads_as_it_was_meant(tmp_path: Path):
     path = tmp_path / "index"
     path.write_bytes(GOLDEN)
-    index = OffsetIndex.load(path, 100, 1024, 300)
+    index = OffsetIndex.load(RealDisk(), path, 100, 1024, 300)
     assert index.entries == [OffsetPosition(103, 94), OffsetPosition(106, 242)]
 
 
@@ -47,23 +48,23 @@ def test_flushing_twice_writes_only_what_is_new_and_pads_nothing(index: OffsetIn
     index.flush()
     index.append(110, 400)
     index.flush()
-    assert index.path.read_bytes() == GOLDEN + bytes.fromhex("0000000a00000190")
+    assert Path(index.path).read_bytes() == GOLDEN + bytes.fromhex("0000000a00000190")
 
 
 def test_truncation_drops_later_entries_from_the_file_too(index: OffsetIndex):
     index.flush()
     index.truncate_to(106)
-    assert index.path.read_bytes() == GOLDEN[:8]
+    assert Path(index.path).read_bytes() == GOLDEN[:8]
 
 
 def test_a_file_of_another_length_is_cut_at_the_next_flush(index: OffsetIndex):
-    index.path.write_bytes(bytes(4000))
+    Path(index.path).write_bytes(bytes(4000))
     index.flush()
-    assert index.path.read_bytes() == GOLDEN
+    assert Path(index.path).read_bytes() == GOLDEN
 
 
 def test_full_when_no_entry_fits(tmp_path: Path):
-    index = OffsetIndex(tmp_path / "index", 0, 17)
+    index = OffsetIndex(RealDisk(), tmp_path / "index", 0, 17)
     index.append(0, 0)
     assert not index.is_full
     index.append(1, 100)
@@ -79,21 +80,21 @@ def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, content: by
     path = tmp_path / "index"
     path.write_bytes(content)
     with pytest.raises(CorruptIndex):
-        OffsetIndex.load(path, 100, 1024, 300)
+        OffsetIndex.load(RealDisk(), path, 100, 1024, 300)
 
 
 def test_an_index_that_points_behind_the_log_is_refused(tmp_path: Path):
     path = tmp_path / "index"
     path.write_bytes(GOLDEN)
     with pytest.raises(CorruptIndex):
-        OffsetIndex.load(path, 100, 1024, 242)
+        OffsetIndex.load(RealDisk(), path, 100, 1024, 242)
     with pytest.raises(CorruptIndex):
-        OffsetIndex.load(tmp_path / "none", 100, 1024, 242)
+        OffsetIndex.load(RealDisk(), tmp_path / "none", 100, 1024, 242)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 99, 100, 1000])
 def test_some_entries_are_told_at_even_distances(tmp_path: Path, count: int):
-    index = OffsetIndex(tmp_path / "index", 0, 8000)
+    index = OffsetIndex(RealDisk(), tmp_path / "index", 0, 8000)
     for number in range(100):
         index.append(10 * number, 100 * number)
     told = index.spread(count)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint
 
@@ -14,13 +15,13 @@ CONTENT = b"version: 0\ntopic_id: ABEiM0RVZneImaq7zN3u_w"
 
 
 def test_content_is_kafkas_without_a_final_newline(tmp_path: Path):
-    partition_metadata.write(tmp_path, TOPIC_ID)
+    partition_metadata.write(RealDisk(), tmp_path, TOPIC_ID)
     assert (tmp_path / "partition.metadata").read_bytes() == CONTENT
-    assert partition_metadata.read(tmp_path) == TOPIC_ID
+    assert partition_metadata.read(RealDisk(), tmp_path) == TOPIC_ID
 
 
 def test_a_missing_file_is_none(tmp_path: Path):
-    assert partition_metadata.read(tmp_path) is None
+    assert partition_metadata.read(RealDisk(), tmp_path) is None
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import producer_snapshot
 from trio_broker.storage.errors import CorruptSnapshot
 from trio_broker.storage.producer_state import BatchMetadata, ProducerEntry
@@ -32,10 +33,10 @@ def test_golden_vector_reads_as_it_was_meant():
 def test_only_the_last_batch_is_stored_and_an_open_transaction_survives(tmp_path: Path):
     batches = [BatchMetadata(sequence, 10 + sequence, 0, 1) for sequence in range(3)]
     entry = ProducerEntry(1, 0, batches, 1, transaction_first_offset=11)
-    path = producer_snapshot.write(tmp_path, 13, [entry], sync=True)
+    path = producer_snapshot.write(RealDisk(), tmp_path, 13, [entry], sync=True)
     assert path.name == "00000000000000000013.snapshot"
-    assert producer_snapshot.offsets(tmp_path) == [13]
-    (read,) = producer_snapshot.decode(path.read_bytes(), path.name)
+    assert producer_snapshot.offsets(RealDisk(), tmp_path) == [13]
+    (read,) = producer_snapshot.decode(Path(path).read_bytes(), path.name)
     assert read == ProducerEntry(1, 0, batches[-1:], 1, transaction_first_offset=11)
 
 

@@ -13,6 +13,7 @@ from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.conftest import make_batch
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -318,6 +319,7 @@ def test_a_directory_of_another_topic_is_not_opened(bench: Any):
     bench.log.close()
     with pytest.raises(CorruptCheckpoint):
         open_log(
+            RealDisk(),
             bench.directory,
             TopicPartition("orders", 0),
             bytes(16),

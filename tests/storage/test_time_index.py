@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.time_index import TimeIndex, TimestampOffset
 
@@ -15,7 +16,7 @@ GOLDEN = bytes.fromhex("0000018bcfe5680a000000030000018bcfe5681f00000006")
 
 @pytest.fixture
 def index(tmp_path: Path) -> TimeIndex:
-    index = TimeIndex(tmp_path / "00000000000000000100.timeindex", 100, 48)
+    index = TimeIndex(RealDisk(), tmp_path / "00000000000000000100.timeindex", 100, 48)
     index.maybe_append(BASE_MS + 10, 103)
     index.maybe_append(BASE_MS + 31, 106)
     return index
@@ -23,13 +24,13 @@ def index(tmp_path: Path) -> TimeIndex:
 
 def test_file_equals_the_golden_vector(index: TimeIndex):
     index.flush()
-    assert index.path.read_bytes() == GOLDEN
+    assert Path(index.path).read_bytes() == GOLDEN
 
 
 def test_golden_vector_reads_as_it_was_meant(tmp_path: Path):
     path = tmp_path / "index"
     path.write_bytes(GOLDEN)
-    index = TimeIndex.load(path, 100, 1024)
+    index = TimeIndex.load(RealDisk(), path, 100, 1024)
     assert index.entries == [TimestampOffset(BASE_MS + 10, 103), TimestampOffset(BASE_MS + 31, 106)]
     assert index.last_entry == TimestampOffset(BASE_MS + 31, 106)
 
@@ -41,7 +42,7 @@ def test_only_larger_timestamps_are_entered(index: TimeIndex):
 
 
 def test_a_segment_without_timestamps_has_no_entry(tmp_path: Path):
-    index = TimeIndex(tmp_path / "index", 100, 48)
+    index = TimeIndex(RealDisk(), tmp_path / "index", 100, 48)
     index.maybe_append(-1, 100)
     assert len(index) == 0
     assert index.last_entry == TimestampOffset(-1, 100)
@@ -61,7 +62,7 @@ def test_one_slot_is_kept_free_for_the_roll(index: TimeIndex):
 def test_truncation_drops_later_entries(index: TimeIndex):
     index.flush()
     index.truncate_to(104)
-    assert index.path.read_bytes() == GOLDEN[:12]
+    assert Path(index.path).read_bytes() == GOLDEN[:12]
 
 
 @pytest.mark.parametrize("content", [GOLDEN[:-1], GOLDEN[12:] + GOLDEN[:12], GOLDEN + bytes(12)])
@@ -69,4 +70,4 @@ def test_an_index_that_contradicts_itself_is_refused(tmp_path: Path, content: by
     path = tmp_path / "index"
     path.write_bytes(content)
     with pytest.raises(CorruptIndex):
-        TimeIndex.load(path, 100, 1024)
+        TimeIndex.load(RealDisk(), path, 100, 1024)

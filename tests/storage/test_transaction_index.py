@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -16,18 +17,18 @@ SECOND = AbortedTransaction(producer_id=8, first_offset=106, last_offset=110, la
 
 @pytest.fixture
 def index(tmp_path: Path) -> TransactionIndex:
-    index = TransactionIndex(tmp_path / "00000000000000000100.txnindex")
+    index = TransactionIndex(RealDisk(), tmp_path / "00000000000000000100.txnindex")
     index.append(FIRST)
     index.append(SECOND)
     return index
 
 
 def test_file_equals_the_golden_vector(tmp_path: Path):
-    index = TransactionIndex(tmp_path / "index")
-    assert not index.path.exists()
+    index = TransactionIndex(RealDisk(), tmp_path / "index")
+    assert not Path(index.path).exists()
     index.append(FIRST)
-    assert index.path.read_bytes() == GOLDEN
-    assert TransactionIndex(index.path).transactions == [FIRST]
+    assert Path(index.path).read_bytes() == GOLDEN
+    assert TransactionIndex(RealDisk(), index.path).transactions == [FIRST]
 
 
 def test_overlapping_transactions_are_found(index: TransactionIndex):
@@ -47,7 +48,7 @@ def test_a_search_is_complete_once_a_marker_decided_the_whole_range(index: Trans
 def test_truncation_goes_by_the_marker(index: TransactionIndex):
     index.truncate_to(110)
     assert index.transactions == [FIRST]
-    assert index.path.read_bytes() == GOLDEN
+    assert Path(index.path).read_bytes() == GOLDEN
 
 
 @pytest.mark.parametrize("content", [GOLDEN[:-1], b"\x00\x01" + GOLDEN[2:], GOLDEN * 2])
@@ -55,4 +56,4 @@ def test_malformed_files_are_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "index"
     path.write_bytes(content)
     with pytest.raises(CorruptIndex):
-        _ = TransactionIndex(path).transactions
+        _ = TransactionIndex(RealDisk(), path).transactions

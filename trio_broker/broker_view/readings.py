@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping, Sequence
 from math import isnan, nan
-from pathlib import Path
+from pathlib import PurePath
 
 from broker_admin.views.readings import (
     PoolStatistics,
@@ -41,14 +41,16 @@ class LiveReadingsView:
         self.services = services
         self.server = server
         self.samples = History(self.readings(server.statistics()), services.clock.now_ms)
-        directory = Path(services.config.node.log_dirs[0])
+        disk, directory = services.runtime.disk, PurePath(services.config.node.log_dirs[0])
         self.history_writer = HistoryWriter(services.runtime.workers)
-        self.series_history = SeriesHistory(MinuteFile(directory / FILE_NAME, SERIES), self.history_writer)
+        self.series_history = SeriesHistory(MinuteFile(disk, directory / FILE_NAME, SERIES), self.history_writer)
         self.topic_weeks = NamedSeriesHistory(
-            NamedMinuteFile(directory / "history-topics.dat", TOPIC_SCALES), self._topic_means, self.history_writer
+            NamedMinuteFile(disk, directory / "history-topics.dat", TOPIC_SCALES),
+            self._topic_means,
+            self.history_writer,
         )
         self.group_weeks = NamedSeriesHistory(
-            NamedMinuteFile(directory / "history-groups.dat", GROUP_SCALES),
+            NamedMinuteFile(disk, directory / "history-groups.dat", GROUP_SCALES),
             services.groups.lag_peaks,
             self.history_writer,
         )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from heapq import nlargest
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 import trio
@@ -69,8 +69,8 @@ class PartitionSizes:
     ``busiest_topics`` are those that carry most bytes; clients have written to them or to others if ``has_records``.
     """
 
-    log_bytes: Counter[Path]
-    partitions: Counter[Path]
+    log_bytes: Counter[PurePath]
+    partitions: Counter[PurePath]
     largest_topics: tuple[TopicSize, ...]
     busiest_topics: tuple[TopicSize, ...]
     topics: int
@@ -168,8 +168,8 @@ class LiveStorageView:
                 )
             )
         return PartitionSizes(
-            log_bytes=Counter({Path(directory): size for directory, size in log_bytes.items()}),
-            partitions=Counter({Path(directory): count for directory, count in partitions.items()}),
+            log_bytes=Counter({PurePath(directory): size for directory, size in log_bytes.items()}),
+            partitions=Counter({PurePath(directory): count for directory, count in partitions.items()}),
             largest_topics=tuple(nlargest(LARGEST_TOPICS, topics, key=lambda each: each.size_bytes)),
             busiest_topics=tuple(
                 nlargest(LARGEST_TOPICS, topics, key=lambda each: each.bytes_in_per_second + each.bytes_out_per_second)

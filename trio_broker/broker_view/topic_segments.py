@@ -6,9 +6,7 @@ in a worker thread.
 
 from __future__ import annotations
 
-import os
 from functools import partial
-from pathlib import Path
 
 import trio
 
@@ -97,7 +95,7 @@ def describe(
         log.evict_if_idle(segment)
     return PartitionSegments(
         partition=partition.topic_partition.partition,
-        log_directory=str(Path(log.directory).absolute()),
+        log_directory=str(file_names.absolute(log.directory)),
         retention_check_interval_ms=check_interval_ms,
         compacted_up_to=compacted_up_to,
         dirty_ratio=None if compaction is None else compaction.dirty_ratio,
@@ -116,6 +114,6 @@ def index_entries(segment: Segment, *, is_active: bool) -> int | None:
     if is_active:
         return len(segment.offset_index)
     try:
-        return os.stat(segment.path(file_names.INDEX_SUFFIX)).st_size // OffsetIndex.ENTRY.size
+        return segment.disk.status(segment.path(file_names.INDEX_SUFFIX)).size_bytes // OffsetIndex.ENTRY.size
     except FileNotFoundError:
         return None

@@ -314,7 +314,7 @@ def write_time_ms(partition: Partition) -> int | None:
     for segment in reversed(partition.log.segments):
         if segment.size:
             try:
-                return segment.file.path.stat().st_mtime_ns // 1_000_000
+                return segment.disk.status(segment.file.path).modified_ns // 1_000_000
             except OSError:
                 # Deleted meanwhile, or a bad disk, which is for those requests to report that need the records.
                 return None

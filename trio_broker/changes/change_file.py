@@ -13,21 +13,23 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import attrs
 import cattrs
 
 from trio_broker.changes.change import Change
+from trio_broker.runtime.disk import Disk, OpenMode, write_all, write_atomically
 from trio_broker.runtime.workers import Workers
-from trio_broker.storage.checkpoints import write_all, write_atomically
 
 log = logging.getLogger(__name__)
 
 FILE_NAME = "changes.jsonl"
+
+PERMISSIONS = 0o600
+"""A change names who made it and from where."""
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """About 20,000 changes, years of an operator's work; read in a second at a start, and kept in memory."""
@@ -50,7 +52,8 @@ class StoredChanges:
 class ChangeFile:
     """The file at ``path``, of which nothing need exist yet. ``workers`` write it."""
 
-    def __init__(self, path: Path, workers: Workers, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+    def __init__(self, disk: Disk, path: PurePath, workers: Workers, *, max_bytes: int = MAX_FILE_BYTES) -> None:
+        self.disk = disk
         self.path = path
         self.workers = workers
         self.max_bytes = max_bytes
@@ -63,13 +66,13 @@ class ChangeFile:
             OSError: the file cannot be read.
         """
         try:
-            content = self.path.read_bytes()
+            content = self.disk.read_file(self.path)
         except FileNotFoundError:
             content = b""
         self._size = content.rfind(b"\n") + 1
         if self._size < len(content):
             log.warning("%s: dropped %d bytes of a line that was not finished", self.path, len(content) - self._size)
-            os.truncate(self.path, self._size)
+            self.disk.open(self.path, OpenMode.UPDATE).truncate(self._size)
         return self._decode(content[: self._size].splitlines())
 
     def _decode(self, lines: Iterable[bytes]) -> StoredChanges:
@@ -106,16 +109,13 @@ class ChangeFile:
         return self._replace(stored)
 
     def _append(self, lines: bytes) -> None:
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = self.disk.open(self.path, OpenMode.CREATE, permissions=PERMISSIONS)
         try:
-            try:
-                write_all(descriptor, lines, self._size)
-                os.fdatasync(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, self._size)
-                raise
-        finally:
-            os.close(descriptor)
+            write_all(file, lines, self._size)
+            file.sync()
+        except OSError:
+            file.truncate(self._size)
+            raise
         self._size += len(lines)
 
     def _replace(self, stored: StoredChanges) -> int | None:
@@ -129,7 +129,7 @@ class ChangeFile:
             kept.append(line)
             oldest = change.number
         content = b"".join([encoded_settings(stored), *reversed(kept)])
-        write_atomically(self.path, content)
+        write_atomically(self.disk, self.path, content, permissions=PERMISSIONS)
         self._size = len(content)
         return oldest
 

@@ -15,11 +15,14 @@ from trio_broker.cli.failure import fail
 @click.option("--records", is_flag=True, help="Print the keys and values of the records too; implies --deep.")
 def dump_log(paths: tuple[Path, ...], deep: bool, records: bool) -> None:
     """Print the contents of segments (.log), indexes, producer snapshots and checkpoints, or of a whole directory."""
+    from trio_broker.runtime.real_disk import RealDisk
     from trio_broker.storage.dump import dump
+
+    disk = RealDisk()
 
     for path in paths:
         try:
-            for line in dump(path, deep=deep, print_records=records):
+            for line in dump(disk, path, deep=deep, print_records=records):
                 click.echo(line)
         except (OSError, ValueError) as error:
             fail(str(error))

@@ -21,7 +21,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
@@ -37,9 +37,9 @@ from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_snapshot import SnapshotId, read_snapshot, remove_older, snapshots, write_snapshot
 from trio_broker.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.checkpoints import write_atomically
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -61,7 +61,7 @@ KEEP_FOR_EVER: Final = -1
 SNAPSHOT_AFTER_RECORDS: Final = 10_000
 """Records since the last snapshot after which a start writes another: they take a start some tenths of a second."""
 
-_ASIDE_PATTERN = "*.corrupt-*"
+_ASIDE = ".corrupt-"
 
 
 @attrs.frozen
@@ -98,7 +98,7 @@ class MetadataLog:
 
     @classmethod
     def open(
-        cls, data_directory: Path, runtime: Runtime, *, node_id: int, directory_id: bytes = NO_UUID
+        cls, data_directory: PurePath, runtime: Runtime, *, node_id: int, directory_id: bytes = NO_UUID
     ) -> MetadataLog:
         """Open the metadata log of ``data_directory``, or create it, and begin a new leader epoch. Blocks.
 
@@ -108,10 +108,11 @@ class MetadataLog:
             MetadataLogUnusable: it is damaged before its end, or its beginning is missing, or its epoch is unknown.
             OSError: the disk refused.
         """
-        directory = data_directory / f"{CLUSTER_METADATA_TOPIC}-0"
-        snapshot = max(snapshots(directory), default=None)
+        disk, directory = runtime.disk, data_directory / f"{CLUSTER_METADATA_TOPIC}-0"
+        snapshot = max(snapshots(disk, directory), default=None)
         start_offset = snapshot.end_offset if snapshot is not None else 0
         log = open_log(
+            disk,
             directory,
             TopicPartition(CLUSTER_METADATA_TOPIC, 0),
             METADATA_TOPIC_ID,
@@ -127,7 +128,7 @@ class MetadataLog:
             clean=False,
             now_ms=runtime.clock.now_ms(),
         ).log
-        if aside := sorted(path.name for path in directory.glob(_ASIDE_PATTERN)):
+        if aside := sorted(name for name in names_in(disk.list_directory(directory)) if _ASIDE in name):
             log.release()
             raise MetadataLogUnusable(
                 f"{directory} was damaged before its end and {', '.join(aside)} was put aside; move that away to start"
@@ -141,11 +142,15 @@ class MetadataLog:
         state_file = directory / QUORUM_STATE_FILE
         # The largest of three sources: after a crash between the writes, or with a quorum-state file that was lost, one
         # of them is older, and an epoch must never be used twice.
-        epochs = (read_leader_epoch(state_file), log.latest_epoch or 0, snapshot.epoch if snapshot is not None else 0)
+        epochs = (
+            read_leader_epoch(disk, state_file),
+            log.latest_epoch or 0,
+            snapshot.epoch if snapshot is not None else 0,
+        )
         leader_epoch = max(epochs) + 1
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.
-        write_quorum_state(state_file, node_id, leader_epoch, directory_id)
+        write_quorum_state(disk, state_file, node_id, leader_epoch, directory_id)
         opened = cls(log, runtime, leader_epoch=leader_epoch, snapshot=snapshot, directory_id=directory_id)
         opened._append_leader_change(node_id)
         return opened
@@ -178,7 +183,7 @@ class MetadataLog:
                 know.
         """
         if self.snapshot is not None:
-            yield from read_snapshot(self.log.directory, self.snapshot)
+            yield from read_snapshot(self.log.disk, self.log.directory, self.snapshot)
         offset, end_offset = self.log.log_start_offset, self.log.log_end_offset
         while offset < end_offset:
             fetched = self.log.read(offset, READ_BYTES, end_offset=end_offset).records
@@ -227,14 +232,15 @@ class MetadataLog:
         # removed only when the log is on the disk in its new form.
         log, now_ms = self.log, self._clock.now_ms()
         snapshot = SnapshotId(log.log_end_offset, self.leader_epoch)
-        write_snapshot(log.directory, snapshot, records, last_timestamp_ms=self._last_timestamp_ms, now_ms=now_ms)
+        written_ms = self._last_timestamp_ms
+        write_snapshot(log.disk, log.directory, snapshot, records, last_timestamp_ms=written_ms, now_ms=now_ms)
         self.snapshot = snapshot
         log.roll(now_ms)
         log.advance_log_start(snapshot.end_offset)
         log.delete_expired_segments(now_ms, log.log_end_offset)
         log.remove_deleted_files(now_ms)
         log.sync()
-        remove_older(log.directory, snapshot)
+        remove_older(log.disk, log.directory, snapshot)
 
     # --- The end ---
 
@@ -274,7 +280,7 @@ def leader_change_value(node_id: int) -> bytes:
     return struct.pack(">hi", 0, node_id) + voters + voters + b"\x00"
 
 
-def read_leader_epoch(path: Path) -> int:
+def read_leader_epoch(disk: Disk, path: PurePath) -> int:
     """Return the epoch that a ``quorum-state`` file names, 0 when there is no file.
 
     Raises:
@@ -282,7 +288,7 @@ def read_leader_epoch(path: Path) -> int:
     """
     try:
         # Only the epoch counts: the leader that the file names can only be this node.
-        epoch = json.loads(path.read_bytes())["leaderEpoch"]
+        epoch = json.loads(disk.read_file(path))["leaderEpoch"]
     except FileNotFoundError:
         return 0
     except (ValueError, KeyError, TypeError) as error:
@@ -292,7 +298,7 @@ def read_leader_epoch(path: Path) -> int:
     return epoch
 
 
-def write_quorum_state(path: Path, node_id: int, leader_epoch: int, directory_id: bytes) -> None:
+def write_quorum_state(disk: Disk, path: PurePath, node_id: int, leader_epoch: int, directory_id: bytes) -> None:
     """Write who leads in which epoch: one line of JSON, version 1 of Kafka's QuorumStateData. Durable on return."""
     state = {
         "leaderId": node_id,
@@ -301,4 +307,4 @@ def write_quorum_state(path: Path, node_id: int, leader_epoch: int, directory_id
         "votedDirectoryId": uuid_text(directory_id),
         "data_version": 1,
     }
-    write_atomically(path, json.dumps(state, separators=(",", ":")).encode())
+    write_atomically(disk, path, json.dumps(state, separators=(",", ":")).encode())

@@ -17,7 +17,7 @@ import itertools
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any, Final
 
 import attrs
@@ -40,7 +40,7 @@ from kafka_wire.stored.metadata import (
 from trio_broker.cluster.errors import MetadataLogUnusable
 from trio_broker.cluster.metadata_image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from trio_broker.cluster.replication_control import UNASSIGNED_DIRECTORY
-from trio_broker.storage.checkpoints import write_atomically
+from trio_broker.runtime.disk import Disk, names_in, write_atomically
 
 RECORDS_PER_BATCH: Final = 1000
 """Some tens of kilobytes: far below Kafka's limit of 8 MiB for a batch of a snapshot."""
@@ -70,14 +70,20 @@ class SnapshotId:
 # --- Files ---
 
 
-def snapshots(directory: Path) -> list[SnapshotId]:
+def snapshots(disk: Disk, directory: PurePath) -> list[SnapshotId]:
     """Return the snapshots in ``directory``, oldest first; none when it is not there."""
-    names = [path.name for path in directory.iterdir()] if directory.exists() else []
+    names = names_in(disk.list_directory(directory)) if disk.exists(directory) else []
     return sorted(SnapshotId(int(match[1]), int(match[2])) for name in names if (match := _FILE_NAME.fullmatch(name)))
 
 
 def write_snapshot(
-    directory: Path, snapshot: SnapshotId, records: Iterable[Any], *, last_timestamp_ms: int, now_ms: int
+    disk: Disk,
+    directory: PurePath,
+    snapshot: SnapshotId,
+    records: Iterable[Any],
+    *,
+    last_timestamp_ms: int,
+    now_ms: int,
 ) -> None:
     """Write a snapshot of ``records``; durable on return. ``last_timestamp_ms`` is that of the last record contained.
 
@@ -85,10 +91,10 @@ def write_snapshot(
         OSError: the disk refused; there is no such snapshot then.
     """
     content = b"".join(encode_snapshot(snapshot.epoch, records, last_timestamp_ms=last_timestamp_ms, now_ms=now_ms))
-    write_atomically(directory / snapshot.file_name, content)
+    write_atomically(disk, directory / snapshot.file_name, content)
 
 
-def read_snapshot(directory: Path, snapshot: SnapshotId) -> Iterator[Any]:
+def read_snapshot(disk: Disk, directory: PurePath, snapshot: SnapshotId) -> Iterator[Any]:
     """Yield the records of a snapshot.
 
     Raises:
@@ -97,18 +103,19 @@ def read_snapshot(directory: Path, snapshot: SnapshotId) -> Iterator[Any]:
     """
     path = directory / snapshot.file_name
     try:
-        yield from decode_snapshot(path.read_bytes())
+        yield from decode_snapshot(disk.read_file(path))
     except (KafkaError, WireError) as error:
         raise MetadataLogUnusable(f"{path} cannot be read: {error}") from error
 
 
-def remove_older(directory: Path, snapshot: SnapshotId) -> None:
+def remove_older(disk: Disk, directory: PurePath, snapshot: SnapshotId) -> None:
     """Remove the snapshots before ``snapshot``, and what a crash left half written."""
-    for older in snapshots(directory):
+    for older in snapshots(disk, directory):
         if older < snapshot:
-            (directory / older.file_name).unlink()
-    for unfinished in directory.glob("*.checkpoint.tmp"):
-        unfinished.unlink()
+            disk.unlink(directory / older.file_name)
+    for name in names_in(disk.list_directory(directory)):
+        if name.endswith(".checkpoint.tmp"):
+            disk.unlink(directory / name)
 
 
 # --- Content ---

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import PurePath
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -43,7 +43,7 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -
     """Describe each log directory: the sizes of the partitions asked for, and the room on its volume."""
     replicas = context.services.replicas
     # One walk over the partitions for all directories; each directory is then asked for its room, one after the other.
-    topics_by_directory: defaultdict[Path, defaultdict[str, list[DescribeLogDirsPartition]]]
+    topics_by_directory: defaultdict[PurePath, defaultdict[str, list[DescribeLogDirsPartition]]]
     topics_by_directory = defaultdict(lambda: defaultdict(list))
     budget = YieldBudget()
     for partition in asked_partitions(request, replicas):

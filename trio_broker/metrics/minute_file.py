@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import struct
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from math import nan
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final, TypeAlias
 from zlib import crc32
 
-from trio_broker.storage.checkpoints import write_all, write_atomically
+from trio_broker.runtime.disk import Disk, OpenMode, write_all, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,8 @@ MinuteRow: TypeAlias = "tuple[int, array[float]]"
 class MinuteFile:
     """The file at ``path`` with ``columns``, of which nothing need exist yet."""
 
-    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+    def __init__(self, disk: Disk, path: PurePath, columns: Sequence[str]) -> None:
+        self.disk = disk
         self.path = path
         self.columns = tuple(columns)
         self._slot = slot_format(len(self.columns))
@@ -64,12 +64,9 @@ class MinuteFile:
             OSError: the disk is full or failed.
         """
         self._make_ready()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            for at_ms, values in rows:
-                write_all(descriptor, encoded_slot(self._slot, at_ms, values), self._position(at_ms))
-        finally:
-            os.close(descriptor)
+        file = self.disk.open(self.path, OpenMode.UPDATE)
+        for at_ms, values in rows:
+            write_all(file, encoded_slot(self._slot, at_ms, values), self._position(at_ms))
 
     def read(self, from_ms: int, to_ms: int, columns: Sequence[str] | None = None) -> list[MinuteRow]:
         """The minutes that began from ``from_ms`` up to ``to_ms``, exclusive, in their order; the values are those of
@@ -85,20 +82,20 @@ class MinuteFile:
 
     def _make_ready(self) -> None:
         """Make the file, or make it one with our columns."""
-        if self._is_ready and self.path.exists():
+        if self._is_ready and self.disk.exists(self.path):
             return
         content = self._content()
         columns = None if content is None else columns_of(content)
         if columns != self.columns:
             if content is not None and columns is None:
                 log.warning("%s is no history of readings; a new one is begun", self.path)
-            write_atomically(self.path, self._whole_file(rows_of(content, self.columns)))
+            write_atomically(self.disk, self.path, self._whole_file(rows_of(content, self.columns)))
         self._is_ready = True
 
     def _content(self) -> bytes | None:
         """What the file holds; None if there is none."""
         try:
-            return self.path.read_bytes()
+            return self.disk.read_file(self.path)
         except FileNotFoundError:
             return None
 

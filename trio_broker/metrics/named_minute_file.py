@@ -16,19 +16,18 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import struct
 import threading
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 import attrs
 
 from trio_broker.metrics.minute_file import HEADER_BYTES, MINUTE_MS, SLOTS, MinuteRow
-from trio_broker.storage.checkpoints import write_all, write_atomically
+from trio_broker.runtime.disk import Disk, OpenMode, write_all, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +93,8 @@ class HeldColumn:
 class NamedMinuteFile:
     """The file at ``path`` with the numbers of ``scales`` per name; it need not exist yet. Any thread may call it."""
 
-    def __init__(self, path: Path, scales: Sequence[Scale]) -> None:
+    def __init__(self, disk: Disk, path: PurePath, scales: Sequence[Scale]) -> None:
+        self.disk = disk
         self.path = path
         self.scales = tuple(scales)
         self._bits = LEVEL_BITS * len(self.scales)
@@ -118,19 +118,16 @@ class NamedMinuteFile:
         with self._lock:
             held = self._columns()
             if not self._is_ours:
-                write_atomically(self.path, self._header())
-                os.truncate(self.path, self.size_bytes)
+                write_atomically(self.disk, self.path, self._header())
+                self.disk.open(self.path, OpenMode.UPDATE).truncate(self.size_bytes)
                 self._is_ours = True
             places = assign(held, [name for name in values if len(encoded(name)) <= MAX_NAME_BYTES], at_ms)
             levels = 0
             for name, place in places.items():
                 levels |= self._levels(values[name]) << place * self._bits
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                write_all(descriptor, b"".join(map(encoded_entry, held)), HEADER_BYTES)
-                write_all(descriptor, self._encoded_slot(at_ms, levels), self._position(at_ms))
-            finally:
-                os.close(descriptor)
+            file = self.disk.open(self.path, OpenMode.UPDATE)
+            write_all(file, b"".join(map(encoded_entry, held)), HEADER_BYTES)
+            write_all(file, self._encoded_slot(at_ms, levels), self._position(at_ms))
 
     def read(self, name: str, from_ms: int, to_ms: int) -> list[MinuteRow]:
         """The minutes of ``name`` that began from ``from_ms`` up to ``to_ms``, exclusive, in their order.
@@ -145,7 +142,7 @@ class NamedMinuteFile:
             if column is None:
                 return []
             try:
-                content = self.path.read_bytes()
+                content = self.disk.read_file(self.path)
             except FileNotFoundError:
                 return []
         from_ms = max(from_ms, column.since_ms)
@@ -162,16 +159,15 @@ class NamedMinuteFile:
 
     def _columns(self) -> list[HeldColumn | None]:
         """Which name holds which column; read from the file at first, and again when somebody deleted it."""
-        if self._held is None or not self.path.exists():
+        if self._held is None or not self.disk.exists(self.path):
             self._held = self._read_columns()
         return self._held
 
     def _read_columns(self) -> list[HeldColumn | None]:
         self._is_ours = False
         try:
-            with self.path.open("rb") as file:
-                content = file.read(self._slots_from)
-                size_bytes = os.fstat(file.fileno()).st_size
+            file = self.disk.open(self.path, OpenMode.READ)
+            content, size_bytes = file.read(self._slots_from, 0), file.size()
         except FileNotFoundError:
             return [None] * COLUMNS
         if size_bytes != self.size_bytes or content[:HEADER_BYTES] != self._header():

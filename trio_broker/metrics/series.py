@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from math import isnan, nan
-from pathlib import Path
+from pathlib import PurePath
 from typing import Final, TypeAlias
 
 import attrs
@@ -120,11 +120,11 @@ class HistoryWriter:
     """Writes minutes into their files as they end, all in one task."""
 
     workers: Workers
-    _unwritten: list[tuple[Path, Callable[[], None]]] = attrs.field(factory=list, init=False)
+    _unwritten: list[tuple[PurePath, Callable[[], None]]] = attrs.field(factory=list, init=False)
     _work: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _failing: set[Path] = attrs.field(factory=set, init=False)
+    _failing: set[PurePath] = attrs.field(factory=set, init=False)
 
-    def add(self, path: Path, write: Callable[[], None]) -> None:
+    def add(self, path: PurePath, write: Callable[[], None]) -> None:
         """Have ``write``, which writes to ``path`` and blocks, called in a thread."""
         self._unwritten.append((path, write))
         self._work.set()

@@ -10,7 +10,7 @@ import contextlib
 import enum
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
@@ -97,7 +97,7 @@ class DiskUsageHistory:
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self._directories = directories
-        self._samples: dict[Path, deque[DiskUsageSample]] = {
+        self._samples: dict[PurePath, deque[DiskUsageSample]] = {
             directory.path: deque(maxlen=MAX_SAMPLES) for directory in directories
         }
 

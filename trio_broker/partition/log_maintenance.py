@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 import attrs
@@ -172,7 +172,7 @@ class LogMaintenance:
         for partition in self.replicas.partitions():
             partition.flush_if_due(self.clock.now_ms())
 
-    async def write_checkpoints(self) -> set[Path]:
+    async def write_checkpoints(self) -> set[PurePath]:
         """Write recovery points and log start offsets down; return the log directories where that failed."""
         async with self.checkpoint_lock:
             return await self.run_in_thread(self.log_manager.write_checkpoints)

@@ -231,10 +231,10 @@ def write_all(file: File, data: Bytes, position: int) -> None:
         view = view[written:]
 
 
-def write_atomically(disk: Disk, path: PurePath, content: bytes) -> None:
+def write_atomically(disk: Disk, path: PurePath, content: bytes, *, permissions: int = 0o644) -> None:
     """Replace the content of ``path`` so that a crash at any moment leaves either the old or the new one."""
     temporary = path.with_name(path.name + ".tmp")
-    file = disk.open(temporary, OpenMode.REPLACE)
+    file = disk.open(temporary, OpenMode.REPLACE, permissions=permissions)
     write_all(file, content, 0)
     # Before the rename: a power cut could otherwise leave the name with an empty file behind it.
     file.sync()

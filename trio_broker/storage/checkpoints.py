@@ -12,46 +12,14 @@ Source: Kafka's CheckpointFile and OffsetCheckpointFile; docs/formats/checkpoint
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import PurePath
 
+from trio_broker.runtime.disk import Disk, write_atomically
 from trio_broker.storage.errors import CorruptCheckpoint
 from trio_broker.topic_partition import TopicPartition
 
 CHECKPOINT_VERSION = "0"
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in ``directory`` durable: created, renamed and removed files."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
-    """Write all of ``data`` at ``position``, however little the system takes at a time."""
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(descriptor, view, position)
-        position += written
-        view = view[written:]
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the content of ``path`` so that a crash at any moment leaves either the old or the new one."""
-    temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        write_all(descriptor, content, 0)
-        # Before the rename: a power cut could otherwise leave the name with an empty file behind it.
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(temporary, path)
-    sync_directory(path.parent)
 
 
 def encode_checkpoint(entries: Iterable[str]) -> bytes:
@@ -81,27 +49,27 @@ def decode_checkpoint(content: bytes, name: str) -> list[str]:
     return entries
 
 
-def read_checkpoint(path: Path) -> list[str]:
+def read_checkpoint(disk: Disk, path: PurePath) -> list[str]:
     """Return the entry lines of the checkpoint at ``path``; a file that is not there has none.
 
     Raises:
         CorruptCheckpoint: as ``decode_checkpoint``.
     """
     try:
-        content = path.read_bytes()
+        content = disk.read_file(path)
     except FileNotFoundError:
         return []
     return decode_checkpoint(content, str(path))
 
 
-def read_offsets(path: Path) -> dict[TopicPartition, int]:
+def read_offsets(disk: Disk, path: PurePath) -> dict[TopicPartition, int]:
     """Return the offsets of an offset checkpoint.
 
     Raises:
         CorruptCheckpoint: as ``decode_checkpoint``, or an entry is not ``topic partition offset``.
     """
     offsets = {}
-    for line in read_checkpoint(path):
+    for line in read_checkpoint(disk, path):
         try:
             topic, partition, offset = line.split()
             offsets[TopicPartition(topic, int(partition))] = int(offset)
@@ -110,8 +78,9 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+def write_offsets(disk: Disk, path: PurePath, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace an offset checkpoint. Sorted, so that two of them can be compared by eye."""
     # As tuples, which compare in C: the broker writes ten thousand every few seconds.
     rows = sorted([(partition.topic, partition.partition, offset) for partition, offset in offsets.items()])
-    write_atomically(path, encode_checkpoint(f"{topic} {partition} {offset}" for topic, partition, offset in rows))
+    lines = (f"{topic} {partition} {offset}" for topic, partition, offset in rows)
+    write_atomically(disk, path, encode_checkpoint(lines))

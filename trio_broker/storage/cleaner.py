@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import attrs
 
@@ -37,7 +36,6 @@ from kafka_wire.records import compaction
 from kafka_wire.records.batch import BatchHeader, RecordBatch, read_batch_header
 from kafka_wire.records.compression import decompression_limit
 from kafka_wire.records.errors import CorruptRecordBatch
-from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.cleaned_transactions import CleanedTransactions
@@ -163,6 +161,7 @@ class Cleaning:
         """
         log = self.log
         cleaned = self.cleaned = Segment.create(
+            log.disk,
             log.directory,
             group[0].base_offset,
             log.config,
@@ -277,7 +276,7 @@ class Cleaning:
         path = segment.path(file_names.LOG_SUFFIX)
         end, next_offset = position, segment.base_offset
         for located in batch_scan.whole_batches(
-            LogFile(RealDisk(), path, read_only=True), position, segment.size, chunk_bytes=self._chunk_bytes
+            LogFile(segment.disk, path, read_only=True), position, segment.size, chunk_bytes=self._chunk_bytes
         ):
             header = located.header
             RecordBatch(header, located.buffer).verify_crc()
@@ -314,8 +313,7 @@ def _is_last_of_producer(header: BatchHeader, producers: Mapping[int, LastRecord
 def remove_files(segment: Segment) -> None:
     """Remove the files of a segment that never took its place; a crash in between leaves nothing that counts.
 
-    The log goes last: beside a ``.cleaned`` log, ``leftovers`` takes nothing of the same base for committed.
+    The log goes last: beside a ``.cleaned`` log, ``interrupted_swaps`` takes nothing of the same base for committed.
     """
-    paths: list[Path] = [segment.path(suffix) for suffix in reversed(file_names.SEGMENT_SUFFIXES)]
-    for path in paths:
-        path.unlink(missing_ok=True)
+    for suffix in reversed(file_names.SEGMENT_SUFFIXES):
+        segment.disk.unlink(segment.path(suffix), missing_ok=True)

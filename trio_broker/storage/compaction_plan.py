@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
 from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.disk import Disk
 from trio_broker.storage import file_names
 from trio_broker.storage.log import Log
 from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
@@ -153,8 +154,8 @@ class SegmentSizes:
         """Ask the file system: the indexes of a thousand cold segments are not read for this."""
         return cls(
             segment.size,
-            _file_size(segment.path(file_names.INDEX_SUFFIX)),
-            _file_size(segment.path(file_names.TIME_INDEX_SUFFIX)),
+            _file_size(segment.disk, segment.path(file_names.INDEX_SUFFIX)),
+            _file_size(segment.disk, segment.path(file_names.TIME_INDEX_SUFFIX)),
         )
 
     def plus(self, other: SegmentSizes) -> SegmentSizes:
@@ -172,9 +173,9 @@ class SegmentSizes:
         )
 
 
-def _file_size(path: Path) -> int:
+def _file_size(disk: Disk, path: PurePath) -> int:
     try:
-        return path.stat().st_size
+        return disk.status(path).size_bytes
     except FileNotFoundError:
         return 0  # an index that will be made anew when it is asked for
 

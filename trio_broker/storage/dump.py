@@ -10,14 +10,14 @@ Source: Kafka's DumpLogSegments; docs/formats/README.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import BatchHeader, RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from kafka_wire.records.errors import CorruptRecordBatch
 from kafka_wire.records.record import Record
-from trio_broker.runtime.real_disk import RealDisk
+from trio_broker.runtime.disk import Disk, names_in
 from trio_broker.storage import batch_scan, checkpoints, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex, CorruptSnapshot
 from trio_broker.storage.log_file import LogFile
@@ -35,7 +35,7 @@ BATCH_SUFFIXES = (file_names.LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
 """Files of record batches: segments, and snapshots of the metadata log."""
 
 
-def dump(path: Path, *, deep: bool = False, print_records: bool = False) -> Iterator[str]:
+def dump(disk: Disk, path: PurePath, *, deep: bool = False, print_records: bool = False) -> Iterator[str]:
     """Yield the lines of one file, told apart by its name, or of all files of a partition's directory.
 
     ``deep`` goes into the batches and lists their records, ``print_records`` with keys and values too.
@@ -44,34 +44,34 @@ def dump(path: Path, *, deep: bool = False, print_records: bool = False) -> Iter
         FileNotFoundError: there is nothing at ``path``.
         ValueError: the name is that of no file of a log.
     """
-    if path.is_dir():
-        for file in sorted(path.iterdir()):
+    if disk.is_directory(path):
+        for file in sorted(path / name for name in names_in(disk.list_directory(path))):
             if file.suffix in _DUMPERS or file.suffix in BATCH_SUFFIXES or file.name in _NAMED:
-                yield from dump(file, deep=deep, print_records=print_records)
+                yield from dump(disk, file, deep=deep, print_records=print_records)
         return
-    if not path.exists():
+    if not disk.exists(path):
         raise FileNotFoundError(f"{path} does not exist")
     yield f"Dumping {path}"
     if path.suffix in BATCH_SUFFIXES:
-        yield from dump_log(path, deep=deep or print_records, print_records=print_records)
+        yield from dump_log(disk, path, deep=deep or print_records, print_records=print_records)
     elif path.suffix in _DUMPERS:
-        yield from _DUMPERS[path.suffix](path)
+        yield from _DUMPERS[path.suffix](disk, path)
     elif path.name in _NAMED:
-        yield from _NAMED[path.name](path)
+        yield from _NAMED[path.name](disk, path)
     else:
         raise ValueError(f"{path.name} is no file of a log: {', '.join((*BATCH_SUFFIXES, *_DUMPERS, *_NAMED))}")
 
 
-def dump_log(path: Path, *, deep: bool, print_records: bool) -> Iterator[str]:
+def dump_log(disk: Disk, path: PurePath, *, deep: bool, print_records: bool) -> Iterator[str]:
     """Yield a line for each batch of a ``.log`` or ``.checkpoint`` file, and for each of its records if asked for."""
-    size, end = path.stat().st_size, 0
+    size, end = disk.status(path).size_bytes, 0
     if path.suffix == METADATA_SNAPSHOT_SUFFIX:
         end_offset, _, epoch = path.stem.partition("-")
         yield f"Snapshot end offset: {end_offset.lstrip('0') or '0'}, epoch: {epoch.lstrip('0') or '0'}"
     else:
         yield f"Log starting offset: {file_names.offset_of(path.name, file_names.LOG_SUFFIX)}"
     try:
-        for located in batch_scan.whole_batches(LogFile(RealDisk(), path, read_only=True), 0, size):
+        for located in batch_scan.whole_batches(LogFile(disk, path, read_only=True), 0, size):
             batch = RecordBatch(located.header, located.buffer)
             yield _batch_line(batch, located.position)
             if deep:
@@ -160,24 +160,24 @@ def _text(data: bytes | None) -> str:
     return data.decode(errors="backslashreplace").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _base_offset(path: Path) -> int:
+def _base_offset(path: PurePath) -> int:
     offset = file_names.offset_of(path.name, path.suffix)
     if offset is None:
         raise ValueError(f"{path.name} is not named by an offset")
     return offset
 
 
-def dump_offset_index(path: Path) -> Iterator[str]:
+def dump_offset_index(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the entries of a ``.index`` file, and where one does not point at the batch it names."""
     base_offset = _base_offset(path)
     log_path = path.with_suffix(file_names.LOG_SUFFIX)
-    log_bytes = log_path.stat().st_size if log_path.exists() else MAX_INDEX_BYTES
+    log_bytes = disk.status(log_path).size_bytes if disk.exists(log_path) else MAX_INDEX_BYTES
     try:
-        index = OffsetIndex.load(path, base_offset, MAX_INDEX_BYTES, log_bytes, is_active=True)
+        index = OffsetIndex.load(disk, path, base_offset, MAX_INDEX_BYTES, log_bytes, is_active=True)
     except CorruptIndex as error:
         yield f"corrupt: {error}"
         return
-    file = LogFile(RealDisk(), log_path, read_only=True) if log_path.exists() else None
+    file = LogFile(disk, log_path, read_only=True) if disk.exists(log_path) else None
     for entry in index.entries:
         yield f"offset: {entry.offset} position: {entry.position}"
         if file is not None:
@@ -194,19 +194,19 @@ def _spans_at(file: LogFile, position: int, end: int) -> Iterator[batch_scan.Bat
         return
 
 
-def dump_time_index(path: Path) -> Iterator[str]:
+def dump_time_index(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the entries of a ``.timeindex`` file."""
     try:
-        for entry in TimeIndex.load(path, _base_offset(path), MAX_INDEX_BYTES, is_active=True).entries:
+        for entry in TimeIndex.load(disk, path, _base_offset(path), MAX_INDEX_BYTES, is_active=True).entries:
             yield f"timestamp: {entry.timestamp_ms} offset: {entry.offset}"
     except CorruptIndex as error:
         yield f"corrupt: {error}"
 
 
-def dump_transaction_index(path: Path) -> Iterator[str]:
+def dump_transaction_index(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the aborted transactions of a ``.txnindex`` file."""
     try:
-        for aborted in TransactionIndex(path).transactions:
+        for aborted in TransactionIndex(disk, path).transactions:
             yield (
                 f"version: 0 producerId: {aborted.producer_id} firstOffset: {aborted.first_offset}"
                 f" lastOffset: {aborted.last_offset} lastStableOffset: {aborted.last_stable_offset}"
@@ -215,10 +215,10 @@ def dump_transaction_index(path: Path) -> Iterator[str]:
         yield f"corrupt: {error}"
 
 
-def dump_snapshot(path: Path) -> Iterator[str]:
+def dump_snapshot(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the producers of a ``.snapshot`` file."""
     try:
-        entries = producer_snapshot.decode(path.read_bytes(), path.name)
+        entries = producer_snapshot.decode(disk.read_file(path), path.name)
     except CorruptSnapshot as error:
         yield f"corrupt: {error}"
         return
@@ -237,17 +237,17 @@ def dump_snapshot(path: Path) -> Iterator[str]:
         )
 
 
-def dump_checkpoint(path: Path) -> Iterator[str]:
+def dump_checkpoint(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the entries of a checkpoint file."""
     try:
-        yield from checkpoints.read_checkpoint(path)
+        yield from checkpoints.read_checkpoint(disk, path)
     except CorruptCheckpoint as error:
         yield f"corrupt: {error}"
 
 
-def dump_text(path: Path) -> Iterator[str]:
+def dump_text(disk: Disk, path: PurePath) -> Iterator[str]:
     """Yield the lines of a text file."""
-    yield from path.read_text(errors="backslashreplace").splitlines()
+    yield from disk.read_file(path).decode(errors="backslashreplace").splitlines()
 
 
 _DUMPERS = {

@@ -9,11 +9,15 @@ Source: Kafka's LogFileUtils and LocalLog; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
-from pathlib import Path
+from pathlib import PurePath
+from typing import TypeVar
 
 from trio_broker.topic_partition import TopicPartition
+
+P = TypeVar("P", bound=PurePath)
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -44,9 +48,14 @@ MAX_NAME_BYTES = 255
 _RETIRED_DIRECTORY = re.compile(r"^(\S+)-(\d+)\.([0-9a-f]{32})-(delete|stray|future)$")
 
 
-def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
+def segment_path(directory: P, base_offset: int, suffix: str) -> P:
     """Return the path of one file of the segment that begins at ``base_offset``."""
     return directory / f"{base_offset:020d}{suffix}"
+
+
+def absolute(path: PurePath) -> PurePath:
+    """Return ``path`` from the root on, by the working directory of this process, and otherwise as it was written."""
+    return PurePath(os.getcwd(), path)
 
 
 def offset_of(name: str, suffix: str) -> int | None:

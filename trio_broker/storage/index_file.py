@@ -14,15 +14,12 @@ Source: Kafka's AbstractIndex; docs/formats/indexes.md.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import struct
 from array import array
-from collections.abc import Iterator
-from pathlib import Path
+from pathlib import PurePath
 from typing import ClassVar
 
-from trio_broker.storage.checkpoints import write_all
+from trio_broker.runtime.disk import Disk, File, OpenMode, write_all
 from trio_broker.storage.errors import CorruptIndex
 
 ENTRIES_PER_WRITE = 32
@@ -39,7 +36,8 @@ class AbstractIndex:
 
     ENTRY: ClassVar[struct.Struct]
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: PurePath, base_offset: int, max_bytes: int) -> None:
+        self.disk = disk
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY.size
@@ -51,8 +49,7 @@ class AbstractIndex:
 
     def preallocate(self) -> None:
         """Give the file the size of a full index, with zeros behind its entries: the segment is active."""
-        with _opened(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
-            os.ftruncate(descriptor, self.max_entries * self.ENTRY.size)
+        self.disk.open(self.path, OpenMode.CREATE).truncate(self.max_entries * self.ENTRY.size)
 
     def write_pending(self) -> None:
         """Write the entries that are not in the file yet, if there are enough of them.
@@ -64,20 +61,19 @@ class AbstractIndex:
         on_disk, entries = self._entries_on_disk, len(self)
         pending = entries - on_disk
         if pending > on_disk or pending >= ENTRIES_PER_WRITE:
-            with _opened(self.path, os.O_WRONLY) as descriptor:
-                self._write(descriptor, on_disk, entries)
+            self._write(self.disk.open(self.path, OpenMode.UPDATE), on_disk, entries)
 
     def flush(self) -> None:
         """Bring the file up to date and cut it to exactly the entries. Creates it when it is not there."""
         entries = len(self)
-        with _opened(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
-            self._write(descriptor, self._entries_on_disk, entries)
-            os.ftruncate(descriptor, entries * self.ENTRY.size)
+        file = self.disk.open(self.path, OpenMode.CREATE)
+        self._write(file, self._entries_on_disk, entries)
+        file.truncate(entries * self.ENTRY.size)
 
-    def _write(self, descriptor: int, start: int, end: int) -> None:
+    def _write(self, file: File, start: int, end: int) -> None:
         first, second = self._columns
         content = b"".join(map(self.ENTRY.pack, first[start:end], second[start:end]))
-        write_all(descriptor, content, start * self.ENTRY.size)
+        write_all(file, content, start * self.ENTRY.size)
         self._entries_on_disk = end
 
     def _keep(self, entries: int) -> None:
@@ -88,16 +84,7 @@ class AbstractIndex:
         self.flush()
 
 
-@contextlib.contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o644)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def read_index_file(path: Path, entry_bytes: int, *, is_active: bool = False) -> bytes:
+def read_index_file(disk: Disk, path: PurePath, entry_bytes: int, *, is_active: bool = False) -> bytes:
     """Return the content of an index file; of an ``is_active`` segment's, without the zeros behind the entries.
 
     Raises:
@@ -105,7 +92,7 @@ def read_index_file(path: Path, entry_bytes: int, *, is_active: bool = False) ->
             a crash leaves it.
     """
     try:
-        content = path.read_bytes()
+        content = disk.read_file(path)
     except FileNotFoundError as error:
         raise CorruptIndex(f"{path}: no such index") from error
     if len(content) % entry_bytes:
@@ -116,12 +103,6 @@ def read_index_file(path: Path, entry_bytes: int, *, is_active: bool = False) ->
         entries = -(-len(content.rstrip(b"\0")) // entry_bytes)
         return content[: entries * entry_bytes]
     return content
-
-
-def sync_file(path: Path) -> None:
-    """Make a file that is not held open durable; one that is not there has nothing to lose."""
-    with contextlib.suppress(FileNotFoundError), _opened(path, os.O_RDWR) as descriptor:
-        os.fdatasync(descriptor)
 
 
 def is_sorted(column: array[int]) -> bool:

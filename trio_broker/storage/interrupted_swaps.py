@@ -15,20 +15,19 @@ Source: Kafka's LogLoader; docs/formats/segment.md.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
-from trio_broker.runtime.real_disk import RealDisk
-from trio_broker.storage import batch_scan, checkpoints, file_names
+from trio_broker.runtime.disk import Disk, names_in
+from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.log_file import LogFile
 
 logger = logging.getLogger(__name__)
 
 
-def finish(directory: Path) -> None:
+def finish(disk: Disk, directory: PurePath) -> None:
     """Leave no file with a passing suffix in the directory, nor an index without a log."""
-    names = [entry.name for entry in os.scandir(directory)]
+    names = names_in(disk.list_directory(directory))
     cleaned = [name for name in names if name.endswith(file_names.CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(file_names.SWAP_SUFFIX)]
     committed = committed_swaps(names)
@@ -37,11 +36,11 @@ def finish(directory: Path) -> None:
     # What says that the others were not finished goes last.
     for name in (*deleted, *unfinished, *cleaned):
         logger.info("removing %s", directory / name)
-        (directory / name).unlink()
+        disk.unlink(directory / name)
     if cleaned or swaps:
-        _swap_in(directory, sorted(committed))
-        checkpoints.sync_directory(directory)
-    _remove_orphaned_indexes(directory)
+        _swap_in(disk, directory, sorted(committed))
+        disk.sync_directory(directory)
+    _remove_orphaned_indexes(disk, directory)
 
 
 def committed_swaps(names: Iterable[str]) -> set[str]:
@@ -58,34 +57,35 @@ def _base_of(name: str) -> int:
     return int(digits) if digits.isdecimal() else -1
 
 
-def _swap_in(directory: Path, swaps: list[str]) -> None:
+def _swap_in(disk: Disk, directory: PurePath, swaps: list[str]) -> None:
     logs = [name for name in swaps if name.endswith(file_names.LOG_SUFFIX + file_names.SWAP_SUFFIX)]
     if logs:
         bases = {_base_of(name) for name in logs}
-        first, end = min(bases), max(_end_offset(directory / name) for name in logs)
-        for entry in list(os.scandir(directory)):
-            base = _base_of(entry.name)
+        first, end = min(bases), max(_end_offset(disk, directory / name) for name in logs)
+        for name in names_in(disk.list_directory(directory)):
+            base = _base_of(name)
             # The base of one that was left without any batch is in no range.
-            if entry.name.endswith(file_names.SEGMENT_SUFFIXES) and (base in bases or first <= base < end):
-                logger.info("removing %s, replaced by compaction", entry.path)
-                os.unlink(entry.path)
-        checkpoints.sync_directory(directory)
+            if name.endswith(file_names.SEGMENT_SUFFIXES) and (base in bases or first <= base < end):
+                logger.info("removing %s, replaced by compaction", directory / name)
+                disk.unlink(directory / name)
+        disk.sync_directory(directory)
     for name in swaps:
-        (directory / name).rename(directory / name.removesuffix(file_names.SWAP_SUFFIX))
+        disk.rename(directory / name, directory / name.removesuffix(file_names.SWAP_SUFFIX))
 
 
-def _end_offset(path: Path) -> int:
+def _end_offset(disk: Disk, path: PurePath) -> int:
     """Return the offset behind the last batch of a log file; its base offset if it is empty."""
     end_offset = _base_of(path.name)
-    for span in batch_scan.spans(LogFile(RealDisk(), path, read_only=True), 0, path.stat().st_size):
+    for span in batch_scan.spans(LogFile(disk, path, read_only=True), 0, disk.status(path).size_bytes):
         end_offset = span.last_offset + 1
     return end_offset
 
 
-def _remove_orphaned_indexes(directory: Path) -> None:
+def _remove_orphaned_indexes(disk: Disk, directory: PurePath) -> None:
+    names = set(names_in(disk.list_directory(directory)))
     for suffix in file_names.SEGMENT_SUFFIXES[1:]:
-        for path in directory.glob(f"*{suffix}"):
-            offset = file_names.offset_of(path.name, suffix)
-            if offset is not None and not file_names.segment_path(directory, offset, file_names.LOG_SUFFIX).exists():
-                logger.warning("removing %s, which has no log", path)
-                path.unlink()
+        for name in names:
+            offset = file_names.offset_of(name, suffix)
+            if offset is not None and name.removesuffix(suffix) + file_names.LOG_SUFFIX not in names:
+                logger.warning("removing %s, which has no log", directory / name)
+                disk.unlink(directory / name)

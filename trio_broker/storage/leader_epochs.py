@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
+from trio_broker.runtime.disk import Disk, write_atomically
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint
 
@@ -49,13 +50,14 @@ class LeaderEpochs:
     The list of entries is replaced and never changed, so ``is_written`` is a comparison of lists by identity.
     """
 
-    def __init__(self, directory: Path, entries: Iterable[EpochEntry] = ()) -> None:
+    def __init__(self, disk: Disk, directory: PurePath, entries: Iterable[EpochEntry] = ()) -> None:
+        self.disk = disk
         self.directory = directory
         self._entries: list[EpochEntry] = list(entries)
         self._written = self._entries
 
     @classmethod
-    def load(cls, directory: Path) -> LeaderEpochs:
+    def load(cls, disk: Disk, directory: PurePath) -> LeaderEpochs:
         """Read the checkpoint in a partition's directory; no file means no epochs yet.
 
         Raises:
@@ -63,7 +65,7 @@ class LeaderEpochs:
         """
         path = directory / file_names.LEADER_EPOCH_CHECKPOINT
         entries: list[EpochEntry] = []
-        for line in checkpoints.read_checkpoint(path):
+        for line in checkpoints.read_checkpoint(disk, path):
             try:
                 epoch, start_offset = (int(word) for word in line.split())
             except ValueError as error:
@@ -71,7 +73,7 @@ class LeaderEpochs:
             if entries and (epoch <= entries[-1].epoch or start_offset <= entries[-1].start_offset):
                 raise CorruptCheckpoint(f"{path}: {line!r} does not follow {entries[-1]}")
             entries.append(EpochEntry(epoch, start_offset))
-        return cls(directory, entries)
+        return cls(disk, directory, entries)
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -169,7 +171,7 @@ class LeaderEpochs:
     def _write(self, entries: list[EpochEntry]) -> None:
         path = self.directory / file_names.LEADER_EPOCH_CHECKPOINT
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
-        checkpoints.write_atomically(path, checkpoints.encode_checkpoint(lines))
+        write_atomically(self.disk, path, checkpoints.encode_checkpoint(lines))
         self._written = entries
 
 

@@ -21,13 +21,14 @@ import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
 from kafka_wire.records.batch import BatchHeader, RecordBatch, TimestampType
 from trio_broker.config.log_config import LogConfig
-from trio_broker.storage import append, checkpoints, file_names, producer_replay, producer_snapshot, validation
+from trio_broker.runtime.disk import Disk
+from trio_broker.storage import append, file_names, producer_replay, producer_snapshot, validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
@@ -48,7 +49,7 @@ MAX_CACHED_SEGMENTS = 2
 class DeletedFile:
     """A file renamed to ``.deleted``, and when it may be removed (wall clock, ms)."""
 
-    path: Path
+    path: PurePath
     remove_at_ms: int
 
 
@@ -57,7 +58,8 @@ class Log:
 
     def __init__(
         self,
-        directory: Path,
+        disk: Disk,
+        directory: PurePath,
         topic_partition: TopicPartition,
         topic_id: bytes,
         config: LogConfig,
@@ -69,6 +71,7 @@ class Log:
         producers: ProducerStates,
         unsynced_indexes: Sequence[Segment] = (),
     ) -> None:
+        self.disk = disk
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -451,7 +454,7 @@ class Log:
             for segment in sealed:
                 segment.sync_indexes()
             if directory_is_dirty:
-                checkpoints.sync_directory(self.directory)
+                self.disk.sync_directory(self.directory)
                 self._directory_synced = directory_changes
         except OSError as error:
             self.check_online()  # a log that was deleted meanwhile has not failed
@@ -504,8 +507,8 @@ class Log:
         active.seal()
         # Not synced, so that a roll does not wait for the disk: after a crash a damaged snapshot is skipped and the log
         # replayed.
-        producer_snapshot.write(self.directory, base_offset, self.producers.producers.values(), sync=False)
-        segment = Segment.create(self.directory, base_offset, self._config, now_ms)
+        self._write_snapshot(base_offset, sync=False)
+        segment = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
         self._directory_changes += 1
         # A follower's next batch may begin behind a gap that compaction left on the leader; the gap belongs to the old
         # segment.
@@ -514,6 +517,9 @@ class Log:
         self._segments = (*self._segments, segment)
         self._keep_cached(active)
         return segment
+
+    def _write_snapshot(self, offset: int, *, sync: bool) -> None:
+        producer_snapshot.write(self.disk, self.directory, offset, self.producers.producers.values(), sync=sync)
 
     def advance_log_start(self, offset: int) -> bool:
         """Move the log start offset up to ``offset``; the next retention run deletes the segments before it.
@@ -562,7 +568,7 @@ class Log:
         for segment in gone:
             logger.info("%s: deleting segment %d", self.topic_partition, segment.base_offset)
             self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
-            segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+            self.disk.unlink(segment.path(file_names.SNAPSHOT_SUFFIX), missing_ok=True)
         self._directory_changes += 1
 
     def replace_segments(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
@@ -583,7 +589,7 @@ class Log:
             self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
             # The producer snapshot of the first old segment is valid for the new one, which begins at the same offset.
             if segment.base_offset != new.base_offset:
-                segment.path(file_names.SNAPSHOT_SUFFIX).unlink(missing_ok=True)
+                self.disk.unlink(segment.path(file_names.SNAPSHOT_SUFFIX), missing_ok=True)
         self._segments = (*row[:first], new, *row[first + len(old) :])
         self._cached_segments = [segment for segment in self._cached_segments if segment not in old]
         self._directory_changes += 1
@@ -592,7 +598,7 @@ class Log:
         """Remove the files whose time has come. Returns how many."""
         removed = 0
         while self.deleted_files and self.deleted_files[0].remove_at_ms <= now_ms:
-            self.deleted_files.popleft().path.unlink(missing_ok=True)
+            self.disk.unlink(self.deleted_files.popleft().path, missing_ok=True)
             removed += 1
         return removed
 
@@ -625,7 +631,7 @@ class Log:
         self.check_online()
         self._truncations += 1
         self._remove_segments(self._segments, now_ms)
-        self._segments = (Segment.create(self.directory, offset, self._config, now_ms),)
+        self._segments = (Segment.create(self.disk, self.directory, offset, self._config, now_ms),)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self.first_dirty_offset = None
         self.epochs.clear()
@@ -635,11 +641,11 @@ class Log:
         return True
 
     def _reload_producers(self, end_offset: int) -> None:
-        for offset in producer_snapshot.offsets(self.directory):
+        for offset in producer_snapshot.offsets(self.disk, self.directory):
             if offset > end_offset:
-                file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX).unlink()
+                self.disk.unlink(file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX))
         self.producers = producer_replay.load_producer_states(
-            self.directory, self._segments, end_offset, self.log_start_offset
+            self.disk, self.directory, self._segments, end_offset, self.log_start_offset
         )
 
     # --- The end ---
@@ -656,8 +662,8 @@ class Log:
             self.active_segment.seal()
             self.sync()
             self.active_segment.sync_indexes()
-            producer_snapshot.write(self.directory, self.log_end_offset, self.producers.producers.values(), sync=True)
-            checkpoints.sync_directory(self.directory)
+            self._write_snapshot(self.log_end_offset, sync=True)
+            self.disk.sync_directory(self.directory)
         except OSError as error:
             raise self.fail(error) from error
         self.release()

@@ -13,20 +13,14 @@ Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/fo
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import logging
-import os
-import shutil
-import struct
-import sys
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
 from kafka_wire.primitives import NO_UUID, parse_uuid, random_uuid, uuid_text
-from trio_broker.runtime.disk import VolumeSpace
+from trio_broker.runtime.disk import DirectoryLock, Disk, LockHeld, VolumeSpace, write_atomically
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
 from trio_broker.topic_partition import TopicPartition
@@ -89,7 +83,8 @@ class MetaProperties:
 class LogDirectory:
     """A data directory, locked from ``open`` to ``close``. ``failure`` is set when its disk was given up."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        self.disk = disk
         self.path = path
         self.properties: MetaProperties | None = None
         self.was_clean = False
@@ -98,12 +93,12 @@ class LogDirectory:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.failure: OSError | None = None
         self._written_cleaner_offsets: dict[TopicPartition, int] = {}
-        self._lock = -1
+        self._lock: DirectoryLock | None = None
 
     @property
     def absolute_path(self) -> str:
         """The path by which the admin APIs name the directory."""
-        return str(self.path.absolute())
+        return str(file_names.absolute(self.path))
 
     def open(self) -> MetaProperties | None:
         """Make and lock the directory and look at what is in it. Returns its properties, None for a new one.
@@ -127,36 +122,30 @@ class LogDirectory:
 
     def _make(self) -> None:
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            # A dangling link counts: it takes the name as well.
-            taken = (each for each in (self.path, *self.path.parents) if os.path.lexists(each) and not each.is_dir())
-            raise DataDirectoryError(
-                f"{self.path} cannot be a data directory: {next(taken, self.path)} is not a directory"
-            ) from None
+            self.disk.make_directory(self.path)
+        except (FileExistsError, NotADirectoryError) as error:
+            disk, paths = self.disk, (self.path, *self.path.parents)
+            taken = (str(path) for path in paths if disk.exists(path) and not disk.is_directory(path))
+            # A dangling link takes the name as well, and does not count as there.
+            blocking = next(taken, None) or error.filename or self.path
+            raise DataDirectoryError(f"{self.path} cannot be a data directory: {blocking} is not a directory") from None
 
     def _take_lock(self) -> None:
         path = self.path / file_names.LOCK_FILE
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = lock_holder(descriptor)
-            os.close(descriptor)
-            by = f" by process {holder}" if holder else ""
+            self._lock = self.disk.lock(path)
+        except LockHeld as error:
+            by = f" by process {error.holder}" if error.holder else ""
             raise DirectoryLocked(f"{self.path} is in use by another broker: {path} is locked{by}") from error
-        self._lock = descriptor
 
     def _identify(self) -> MetaProperties | None:
         partitions = False
-        with os.scandir(self.path) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    partitions |= self._check_name(entry.name)
+        for entry in self.disk.list_directory(self.path):
+            if entry.is_directory:
+                partitions |= self._check_name(entry.name)
         path = self.path / file_names.META_PROPERTIES
         try:
-            return MetaProperties.decode(path.read_bytes(), str(path))
+            return MetaProperties.decode(self.disk.read_file(path), str(path))
         except FileNotFoundError:
             if partitions:
                 raise ForeignDirectory(f"{self.path} holds partitions but no {file_names.META_PROPERTIES}") from None
@@ -181,10 +170,10 @@ class LogDirectory:
         cleaner's everything is compacted anew.
         """
         marker = self.path / file_names.CLEAN_SHUTDOWN_MARKER
-        self.was_clean = marker.exists()
+        self.was_clean = self.disk.exists(marker)
         if self.was_clean:
-            marker.unlink()
-            checkpoints.sync_directory(self.path)
+            self.disk.unlink(marker)
+            self.disk.sync_directory(self.path)
         self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT)
@@ -192,7 +181,7 @@ class LogDirectory:
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return checkpoints.read_offsets(self.path / name)
+            return checkpoints.read_offsets(self.disk, self.path / name)
         except CorruptCheckpoint as error:
             logger.warning("not using a checkpoint: %s", error)
             return {}
@@ -210,18 +199,18 @@ class LogDirectory:
             OSError: it could not be written.
         """
         if offsets != self._written_cleaner_offsets:
-            checkpoints.write_offsets(self.path / file_names.CLEANER_CHECKPOINT, offsets)
+            checkpoints.write_offsets(self.disk, self.path / file_names.CLEANER_CHECKPOINT, offsets)
             self._written_cleaner_offsets = offsets
 
     def write_meta_properties(self, properties: MetaProperties) -> None:
         """Write whose directory this is, durably."""
-        checkpoints.write_atomically(self.path / file_names.META_PROPERTIES, properties.encode())
+        write_atomically(self.disk, self.path / file_names.META_PROPERTIES, properties.encode())
         self.properties = properties
 
     def write_clean_shutdown_marker(self, broker_epoch: int) -> None:
         """Say that everything in here was closed properly. The last thing to be written."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
-        checkpoints.write_atomically(self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
+        write_atomically(self.disk, self.path / file_names.CLEAN_SHUTDOWN_MARKER, content)
 
     def volume_space(self) -> VolumeSpace:
         """Measure the volume that the directory is on. Waits for the disk.
@@ -229,31 +218,10 @@ class LogDirectory:
         Raises:
             OSError: it cannot be measured.
         """
-        usage = shutil.disk_usage(self.path)
-        return VolumeSpace(total_bytes=usage.total, usable_bytes=usage.free)
+        return self.disk.space(self.path)
 
     def unlock(self) -> None:
         """Release the lock on the directory."""
-        if self._lock >= 0:
-            with contextlib.suppress(OSError):
-                os.close(self._lock)
-            self._lock = -1
-
-
-FLOCK = struct.Struct("hhqqi4x")
-"""Linux's ``struct flock`` on 64 bits: l_type, l_whence, l_start, l_len, l_pid."""
-
-
-def lock_holder(descriptor: int) -> int | None:
-    """Return the id of the process that holds a POSIX lock on an open file; None where it cannot be known.
-
-    It is not known of a process in another PID namespace (a container), and of this process itself.
-    """
-    if sys.platform != "linux" or sys.maxsize < 2**32:
-        return None
-    try:
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-    except OSError:
-        return None
-    lock_type, _, _, _, pid = FLOCK.unpack(answer)
-    return pid if lock_type != fcntl.F_UNLCK and pid > 0 else None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None

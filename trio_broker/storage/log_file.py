@@ -14,7 +14,7 @@ Source: Kafka's FileRecords.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 from trio_broker.runtime.disk import Disk, File, FileRegion, OpenMode, write_all
 from trio_broker.storage.errors import StorageFailed
@@ -25,7 +25,7 @@ class LogFile:
 
     __slots__ = ("_file", "_kept", "_mode", "disk", "path")
 
-    def __init__(self, disk: Disk, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, disk: Disk, path: PurePath, *, read_only: bool = False) -> None:
         self.disk = disk
         self.path = path
         self._mode = OpenMode.READ if read_only else OpenMode.UPDATE

@@ -20,11 +20,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
@@ -32,6 +31,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.primitives import random_uuid, uuid_text
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.disk import Disk
 from trio_broker.storage import checkpoints, file_names, partition_metadata
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, LogUnusable, StorageFailed
 from trio_broker.storage.log import DeletedFile, Log
@@ -59,7 +59,7 @@ class LoadReport:
 
     recovered: list[RecoveryReport] = attrs.field(factory=list)
     failures: dict[TopicPartition, Exception] = attrs.field(factory=dict)
-    strays: list[Path] = attrs.field(factory=list)
+    strays: list[PurePath] = attrs.field(factory=list)
     seconds: float = 0.0
 
 
@@ -67,7 +67,7 @@ class LoadReport:
 class UnopenedLog:
     """The directory of a partition whose log could not be opened, and why."""
 
-    path: Path
+    path: PurePath
     reason: Exception
 
 
@@ -76,8 +76,9 @@ class LogManager:
 
     def __init__(
         self,
-        directories: Sequence[Path],
+        directories: Sequence[PurePath],
         *,
+        disk: Disk,
         node_id: int,
         clock: Clock,
         cluster_id: str | None = None,
@@ -85,9 +86,10 @@ class LogManager:
     ) -> None:
         """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``)."""
         assert directories, "a broker needs a data directory"
+        self.disk = disk
         self.node_id = node_id
         self.clock = clock
-        self.directories = [LogDirectory(path) for path in directories]
+        self.directories = [LogDirectory(disk, path) for path in directories]
         self.logs: dict[TopicPartition, Log] = {}
         self.load_report = LoadReport()
         self._cluster_id = cluster_id
@@ -166,9 +168,8 @@ class LogManager:
         """
         report, began = LoadReport(), self.clock.monotonic()
         for directory in self.directories:
-            with os.scandir(directory.path) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
-            for name in names:
+            entries = self.disk.list_directory(directory.path)
+            for name in sorted(entry.name for entry in entries if entry.is_directory):
                 self._load_directory(directory, name, config_for, leader_epoch_of, report)
         report.seconds = self.clock.monotonic() - began
         self.load_report = report
@@ -191,7 +192,7 @@ class LogManager:
         if partition is None or name == file_names.CLUSTER_METADATA_DIRECTORY:
             return
         try:
-            topic_id = partition_metadata.read(path)
+            topic_id = partition_metadata.read(self.disk, path)
             config = config_for(partition, topic_id) if topic_id is not None else None
             if topic_id is None or config is None:
                 report.strays.append(self._rename(path, partition, "stray"))
@@ -217,6 +218,7 @@ class LogManager:
         leader_epoch: int | None = None,
     ) -> OpenedLog:
         return open_log(
+            self.disk,
             directory.path / str(partition),
             partition,
             topic_id,
@@ -249,13 +251,13 @@ class LogManager:
             self._forget(directory, partition)
         log = self._open(directory, partition, topic_id, config).log
         # Otherwise a power cut could take the directory away, with records that were acknowledged as durable.
-        checkpoints.sync_directory(directory.path)
+        self.disk.sync_directory(directory.path)
         self.logs[partition] = log
         return log
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory that holds the partition although it was not loaded: its creation was cut short."""
-        return next((each for each in self.directories if (each.path / str(partition)).exists()), None)
+        return next((each for each in self.directories if self.disk.exists(each.path / str(partition))), None)
 
     def _online_directories(self) -> list[LogDirectory]:
         """Return the directories whose disk works, all of them when none does: using one then raises its error."""
@@ -307,15 +309,14 @@ class LogManager:
                 for partition in gone:
                     directory.forget(partition)
 
-    def _mark_directory(self, path: Path, partition: TopicPartition, delay_ms: int) -> None:
+    def _mark_directory(self, path: PurePath, partition: TopicPartition, delay_ms: int) -> None:
         path = self._rename(path, partition, "delete")
         self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + delay_ms))
 
-    @staticmethod
-    def _rename(path: Path, partition: TopicPartition, kind: str) -> Path:
+    def _rename(self, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:
         target = path.with_name(file_names.marked_directory_name(partition, kind))
-        path.rename(target)
-        checkpoints.sync_directory(path.parent)
+        self.disk.rename(path, target)
+        self.disk.sync_directory(path.parent)
         logger.info("renamed %s to %s", path, target.name)
         return target
 
@@ -329,7 +330,7 @@ class LogManager:
                 self._marked_directories.append(retired)
                 continue
             # What could not be removed keeps its ``-delete`` name and is tried again after the next start.
-            shutil.rmtree(retired.path, ignore_errors=True)
+            self.disk.remove_tree(retired.path)
             removed += 1
         return removed
 
@@ -340,7 +341,7 @@ class LogManager:
             for log in list(self.logs.values())
         )
 
-    def take_offline(self, path: Path, error: OSError) -> list[TopicPartition]:
+    def take_offline(self, path: PurePath, error: OSError) -> list[TopicPartition]:
         """Give up a data directory whose disk failed: its logs accept nothing more. Returns their partitions."""
         for directory in self.directories:
             if directory.path == path and directory.failure is None:
@@ -353,7 +354,7 @@ class LogManager:
 
     # --- Checkpoints ---
 
-    def write_checkpoints(self) -> set[Path]:
+    def write_checkpoints(self) -> set[PurePath]:
         """Write recovery points and log start offsets of all directories; return where that failed. Waits for the disk.
 
         A directory whose disk failed counts as failed and is not tried.
@@ -368,13 +369,13 @@ class LogManager:
                 for partition, log in logs.items()
                 if log.log_start_offset > log.segments[0].base_offset
             }
-            checkpoints.write_offsets(directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
-            checkpoints.write_offsets(directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
+            checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
+            checkpoints.write_offsets(self.disk, directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)
             directory.write_cleaner_offsets(_cleaner_offsets(logs))
 
         return self._in_each_directory(write, "its checkpoints were not written")
 
-    def write_cleaner_checkpoints(self) -> set[Path]:
+    def write_cleaner_checkpoints(self) -> set[PurePath]:
         """Write how far each log has been compacted; otherwise as ``write_checkpoints``."""
 
         def write(directory: LogDirectory) -> None:
@@ -382,19 +383,19 @@ class LogManager:
 
         return self._in_each_directory(write, "its cleaner checkpoint was not written")
 
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[Path]:
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> set[PurePath]:
         """Write the high watermarks, each into the directory of its log; otherwise as ``write_checkpoints``."""
 
         def write(directory: LogDirectory) -> None:
             logs = self._logs_in(directory)
             known = {partition: high_watermarks[partition] for partition in logs if partition in high_watermarks}
-            checkpoints.write_offsets(directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
+            checkpoints.write_offsets(self.disk, directory.path / file_names.HIGH_WATERMARK_CHECKPOINT, known)
 
         return self._in_each_directory(write, "its high watermarks were not written")
 
-    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[Path]:
+    def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[PurePath]:
         """Write into every directory whose disk works; return those where it failed, now or earlier."""
-        failed: set[Path] = set()
+        failed: set[PurePath] = set()
         # Also because all writers of a checkpoint share one ``.tmp`` name.
         with self._checkpoint_lock:
             for directory in self.directories:
@@ -437,7 +438,7 @@ class LogManager:
             self._unlock()
 
     def _close_cleanly(self, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int) -> bool:
-        failed: set[Path] = set()
+        failed: set[PurePath] = set()
         for log in self.logs.values():
             try:
                 log.close()
@@ -459,7 +460,7 @@ class LogManager:
             directory.unlock()
 
 
-def parent_text(path: Path) -> str:
+def parent_text(path: PurePath) -> str:
     """The directory of ``path`` as text, with the separator behind it; empty where it has none."""
     text = str(path)
     return text[: text.rfind(os.sep) + 1]

@@ -17,10 +17,11 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
+from trio_broker.runtime.disk import Disk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.index_file import AbstractIndex, is_sorted, read_index_file
 
@@ -38,22 +39,22 @@ class OffsetIndex(AbstractIndex):
 
     ENTRY = struct.Struct(">ii")
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
-        super().__init__(path, base_offset, max_bytes)
+    def __init__(self, disk: Disk, path: PurePath, base_offset: int, max_bytes: int) -> None:
+        super().__init__(disk, path, base_offset, max_bytes)
         self._offsets, self._positions = self._columns
 
     @classmethod
     def load(
-        cls, path: Path, base_offset: int, max_bytes: int, log_bytes: int, *, is_active: bool = False
+        cls, disk: Disk, path: PurePath, base_offset: int, max_bytes: int, log_bytes: int, *, is_active: bool = False
     ) -> OffsetIndex:
         """Read an index file and check it against its segment of ``log_bytes`` bytes.
 
         Raises:
             CorruptIndex: torn, falling, or pointing outside the log. A lookup in such an index would lead anywhere.
         """
-        index = cls(path, base_offset, max_bytes)
+        index = cls(disk, path, base_offset, max_bytes)
         # Not unpacked one by one: ten times faster for the index of a full segment.
-        numbers = array("i", read_index_file(path, cls.ENTRY.size, is_active=is_active))
+        numbers = array("i", read_index_file(disk, path, cls.ENTRY.size, is_active=is_active))
         if sys.byteorder == "little":
             numbers.byteswap()
         index._offsets.extend(numbers[::2])

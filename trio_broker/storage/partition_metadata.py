@@ -12,10 +12,11 @@ Source: Kafka's PartitionMetadataFile; docs/formats/checkpoints.md.
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import PurePath
 
 from kafka_wire.primitives import parse_uuid, uuid_text
-from trio_broker.storage import checkpoints, file_names
+from trio_broker.runtime.disk import Disk, write_atomically
+from trio_broker.storage import file_names
 from trio_broker.storage.errors import CorruptCheckpoint
 
 
@@ -42,7 +43,7 @@ def decode(content: bytes, name: str) -> bytes:
         raise CorruptCheckpoint(f"{name}: {error}") from error
 
 
-def read(directory: Path) -> bytes | None:
+def read(disk: Disk, directory: PurePath) -> bytes | None:
     """Return the topic id of a partition directory, None when the file is not there.
 
     Raises:
@@ -50,11 +51,11 @@ def read(directory: Path) -> bytes | None:
     """
     path = directory / file_names.PARTITION_METADATA
     try:
-        return decode(path.read_bytes(), str(path))
+        return decode(disk.read_file(path), str(path))
     except FileNotFoundError:
         return None
 
 
-def write(directory: Path, topic_id: bytes) -> None:
+def write(disk: Disk, directory: PurePath, topic_id: bytes) -> None:
     """Write the file durably."""
-    checkpoints.write_atomically(directory / file_names.PARTITION_METADATA, encode(topic_id))
+    write_atomically(disk, directory / file_names.PARTITION_METADATA, encode(topic_id))

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
 from kafka_wire.records.batch import RecordBatch
 from kafka_wire.records.control import EndTransactionMarker, read_control_record
+from trio_broker.runtime.disk import Disk
 from trio_broker.storage import batch_scan, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptSnapshot
 from trio_broker.storage.producer_state import REMEMBERED_BATCHES, ProducerStates, TransactionMarker
@@ -59,7 +60,8 @@ class Expiration:
 
 
 def load_producer_states(
-    directory: Path,
+    disk: Disk,
+    directory: PurePath,
     segments: Sequence[Segment],
     end_offset: int,
     log_start_offset: int,
@@ -72,15 +74,15 @@ def load_producer_states(
     """
     states = ProducerStates()
     states.end_offset = log_start_offset
-    for offset in reversed(producer_snapshot.offsets(directory)):
+    for offset in reversed(producer_snapshot.offsets(disk, directory)):
         if offset > end_offset:
             continue
         path = file_names.segment_path(directory, offset, file_names.SNAPSHOT_SUFFIX)
         try:
-            states.restore(producer_snapshot.decode(path.read_bytes(), str(path)), offset)
+            states.restore(producer_snapshot.decode(disk.read_file(path), str(path)), offset)
         except CorruptSnapshot as error:
             logger.warning("removing a producer snapshot, an older one is taken: %s", error)
-            path.unlink()
+            disk.unlink(path)
             continue
         if expiration is not None:
             states.remove_expired(expiration.now_ms, expiration.expiration_ms)

@@ -12,14 +12,13 @@ Source: Kafka's ProducerStateManager.writeSnapshot; docs/formats/producer-snapsh
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
 from kafka_wire.records.crc import crc32c
+from trio_broker.runtime.disk import Disk, OpenMode, names_in, write_all
 from trio_broker.storage import file_names
-from trio_broker.storage.checkpoints import write_all
 from trio_broker.storage.errors import CorruptSnapshot
 from trio_broker.storage.producer_state import NO_OFFSET, NO_SEQUENCE, BatchMetadata, ProducerEntry
 
@@ -90,23 +89,21 @@ def _entry(
     return entry
 
 
-def write(directory: Path, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> Path:
+def write(disk: Disk, directory: PurePath, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> PurePath:
     """Write the snapshot of the state at ``offset``; ``sync`` waits for the disk. Returns its path.
 
     A roll does not wait: a snapshot that a crash tore fails its checksum and an older one is used.
     """
     path = file_names.segment_path(directory, offset, file_names.SNAPSHOT_SUFFIX)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    try:
-        write_all(descriptor, encode(entries), 0)
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    file = disk.open(path, OpenMode.REPLACE)
+    write_all(file, encode(entries), 0)
+    if sync:
+        file.sync()
     return path
 
 
-def offsets(directory: Path) -> list[int]:
+def offsets(disk: Disk, directory: PurePath) -> list[int]:
     """Return the offsets for which the directory has snapshots, ascending."""
-    found = (file_names.offset_of(entry.name, file_names.SNAPSHOT_SUFFIX) for entry in os.scandir(directory))
+    names = names_in(disk.list_directory(directory))
+    found = (file_names.offset_of(name, file_names.SNAPSHOT_SUFFIX) for name in names)
     return sorted(offset for offset in found if offset is not None)

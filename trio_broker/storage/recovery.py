@@ -22,13 +22,12 @@ Source: Kafka's LogLoader and LogSegment.recover; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
-import os
-import shutil
 import struct
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
@@ -41,11 +40,10 @@ from kafka_wire.records.batch import (
 )
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import (
     batch_scan,
-    checkpoints,
     file_names,
-    index_file,
     interrupted_swaps,
     partition_metadata,
     producer_replay,
@@ -84,7 +82,7 @@ class RecoveryReport:
     was_clean: bool
     recovered_segments: int = 0
     cut_bytes: int = 0
-    kept_aside: list[Path] = attrs.field(factory=list)
+    kept_aside: list[PurePath] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
 
 
@@ -97,7 +95,8 @@ class OpenedLog:
 
 
 def open_log(
-    directory: Path,
+    disk: Disk,
+    directory: PurePath,
     topic_partition: TopicPartition,
     topic_id: bytes | None,
     config: LogConfig,
@@ -118,27 +117,31 @@ def open_log(
         OSError: the disk refused.
         CorruptCheckpoint: no topic id is to be had.
     """
-    directory.mkdir(exist_ok=True)
-    opening = _Opening(directory, topic_partition, config, log_start_offset, clean, now_ms, leader_epoch)
+    if not disk.is_directory(directory.parent):
+        # Made anew it would be empty, and on another disk where one is no longer mounted.
+        raise FileNotFoundError(errno.ENOENT, "no such directory", str(directory.parent))
+    disk.make_directory(directory)
+    opening = _Opening(disk, directory, topic_partition, config, log_start_offset, clean, now_ms, leader_epoch)
     # Before the listing: a swap under way may still give segments other names.
-    interrupted_swaps.finish(directory)
-    topic_id = _resolve_topic_id(directory, topic_id)
-    segments = _list_segments(directory, config, now_ms)
+    interrupted_swaps.finish(disk, directory)
+    topic_id = _resolve_topic_id(disk, directory, topic_id)
+    segments = _list_segments(disk, directory, config, now_ms)
     epochs = opening.load_epochs()
     if segments:
         producers = opening.recover(segments, epochs, recovery_point)
     else:
-        segments = [Segment.create(directory, log_start_offset, config, now_ms)]
-        producers = producer_replay.load_producer_states(directory, segments, log_start_offset, log_start_offset)
+        segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
+        producers = producer_replay.load_producer_states(disk, directory, segments, log_start_offset, log_start_offset)
     if segments[-1].next_offset < log_start_offset:
         opening.put_aside_before_start(segments)
-        segments = [Segment.create(directory, log_start_offset, config, now_ms)]
+        segments = [Segment.create(disk, directory, log_start_offset, config, now_ms)]
         producers = ProducerStates()
         producers.end_offset = log_start_offset
     segments[-1].preallocate_indexes()
     start_offset = max(log_start_offset, segments[0].base_offset)
     opening.finish(segments, epochs, producers, start_offset)
     log = Log(
+        disk,
         directory,
         topic_partition,
         topic_id,
@@ -153,30 +156,29 @@ def open_log(
     return OpenedLog(log, opening.report)
 
 
-def _resolve_topic_id(directory: Path, topic_id: bytes | None) -> bytes:
+def _resolve_topic_id(disk: Disk, directory: PurePath, topic_id: bytes | None) -> bytes:
     """Return the topic's id and see to it that the directory says it, before there is a record in it."""
-    stored = partition_metadata.read(directory)
+    stored = partition_metadata.read(disk, directory)
     if topic_id is None:
         if stored is None:
             raise CorruptCheckpoint(f"{directory} has no {file_names.PARTITION_METADATA}")
         return stored
     if stored is None:
-        partition_metadata.write(directory, topic_id)
+        partition_metadata.write(disk, directory, topic_id)
     elif stored != topic_id:
         raise CorruptCheckpoint(f"{directory} belongs to another topic of the same name")
     return topic_id
 
 
-def _list_segments(directory: Path, config: LogConfig, now_ms: int) -> list[Segment]:
+def _list_segments(disk: Disk, directory: PurePath, config: LogConfig, now_ms: int) -> list[Segment]:
     """Return the segments whose ``.log`` is there, oldest first; each ends where the next begins, as far as known."""
     sizes: dict[int, int] = {}
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            offset = file_names.offset_of(entry.name, file_names.LOG_SUFFIX)
-            if offset is not None:
-                sizes[offset] = entry.stat().st_size
+    for entry in disk.list_directory(directory):
+        offset = file_names.offset_of(entry.name, file_names.LOG_SUFFIX)
+        if offset is not None:
+            sizes[offset] = disk.status(directory / entry.name).size_bytes
     segments = [
-        Segment(directory, offset, config, size=size, created_ms=now_ms) for offset, size in sorted(sizes.items())
+        Segment(disk, directory, offset, config, size=size, created_ms=now_ms) for offset, size in sorted(sizes.items())
     ]
     for segment, following in itertools.pairwise(segments):
         segment.next_offset = following.base_offset
@@ -185,7 +187,7 @@ def _list_segments(directory: Path, config: LogConfig, now_ms: int) -> list[Segm
 
 def _remove(segment: Segment) -> None:
     for suffix in file_names.SEGMENT_SUFFIXES:
-        segment.path(suffix).unlink(missing_ok=True)
+        segment.disk.unlink(segment.path(suffix), missing_ok=True)
 
 
 class _Opening:
@@ -193,7 +195,8 @@ class _Opening:
 
     def __init__(
         self,
-        directory: Path,
+        disk: Disk,
+        directory: PurePath,
         topic_partition: TopicPartition,
         config: LogConfig,
         log_start_offset: int,
@@ -201,6 +204,7 @@ class _Opening:
         now_ms: int,
         leader_epoch: int | None,
     ) -> None:
+        self.disk = disk
         self.directory = directory
         self.config = config
         self.log_start_offset = log_start_offset
@@ -225,7 +229,7 @@ class _Opening:
 
     def load_epochs(self) -> LeaderEpochs:
         try:
-            epochs = LeaderEpochs.load(self.directory)
+            epochs = LeaderEpochs.load(self.disk, self.directory)
             if self._is_impossible(epochs.latest_epoch):
                 raise CorruptCheckpoint(
                     f"{self.directory}: epoch {epochs.latest_epoch}, the metadata has {self.leader_epoch}"
@@ -235,7 +239,7 @@ class _Opening:
             self.note(f"{error}; every segment is read to make it anew")
             self.clean = False
             self.everything = True
-            return LeaderEpochs(self.directory)
+            return LeaderEpochs(self.disk, self.directory)
 
     def _is_impossible(self, epoch: int | None) -> bool:
         return epoch is not None and self.leader_epoch is not None and epoch > self.leader_epoch
@@ -287,7 +291,7 @@ class _Opening:
     def _load_producers(self, segments: Sequence[Segment], end_offset: int) -> ProducerStates:
         expiration = producer_replay.Expiration(self.now_ms, self.config.producer_id_expiration_ms)
         return producer_replay.load_producer_states(
-            self.directory, segments, end_offset, self.log_start_offset, expiration
+            self.disk, self.directory, segments, end_offset, self.log_start_offset, expiration
         )
 
     def _recover_segment(
@@ -407,14 +411,14 @@ class _Opening:
             _remove(other)
         segment.file.truncate(segment.size)
 
-    def _quarantine(self, path: Path, *, copy: bool) -> None:
+    def _quarantine(self, path: PurePath, *, copy: bool) -> None:
         target = path.with_name(f"{path.name}.corrupt-{self.now_ms}")
         if copy:
-            shutil.copyfile(path, target)
+            self.disk.copy(path, target)
             # The original is truncated next: until this is on the disk it is the only copy.
-            index_file.sync_file(target)
+            sync_file(self.disk, target)
         else:
-            path.rename(target)
+            self.disk.rename(path, target)
         self.report.kept_aside.append(target)
 
     def _good_batch_behind(self, segment: Segment, file_size: int) -> int | None:
@@ -462,14 +466,14 @@ class _Opening:
             epochs.write()
         self._remove_stray_snapshots(segments, end_offset)
         if self.report.recovered_segments:
-            producer_snapshot.write(self.directory, end_offset, producers.producers.values(), sync=True)
-            checkpoints.sync_directory(self.directory)
+            producer_snapshot.write(self.disk, self.directory, end_offset, producers.producers.values(), sync=True)
+            self.disk.sync_directory(self.directory)
 
     def _remove_stray_snapshots(self, segments: Sequence[Segment], end_offset: int) -> None:
         """Keep the snapshots at segment bases, and the highest one if it lies behind the last base."""
         bases = {segment.base_offset for segment in segments}
-        offsets = producer_snapshot.offsets(self.directory)
+        offsets = producer_snapshot.offsets(self.disk, self.directory)
         highest = max((offset for offset in offsets if offset <= end_offset), default=-1)
         for offset in offsets:
             if offset > end_offset or (offset not in bases and offset != highest):
-                file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX).unlink()
+                self.disk.unlink(file_names.segment_path(self.directory, offset, file_names.SNAPSHOT_SUFFIX))

@@ -22,20 +22,18 @@ Source: Kafka's LogSegment; docs/formats/segment.md.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
 from kafka_wire.records.batch import LOG_OVERHEAD_BYTES, BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
-from trio_broker.runtime.disk import FileRegion
-from trio_broker.runtime.real_disk import RealDisk
-from trio_broker.storage import batch_scan, file_names, index_file
+from trio_broker.runtime.disk import Disk, FileRegion, sync_file
+from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log_file import LogFile
@@ -93,6 +91,7 @@ class Segment:
         "config",
         "created_ms",
         "directory",
+        "disk",
         "file",
         "file_suffix",
         "is_held_open",
@@ -107,7 +106,8 @@ class Segment:
 
     def __init__(
         self,
-        directory: Path,
+        disk: Disk,
+        directory: PurePath,
         base_offset: int,
         config: LogConfig,
         *,
@@ -115,6 +115,7 @@ class Segment:
         created_ms: int,
         file_suffix: str = "",
     ) -> None:
+        self.disk = disk
         self.directory = directory
         self.base_offset = base_offset
         self.file_suffix = file_suffix
@@ -124,8 +125,8 @@ class Segment:
         # Bytes of whole batches; with ``preallocate`` the file is longer. Readers go no further than this.
         self.size = size
         self.next_offset = base_offset
-        self.file = LogFile(RealDisk(), self.path(file_names.LOG_SUFFIX))
-        self.transaction_index = TransactionIndex(self.path(file_names.TRANSACTION_INDEX_SUFFIX))
+        self.file = LogFile(disk, self.path(file_names.LOG_SUFFIX))
+        self.transaction_index = TransactionIndex(disk, self.path(file_names.TRANSACTION_INDEX_SUFFIX))
         # Valid once ``_knows_timestamps``: a cold segment has not read its time index.
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
@@ -152,7 +153,7 @@ class Segment:
 
     @classmethod
     def create(
-        cls, directory: Path, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
+        cls, disk: Disk, directory: PurePath, base_offset: int, config: LogConfig, now_ms: int, *, file_suffix: str = ""
     ) -> Segment:
         """Make a new empty segment, with index files of full size, as an active segment has them.
 
@@ -161,7 +162,7 @@ class Segment:
         Raises:
             OSError: the file cannot be made.
         """
-        segment = cls(directory, base_offset, config, size=0, created_ms=now_ms, file_suffix=file_suffix)
+        segment = cls(disk, directory, base_offset, config, size=0, created_ms=now_ms, file_suffix=file_suffix)
         # A file left over under this name belongs to an offset that was never acknowledged.
         segment.file.create()
         # A compacted segment is complete once written: nothing is ever appended to it that would use the space.
@@ -172,7 +173,7 @@ class Segment:
             segment.preallocate_indexes()
         return segment
 
-    def path(self, suffix: str) -> Path:
+    def path(self, suffix: str) -> PurePath:
         """Return the path of the file of this segment with ``suffix``."""
         return file_names.segment_path(self.directory, self.base_offset, suffix + self.file_suffix)
 
@@ -193,7 +194,8 @@ class Segment:
             if index is None:
                 path = self.path(file_names.INDEX_SUFFIX)
                 try:
-                    index = OffsetIndex.load(path, self.base_offset, self.config.segment_index_bytes, self.size)
+                    limit = self.config.segment_index_bytes
+                    index = OffsetIndex.load(self.disk, path, self.base_offset, limit, self.size)
                 except CorruptIndex as error:
                     index = self.rebuild_indexes(str(error))._offset_index
                     assert index is not None
@@ -212,7 +214,7 @@ class Segment:
             if index is None:
                 path = self.path(file_names.TIME_INDEX_SUFFIX)
                 try:
-                    index = TimeIndex.load(path, self.base_offset, self.config.segment_index_bytes)
+                    index = TimeIndex.load(self.disk, path, self.base_offset, self.config.segment_index_bytes)
                 except CorruptIndex as error:
                     index = self.rebuild_indexes(str(error))._time_index
                     assert index is not None
@@ -252,8 +254,8 @@ class Segment:
 
     def _start_indexes(self) -> None:
         limit = self.config.segment_index_bytes
-        self._offset_index = OffsetIndex(self.path(file_names.INDEX_SUFFIX), self.base_offset, limit)
-        self._time_index = TimeIndex(self.path(file_names.TIME_INDEX_SUFFIX), self.base_offset, limit)
+        self._offset_index = OffsetIndex(self.disk, self.path(file_names.INDEX_SUFFIX), self.base_offset, limit)
+        self._time_index = TimeIndex(self.disk, self.path(file_names.TIME_INDEX_SUFFIX), self.base_offset, limit)
         self.largest_timestamp, self.largest_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._is_index_full = None
         self._knows_timestamps = True
@@ -314,7 +316,7 @@ class Segment:
         if not self._knows_timestamps:
             self._learn_timestamps()
         largest = self.largest_timestamp
-        return largest if largest >= 0 else os.stat(self.file.path).st_mtime_ns // 1_000_000
+        return largest if largest >= 0 else self.disk.status(self.file.path).modified_ns // 1_000_000
 
     def evict(self) -> None:
         """Release descriptor and indexes of a sealed segment; the next use opens and reads them again.
@@ -579,7 +581,7 @@ class Segment:
     def sync_indexes(self) -> None:
         """Wait until the indexes of a sealed segment are on the disk: recovery does not come here to rebuild them."""
         for suffix in file_names.SEGMENT_SUFFIXES[1:]:
-            index_file.sync_file(self.path(suffix))
+            sync_file(self.disk, self.path(suffix))
 
     def rename(self, file_suffix: str) -> None:
         """Give the files another passing suffix, or none: the log first, without which the others count for nothing.
@@ -590,14 +592,14 @@ class Segment:
         before = [self.path(suffix) for suffix in file_names.SEGMENT_SUFFIXES]
         self.file_suffix = file_suffix
         for old, suffix in zip(before, file_names.SEGMENT_SUFFIXES, strict=True):
-            if suffix != file_names.TRANSACTION_INDEX_SUFFIX or old.exists():
-                old.rename(self.path(suffix))
+            if suffix != file_names.TRANSACTION_INDEX_SUFFIX or self.disk.exists(old):
+                self.disk.rename(old, self.path(suffix))
         self.file.path = self.path(file_names.LOG_SUFFIX)
         self.offset_index.path = self.path(file_names.INDEX_SUFFIX)
         self.time_index.path = self.path(file_names.TIME_INDEX_SUFFIX)
         self.transaction_index.path = self.path(file_names.TRANSACTION_INDEX_SUFFIX)
 
-    def mark_deleted(self) -> list[Path]:
+    def mark_deleted(self) -> list[PurePath]:
         """Rename the files to ``.deleted`` and return the new names.
 
         An open log file stays open until the last reader under way has let go of this segment; a closed one cannot be
@@ -608,7 +610,7 @@ class Segment:
             path = self.path(suffix)
             target = path.with_name(path.name + file_names.DELETED_SUFFIX)
             try:
-                path.rename(target)
+                self.disk.rename(path, target)
             # A transaction index appears with its first entry; an interrupted deletion may have renamed some before.
             except FileNotFoundError:
                 continue

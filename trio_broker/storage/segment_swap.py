@@ -25,10 +25,9 @@ Source: Kafka's LocalLog.replaceSegments, Cleaner.cleanSegments; docs/formats/se
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 
-from trio_broker.storage import checkpoints, file_names
+from trio_broker.storage import file_names
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.segment import Segment
@@ -79,9 +78,10 @@ class SegmentSwap:
 
     def _keep_modification_time(self) -> None:
         """Make the new files as old as the last of the old ones: retention goes by it where there are no timestamps."""
-        modified_ns = os.stat(self.old[-1].file.path).st_mtime_ns
+        disk = self.log.disk
+        modified_ns = disk.status(self.old[-1].file.path).modified_ns
         for suffix in (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX):
-            os.utime(self.new.path(suffix), ns=(modified_ns, modified_ns))
+            disk.set_modified(self.new.path(suffix), modified_ns)
 
     def replace_segments(self, now_ms: int) -> None:
         """Step 2. The old files are removed ``file.delete.delay.ms`` from ``now_ms``.
@@ -101,7 +101,7 @@ class SegmentSwap:
             StorageFailed: the disk does not say that they are.
         """
         try:
-            checkpoints.sync_directory(self.log.directory)
+            self.log.disk.sync_directory(self.log.directory)
         except OSError as error:
             raise self._failed(error) from error
 

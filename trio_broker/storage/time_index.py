@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
+from trio_broker.runtime.disk import Disk
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.index_file import AbstractIndex, is_sorted, read_index_file
 
@@ -39,19 +40,22 @@ class TimeIndex(AbstractIndex):
 
     ENTRY = struct.Struct(">qi")
 
-    def __init__(self, path: Path, base_offset: int, max_bytes: int) -> None:
-        super().__init__(path, base_offset, max_bytes)
+    def __init__(self, disk: Disk, path: PurePath, base_offset: int, max_bytes: int) -> None:
+        super().__init__(disk, path, base_offset, max_bytes)
         self._timestamps, self._offsets = self._columns
 
     @classmethod
-    def load(cls, path: Path, base_offset: int, max_bytes: int, *, is_active: bool = False) -> TimeIndex:
+    def load(
+        cls, disk: Disk, path: PurePath, base_offset: int, max_bytes: int, *, is_active: bool = False
+    ) -> TimeIndex:
         """Read an index file.
 
         Raises:
             CorruptIndex: torn, or its timestamps or offsets fall.
         """
-        index = cls(path, base_offset, max_bytes)
-        for timestamp, relative in cls.ENTRY.iter_unpack(read_index_file(path, cls.ENTRY.size, is_active=is_active)):
+        index = cls(disk, path, base_offset, max_bytes)
+        content = read_index_file(disk, path, cls.ENTRY.size, is_active=is_active)
+        for timestamp, relative in cls.ENTRY.iter_unpack(content):
             index._timestamps.append(timestamp)
             index._offsets.append(relative)
         index._entries_on_disk = len(index)

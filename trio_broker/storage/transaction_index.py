@@ -10,13 +10,12 @@ Source: Kafka's TransactionIndex and AbortedTxn; docs/formats/indexes.md.
 
 from __future__ import annotations
 
-import os
 import struct
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
-from trio_broker.storage.checkpoints import write_all
+from trio_broker.runtime.disk import Disk, OpenMode, write_all
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.index_file import read_index_file
 
@@ -60,7 +59,8 @@ def encode(transaction: AbortedTransaction) -> bytes:
 class TransactionIndex:
     """The entries of one ``.txnindex`` file. Small and rarely written, so it is written through."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, disk: Disk, path: PurePath) -> None:
+        self.disk = disk
         self.path = path
         self._transactions: list[AbortedTransaction] | None = None
 
@@ -73,7 +73,7 @@ class TransactionIndex:
         """
         if self._transactions is None:
             try:
-                loaded = self._load() if self.path.exists() else []
+                loaded = self._load() if self.disk.exists(self.path) else []
             except CorruptIndex:
                 if self._transactions is None:
                     raise
@@ -85,7 +85,7 @@ class TransactionIndex:
 
     def _load(self) -> list[AbortedTransaction]:
         transactions: list[AbortedTransaction] = []
-        for version, *fields in _ENTRY.iter_unpack(read_index_file(self.path, ENTRY_BYTES)):
+        for version, *fields in _ENTRY.iter_unpack(read_index_file(self.disk, self.path, ENTRY_BYTES)):
             transaction = AbortedTransaction(*fields)
             if version != ENTRY_VERSION:
                 raise CorruptIndex(f"{self.path}: version {version}, expected {ENTRY_VERSION}")
@@ -100,11 +100,8 @@ class TransactionIndex:
         """Add a transaction whose marker was just written to the log."""
         known = self.transactions
         assert not known or transaction.last_offset > known[-1].last_offset, f"{transaction} after {known[-1]}"
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            write_all(descriptor, encode(transaction), len(known) * ENTRY_BYTES)
-        finally:
-            os.close(descriptor)
+        file = self.disk.open(self.path, OpenMode.CREATE)
+        write_all(file, encode(transaction), len(known) * ENTRY_BYTES)
         # File before memory: after a failed write the next entry overwrites what was written of this one.
         known.append(transaction)
 
@@ -124,9 +121,9 @@ class TransactionIndex:
         kept = [transaction for transaction in self.transactions if transaction.last_offset < offset]
         if len(kept) != len(self.transactions):
             self._transactions = kept
-            os.truncate(self.path, len(kept) * ENTRY_BYTES)
+            self.disk.open(self.path, OpenMode.UPDATE).truncate(len(kept) * ENTRY_BYTES)
 
     def clear(self) -> None:
         """Forget all entries; recovery fills the index anew."""
         self._transactions = []
-        self.path.unlink(missing_ok=True)
+        self.disk.unlink(self.path, missing_ok=True)

@@ -32,7 +32,7 @@ def log(tmp_path: Path) -> LogFiles:
 
 
 def log_file(files: LogFiles, index: int, suffix: str = ".log") -> Path:
-    return files.log.segments[index].path(suffix)
+    return Path(files.log.segments[index].path(suffix))
 
 
 def origins(files: LogFiles, offsets: OffsetRange, **options: object) -> list[str]:
@@ -202,7 +202,7 @@ def test_a_broken_header_is_told_with_partition_offset_file_and_position(log: Lo
 def test_rows_before_the_damage_come_first(log: LogFiles) -> None:
     segment = log.log.segments[1]
     second = list(segment_batches(log, 1))[1]
-    damage(segment.path(".log"), second + 16, 0x7F)
+    damage(Path(segment.path(".log")), second + 16, 0x7F)
     got: list[tuple[int, bytes | None]] = []
     with pytest.raises(CorruptData) as caught:
         got.extend(rows(transport(log), log.range()))

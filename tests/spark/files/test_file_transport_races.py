@@ -278,7 +278,7 @@ def test_files_that_are_never_as_the_broker_says_end_in_an_error_that_names_the_
 
 def test_files_that_change_with_every_plan_are_read_in_the_end(log: LogFiles) -> None:
     names = [segment.file.path for segment in log.log.segments[:3]]
-    hidden = [name.rename(name.with_suffix(".hidden")) for name in names]
+    hidden = [Path(name).rename(name.with_suffix(".hidden")) for name in names]
 
     def one_comes_back() -> None:
         if hidden:

@@ -42,10 +42,10 @@ class Damage:
     def place(self) -> tuple[Path, int]:
         """The file and the position of the batch."""
         segment = [each for each in self.log.log.segments if each.base_offset <= self.offset][-1]
-        data = segment.file.path.read_bytes()
+        data = Path(segment.file.path).read_bytes()
         table = scan_batches(data)
         row = table.base_offsets.tolist().index(self.offset)
-        return segment.file.path, int(table.positions[row])
+        return Path(segment.file.path), int(table.positions[row])
 
     def do(self) -> tuple[Path, int]:
         path, position = self.place
@@ -111,7 +111,7 @@ def test_damage_after_a_clean_stop_is_never_the_end(one_segment: LogFiles, how: 
 def test_what_is_cut_after_a_clean_stop_is_told(one_segment: LogFiles) -> None:
     one_segment.log.close()
     path = one_segment.log.active_segment.file.path
-    os.truncate(path, path.stat().st_size - 5)
+    os.truncate(path, Path(path).stat().st_size - 5)
     logs = stopped_already(one_segment)
     with pytest.raises(CorruptData, match=r"orders-0 at offset 87: .* bytes that are no whole batch \(.*log@\d+"):
         read_all(logs)
@@ -136,7 +136,7 @@ def test_a_torn_tail_ends_the_log_even_below_the_high_watermark(
 ) -> None:
     path = one_segment.log.active_segment.file.path
     logs = killed(one_segment, recovery_point=30, high_watermark=90)
-    os.truncate(path, path.stat().st_size - 5)
+    os.truncate(path, Path(path).stat().st_size - 5)
     assert read_all(logs) == numbered(0, 87)
     assert "offset 87, though the high watermark was 90" in caplog.text
 

@@ -16,6 +16,7 @@ from tests.spark.log_files import COMPACTED, ORDERS, LogFiles, numbered, read
 from tests.spark.offline_directories import killed, read_all, stopped
 from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import DataLoss, OptionError, SourceUnavailable
 from trio_broker.spark.files.file_planning import plan_files
 from trio_broker.spark.files.manifest import NoSuchTopic
@@ -53,7 +54,7 @@ def test_a_log_that_was_closed_properly_is_read_whole(log: LogFiles) -> None:
 
 def test_nothing_is_changed(log: LogFiles) -> None:
     log.directory.joinpath("00000000000000000099.log.deleted").write_bytes(b"left over")
-    with log.log.active_segment.file.path.open("ab") as file:
+    with Path(log.log.active_segment.file.path).open("ab") as file:
         file.write(b"torn")
     logs = killed(log, recovery_point=30)
     for index in log.directory.glob("*.index"):
@@ -67,14 +68,14 @@ def test_nothing_is_changed(log: LogFiles) -> None:
 def test_a_torn_tail_ends_the_log(log: LogFiles, cut: int) -> None:
     path = log.log.active_segment.file.path
     logs = killed(log)
-    os.truncate(path, path.stat().st_size - cut)
+    os.truncate(path, Path(path).stat().st_size - cut)
     assert read_all(logs) == numbered(0, 87)
 
 
 def test_zeros_behind_the_last_batch_end_the_log(log: LogFiles) -> None:
     path = log.log.active_segment.file.path
     logs = killed(log)
-    os.truncate(path, path.stat().st_size + 1000)
+    os.truncate(path, Path(path).stat().st_size + 1000)
     assert read_all(logs) == numbered(0, 90)
 
 
@@ -315,7 +316,7 @@ def test_a_path_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 @pytest.fixture
 def broker_at_work(tmp_path: Path) -> Iterator[Path]:
-    directory = LogDirectory(tmp_path)
+    directory = LogDirectory(RealDisk(), tmp_path)
     directory.open()
     yield tmp_path
     directory.unlock()

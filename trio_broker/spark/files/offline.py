@@ -20,6 +20,7 @@ from typing import Final
 
 import attrs
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import OptionError, SourceUnavailable
 from trio_broker.spark.files.manifest import NoSuchTopic, PartitionLog, TopicLogFiles
 from trio_broker.spark.files.offline_log import Checkpoints, read_log, segment_paths
@@ -247,7 +248,7 @@ def _cluster_id(path: Path) -> str:
 def _offsets(path: Path) -> Mapping[TopicPartition, int]:
     """Return a checkpoint's offsets. Without them more is read, and the log ends with its last batch."""
     try:
-        return checkpoints.read_offsets(path)
+        return checkpoints.read_offsets(RealDisk(), path)
     except (CorruptCheckpoint, OSError) as error:
         log.warning("not using a checkpoint: %s", error)
         return {}

@@ -34,6 +34,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.records.batch import BATCH_HEADER_BYTES
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import CorruptData, SourceUnavailable
 from trio_broker.spark.files.manifest import (
     MAX_OFFSET,
@@ -105,7 +106,7 @@ def read_log(directory: Path, partition: TopicPartition, known: Checkpoints) -> 
 
 def _latest_epoch(directory: Path) -> int:
     try:
-        latest = LeaderEpochs.load(directory).latest_epoch
+        latest = LeaderEpochs.load(RealDisk(), directory).latest_epoch
     except (CorruptCheckpoint, OSError):
         return UNKNOWN_EPOCH
     return UNKNOWN_EPOCH if latest is None else latest

@@ -15,6 +15,7 @@ from typing import Final
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, read_batch_header
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.manifest import LogSegment, PartitionLog
@@ -61,7 +62,7 @@ def _time_index(log_path: Path, segment: LogSegment) -> TimeIndex | None:
     """Return a segment's time index, None where there is no good one, or an empty one."""
     name = log_path.name.replace(file_names.LOG_SUFFIX, file_names.TIME_INDEX_SUFFIX)
     try:
-        index = TimeIndex.load(log_path.with_name(name), segment.base_offset, MAX_INDEX_BYTES)
+        index = TimeIndex.load(RealDisk(), log_path.with_name(name), segment.base_offset, MAX_INDEX_BYTES)
     except CorruptIndex:
         return None
     return index if len(index) else None

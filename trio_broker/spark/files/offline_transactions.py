@@ -20,6 +20,7 @@ import attrs
 
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, RecordBatch, read_batch_header
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Chunk
 from trio_broker.spark.errors import CorruptData
 from trio_broker.spark.files.manifest import AbortedRange, PartitionLog
@@ -63,7 +64,7 @@ def _indexed(found: PartitionLog, paths: Mapping[int, Path]) -> set[AbortedRange
         path = paths[segment.base_offset]
         name = path.name.replace(file_names.LOG_SUFFIX, file_names.TRANSACTION_INDEX_SUFFIX)
         try:
-            entries = TransactionIndex(path.with_name(name)).transactions
+            entries = TransactionIndex(RealDisk(), path.with_name(name)).transactions
         except CorruptIndex as error:
             log.warning("%s: %s; all of its log is read instead", found.partition, error)
             return None
@@ -81,7 +82,7 @@ def _restore_snapshot(states: ProducerStates, found: PartitionLog, directory: Pa
 
     Unlike ``storage.producer_replay`` this removes no damaged snapshot: the directory may be a backup.
     """
-    for offset in reversed(producer_snapshot.offsets(directory)):
+    for offset in reversed(producer_snapshot.offsets(RealDisk(), directory)):
         if found.log_start_offset <= offset <= found.high_watermark:
             path = file_names.segment_path(directory, offset, file_names.SNAPSHOT_SUFFIX)
             try:

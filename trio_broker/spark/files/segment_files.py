@@ -24,6 +24,7 @@ from typing import Final
 import attrs
 
 from kafka_wire.primitives import uuid_text
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import SourceUnavailable
 from trio_broker.spark.files.manifest import IndexEntry, LogSegment, PartitionLog
 from trio_broker.storage import file_names, index_file, partition_metadata
@@ -140,7 +141,7 @@ def _check_topic_id(log: PartitionLog, directory: Path) -> None:
 def topic_id_in(directory: Path) -> str:
     """Return the topic id in a partition's directory, the empty string where there is none."""
     try:
-        stored = partition_metadata.read(directory)
+        stored = partition_metadata.read(RealDisk(), directory)
     except (CorruptCheckpoint, OSError):
         return NO_TOPIC_ID
     return NO_TOPIC_ID if stored is None else uuid_text(stored)
@@ -242,7 +243,7 @@ def index_entries(path: Path, segment: LogSegment) -> Sequence[IndexEntry]:
         index = path.with_name(path.name.replace(file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX))
         if index.stat().st_size > MAX_INDEX_BYTES:
             return ()
-        content = index_file.read_index_file(index, _ENTRY.size)
+        content = index_file.read_index_file(RealDisk(), index, _ENTRY.size)
     except (CorruptIndex, OSError):
         return ()
     return IndexColumns(content, segment.base_offset)

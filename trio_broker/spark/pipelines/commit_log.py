@@ -29,8 +29,9 @@ from typing import Any, Final, Self
 
 import attrs
 
+from trio_broker.runtime.disk import write_atomically
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.errors import SparkJobError
-from trio_broker.storage.checkpoints import sync_directory, write_atomically
 from trio_broker.topic_partition import TopicPartition
 
 VERSION: Final = 1
@@ -133,7 +134,7 @@ class CommitLog:
             "facts": dict(commit.facts),
         }
         with _as_commit_log_errors():
-            write_atomically(self._path(commit.batch), _encode(document))
+            write_atomically(RealDisk(), self._path(commit.batch), _encode(document))
         self.last, self.last_is_finished = commit, False
         return commit
 
@@ -148,7 +149,7 @@ class CommitLog:
         with _as_commit_log_errors():
             # Old commits go last: a crash in between leaves one commit too many, never one too few.
             path.with_suffix(DONE).touch()
-            sync_directory(path.parent)
+            RealDisk().sync_directory(path.parent)
             self.last_is_finished = True
             self._remove_old(self.last.batch - KEPT_COMMITS)
 
@@ -168,7 +169,7 @@ class CommitLog:
         if not path.exists():
             job_id = secrets.token_hex(8)
             document = {"version": VERSION, "job_id": job_id, "kind": kind, "settings": settings}
-            write_atomically(path, _encode(document))
+            write_atomically(RealDisk(), path, _encode(document))
             return job_id
         found = _decode(path)
         for name, value in {"kind": kind, **{f"settings.{key}": value for key, value in settings.items()}}.items():

@@ -15,8 +15,9 @@ from typing import Final, Self
 
 import attrs
 
+from trio_broker.runtime.disk import write_atomically
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.pipelines.parquet_parts import RestoreError, RowGroupPart
-from trio_broker.storage.checkpoints import write_atomically
 
 INPUTS_FILE: Final = "inputs.json"
 
@@ -55,7 +56,7 @@ class Inputs:
         path = checkpoint / INPUTS_FILE
         document = {"version": VERSION, "files": dict(self.sizes), "digest": self.digest}
         try:
-            write_atomically(path, json.dumps(document, indent=1).encode() + b"\n")
+            write_atomically(RealDisk(), path, json.dumps(document, indent=1).encode() + b"\n")
         except OSError as error:
             raise RestoreError(f"{path}: {error.strerror}") from error
 

@@ -21,8 +21,8 @@ from typing import Final
 import attrs
 import pyarrow as pa
 
+from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.tables.table import DataFile, TableError, WritableFile
-from trio_broker.storage.checkpoints import sync_directory
 
 HIDDEN: Final = "_trio_broker"
 """The directory of a pipeline's own files in a table's directory."""
@@ -61,7 +61,7 @@ class LocalFiles:
             # A commit may name a file in here as soon as the file is sealed: its directories must survive a power cut.
             for each in (directory, *directory.parents):
                 if each.is_relative_to(self.directory):
-                    sync_directory(each)
+                    RealDisk().sync_directory(each)
         except OSError as error:
             raise TableError(f"{directory}: {error.strerror}") from error
 
@@ -76,7 +76,7 @@ class LocalFiles:
             size_bytes = os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-        sync_directory(self.staged(file).parent)
+        RealDisk().sync_directory(self.staged(file).parent)
         return size_bytes
 
     def remove(self, file: DataFile) -> None:
@@ -103,7 +103,7 @@ class LocalFiles:
             directories.update(each for each in placed.parents if each.is_relative_to(root))
         # Also directories that existed before: a run that was killed may have created them and not synced them.
         for directory in directories:
-            sync_directory(directory)
+            RealDisk().sync_directory(directory)
 
     def clean(self) -> None:
         """Remove all staged files of the job, and with them the directories of its runs.
