@@ -130,6 +130,19 @@ def test_a_full_disk_takes_what_fits_and_refuses_the_rest_until_something_is_fre
     assert file.write(bytes(50), 60) == 40
 
 
+def test_a_hole_takes_no_room_and_a_reservation_does(disk, file):
+    disk.faults.total_bytes = 100
+    file.truncate(10**9)
+    assert disk.space(DATA).usable_bytes == 100
+    assert file.read(3, 10**9 - 2) == bytes(2)
+    file.truncate(0)
+    file.preallocate(90)
+    assert disk.space(DATA).usable_bytes == 10
+    assert file.write(bytes(100), 0) == 100
+    file.truncate(20)
+    assert disk.space(DATA).usable_bytes == 80
+
+
 def test_the_room_is_measured_anew_after_a_power_cut(disk, file):
     disk.faults.total_bytes = 100
     file.write(bytes(70), 0)

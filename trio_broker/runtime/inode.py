@@ -1,7 +1,7 @@
 """Files and directories of a simulated disk: what a program sees of them, and what a power cut leaves.
 
-A file is two byte arrays, ``content`` (what reads return: the page cache) and ``durable`` (the platter), and the
-changes made since the last sync, in order. A directory is two dicts of names, and the changes of names not yet durable
+A file is two images, ``content`` (what reads return: the page cache) and ``durable`` (the platter), and the changes
+made since the last sync, in order. A directory is two dicts of names, and the changes of names not yet durable
 stand in one list of the volume. A power cut applies some of the changes to the durable side, and starts again from it.
 
 Which ones may survive follows what ext4 and xfs do, and POSIX allows; docs/decisions/0034 has the list.
@@ -36,6 +36,40 @@ class Loss(enum.Enum):
 NAME_LOSSES = (Loss.ALL, Loss.NONE, Loss.SUFFIX, Loss.SOME)
 
 
+@attrs.define(eq=False)
+class Image:
+    """The bytes of a file. Those between the end of ``data`` and ``size`` are zeros that take no room: a hole."""
+
+    data: bytearray = attrs.field(factory=bytearray)
+    size: int = 0
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return the bytes from ``position`` on, fewer at the end."""
+        end = min(position + size, self.size)
+        found = bytes(self.data[position:end])
+        return found + bytes(max(0, end - position - len(found)))
+
+    def write(self, position: int, data: bytes) -> None:
+        """Put ``data`` at ``position``; costs as much as ``data`` is long, and the hole before it."""
+        end = len(self.data)
+        if position == end:
+            self.data += data
+        else:
+            if position > end:
+                self.data += bytes(position - end)
+            self.data[position : position + len(data)] = data
+        self.size = max(self.size, position + len(data))
+
+    def resize(self, size: int) -> None:
+        """Cut the bytes, or put a hole behind them."""
+        del self.data[size:]
+        self.size = size
+
+    def copy(self) -> Image:
+        """Return an equal one."""
+        return Image(bytearray(self.data), self.size)
+
+
 @attrs.frozen
 class Write:
     """Bytes put at a position; ``data`` is a copy."""
@@ -43,12 +77,9 @@ class Write:
     position: int
     data: bytes
 
-    def apply(self, image: bytearray) -> None:
-        """Change ``image`` as the write does; a gap before it reads as zeros."""
-        position = self.position
-        if position > len(image):
-            image.extend(bytes(position - len(image)))
-        image[position : position + len(self.data)] = self.data
+    def apply(self, image: Image) -> None:
+        """Change ``image`` as the write does."""
+        image.write(self.position, self.data)
 
     def sectors(self) -> Iterator[Write]:
         """Split the write where sectors of the file begin."""
@@ -65,20 +96,12 @@ class Resize:
 
     size: int
 
-    def apply(self, image: bytearray) -> None:
-        """Cut ``image``, or extend it with zeros."""
-        resize(image, self.size)
+    def apply(self, image: Image) -> None:
+        """Change ``image`` as the change of length does."""
+        image.resize(self.size)
 
 
 Change = Write | Resize
-
-
-def resize(image: bytearray, size: int) -> None:
-    """Cut ``image``, or extend it with zeros, to ``size`` bytes."""
-    if size < len(image):
-        del image[size:]
-    else:
-        image.extend(bytes(size - len(image)))
 
 
 @attrs.define(eq=False)
@@ -86,17 +109,24 @@ class Inode:
     """A file, apart from its name.
 
     ``content`` differs from ``durable`` by ``pending``, and by what a failed sync dropped. ``owner`` is the lock that
-    the file stands for, while it is held. ``linked`` is whether the file has a name, so that its bytes count.
+    the file stands for, while it is held. ``linked`` is whether the file has a name, so that its bytes count, and
+    ``reserved`` how many count although they were not written.
     """
 
     modified_ns: int
-    content: bytearray = attrs.field(factory=bytearray)
-    durable: bytearray = attrs.field(factory=bytearray)
+    content: Image = attrs.field(factory=Image)
+    durable: Image = attrs.field(factory=Image)
     pending: list[Change] = attrs.field(factory=list)
     durable_modified_ns: int = attrs.field(default=attrs.Factory(lambda self: self.modified_ns, takes_self=True))
     dropped: bool = False
     owner: object = None
     linked: bool = True
+    reserved: int = 0
+
+    @property
+    def allocated_bytes(self) -> int:
+        """How many bytes of the volume the file takes, as long as it has a name."""
+        return max(len(self.content.data), self.reserved)
 
     def write(self, position: int, data: bytes) -> None:
         """Write; costs as much as ``data`` is long, also at the end of a long file."""
@@ -109,6 +139,7 @@ class Inode:
         change = Resize(size)
         change.apply(self.content)
         self.pending.append(change)
+        self.reserved = min(self.reserved, size)
 
     def sync(self) -> None:
         """Make everything durable, except what an earlier failed sync dropped."""
@@ -122,7 +153,7 @@ class Inode:
 
         Reads go on to return them, the next sync succeeds, and a power cut brings the old bytes back ("fsyncgate").
         """
-        for change in surviving_writes(self.pending, len(self.durable), Loss.SOME, chance):
+        for change in surviving_writes(self.pending, self.durable.size, Loss.SOME, chance):
             change.apply(self.durable)
         self.pending.clear()
         self.dropped = True
@@ -133,9 +164,10 @@ class Inode:
             return
         if loss is Loss.ALL:
             self.modified_ns = self.durable_modified_ns
-        for change in surviving_writes(self.pending, len(self.durable), loss, chance):
+        for change in surviving_writes(self.pending, self.durable.size, loss, chance):
             change.apply(self.durable)
-        self.content = bytearray(self.durable)
+        self.content = self.durable.copy()
+        self.reserved = min(self.reserved, self.content.size)
         self.durable_modified_ns = self.modified_ns
         self.pending.clear()
         self.dropped = False
@@ -303,5 +335,5 @@ def cut_power(root: Directory, changes: list[NameChange], chance: random.Random)
             else:
                 node.cut_power(everywhere or chance.choice(tuple(Loss)), chance)
                 node.linked = True
-                used_bytes += len(node.content)
+                used_bytes += node.allocated_bytes
     return used_bytes

@@ -80,8 +80,10 @@ class SimulatedDisk:
     def rot(self, path: PurePath, position: int) -> None:
         """Turn a bit of a durable byte over, as a disk may at any time."""
         inode = self._process.volume.inode(path)
-        inode.durable[position] ^= 1 << self.faults.random.randrange(8)
-        inode.content[position] = inode.durable[position]
+        (byte,) = inode.durable.read(position, 1)
+        changed = bytes([byte ^ 1 << self.faults.random.randrange(8)])
+        inode.durable.write(position, changed)
+        inode.content.write(position, changed)
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> SimulatedFile:
         creates = mode is OpenMode.CREATE or mode is OpenMode.REPLACE
@@ -109,7 +111,7 @@ class SimulatedDisk:
         volume = self._begin(OperationKind.STATUS, path)
         with volume.guard:
             node = volume.find(path)
-            return FileStatus(len(node.content) if isinstance(node, Inode) else 0, node.modified_ns)
+            return FileStatus(node.content.size if isinstance(node, Inode) else 0, node.modified_ns)
 
     def exists(self, path: PurePath) -> bool:
         return self._found(path) is not None

@@ -37,7 +37,7 @@ class SimulatedFile:
             process.check()
             if volume.faults.happens(volume.faults.failing_reads, self.path):
                 fail(errno.EIO, self.path)
-            return bytes(self.inode.content[position : position + size])
+            return self.inode.content.read(position, size)
 
     def read_cached(self, size: int, position: int) -> bytes:
         faults = self.process.volume.faults
@@ -63,7 +63,7 @@ class SimulatedFile:
                 fail(errno.EIO, self.path)
             if faults.happens(faults.short_writes, self.path):
                 copied = copied[: faults.random.randint(1, len(copied))]
-            before = len(inode.content)
+            before = inode.allocated_bytes
             room = before + volume.usable_bytes() - position
             if len(copied) > room:
                 if room <= 0:
@@ -72,12 +72,12 @@ class SimulatedFile:
             inode.write(position, copied)
             inode.modified_ns = volume.now_ns()
             if inode.linked:
-                volume.used_bytes += len(inode.content) - before
+                volume.used_bytes += inode.allocated_bytes - before
         return len(copied)
 
     def size(self) -> int:
         self.process.begin(OperationKind.STATUS, self.path)
-        return len(self.inode.content)
+        return self.inode.content.size
 
     def truncate(self, size: int, /) -> None:
         process = self.process
@@ -101,11 +101,9 @@ class SimulatedFile:
         volume = process.volume
         with volume.guard:
             process.check()
-            added = size - len(self.inode.content)
-            if added > volume.usable_bytes():
+            if size - self.inode.allocated_bytes > volume.usable_bytes():
                 fail(errno.ENOSPC, self.path)
-            if added > 0:
-                volume.resize(self.inode, size)
+            volume.resize(self.inode, max(size, self.inode.content.size), reserve=True)
 
     def sync(self) -> None:
         process = self.process

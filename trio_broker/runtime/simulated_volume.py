@@ -121,8 +121,8 @@ class SimulatedVolume:
         else:
             gone = change.node
         if isinstance(gone, Inode):
+            self.used_bytes -= gone.allocated_bytes
             gone.linked = False
-            self.used_bytes -= len(gone.content)
         self.name_changes.append(change)
 
     def sync_names(self, directory: Directory) -> None:
@@ -133,13 +133,15 @@ class SimulatedVolume:
         """How many bytes still fit."""
         return max(0, self.faults.total_bytes - self.used_bytes)
 
-    def resize(self, inode: Inode, size: int) -> None:
-        """Give a file another length."""
-        before = len(inode.content)
-        if size != before:
+    def resize(self, inode: Inode, size: int, *, reserve: bool = False) -> None:
+        """Give a file another length; with ``reserve`` all of it counts as used."""
+        before = inode.allocated_bytes
+        if size != inode.content.size:
             inode.resize(size)
-            if inode.linked:
-                self.used_bytes += size - before
+        if reserve:
+            inode.reserved = size
+        if inode.linked:
+            self.used_bytes += inode.allocated_bytes - before
         inode.modified_ns = self.now_ns()
 
     def slow_down(self, path: PurePath) -> None:
