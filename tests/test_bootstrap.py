@@ -23,6 +23,7 @@ from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
+BROKER = ConfigResource.of_broker(1)
 
 
 def opened(directory, **settings):
@@ -69,7 +70,7 @@ async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path)
         created = await create(services, partitions=2, retention_ms="1234")
         await append(services)
     async with opened(tmp_path) as services:
-        topic = services.controller.image.topics["orders"]
+        topic = services.metadata_cache.image.topics["orders"]
         partition = services.replicas.topic("orders").partition(0)
         assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 2)
         assert partition.log.config.retention_ms == 1234
@@ -116,7 +117,7 @@ async def test_a_long_metadata_log_is_replaced_by_a_snapshot_at_a_start(tmp_path
         first = await services.producer_ids.next()
     for leader_epoch in (1, 2, 3):
         async with opened(tmp_path) as services:
-            assert services.controller.image.topics["orders"].topic_id == created.topic_id
+            assert services.metadata_cache.image.topics["orders"].topic_id == created.topic_id
             assert set(epochs(services)) == {leader_epoch}
             assert services.replicas.topic("orders").partition(0).log.config.retention_ms == 1234
             assert await services.producer_ids.next() > first
@@ -138,7 +139,7 @@ async def test_a_deleted_topic_stays_deleted(tmp_path):
         await create(services)
         await services.controller.delete_topics([TopicTarget("orders")])
     async with opened(tmp_path) as services:
-        assert not services.controller.image.topics
+        assert not services.metadata_cache.image.topics
         assert not services.replicas.topics
     assert not (tmp_path / "orders-0").exists()
 
@@ -304,7 +305,7 @@ async def test_a_broker_setting_reaches_the_topics_that_have_none_of_their_own(t
     async with opened(tmp_path) as services:
         await create(services, "follows")
         await create(services, "keeps", retention_ms="1234")
-        await set_config(services, services.controller.broker_resource, "log.retention.ms", "4321")
+        await set_config(services, BROKER, "log.retention.ms", "4321")
         retentions = {
             name: hosted.partition(0).log.config.retention_ms for name, hosted in services.replicas.topics.items()
         }
@@ -314,7 +315,7 @@ async def test_a_broker_setting_reaches_the_topics_that_have_none_of_their_own(t
 async def test_the_threads_for_disk_work_are_as_many_as_num_io_threads_says(tmp_path):
     async with opened(tmp_path, num_io_threads="4") as services:
         assert services.replicas.io_limiter.total_tokens == 4
-        await set_config(services, services.controller.broker_resource, "num.io.threads", "6")
+        await set_config(services, BROKER, "num.io.threads", "6")
         assert services.replicas.io_limiter.total_tokens == 6
 
 
@@ -323,8 +324,7 @@ async def test_only_a_setting_of_logs_makes_topics_resolve_their_settings_anew(t
     async with opened(tmp_path) as services:
         await create(services)
         monkeypatch.setattr(type(services.replicas), "update_config", lambda self, name, config: updated.append(name))
-        broker = ConfigResource(ConfigResourceType.BROKER, "1")
-        await set_config(services, broker, "num.io.threads", "9")
+        await set_config(services, BROKER, "num.io.threads", "9")
         assert updated == []
-        await set_config(services, broker, "log.retention.ms", "5")
+        await set_config(services, BROKER, "log.retention.ms", "5")
         assert updated == ["orders"]

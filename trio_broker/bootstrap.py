@@ -12,7 +12,7 @@ without an exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -22,9 +22,13 @@ import trio
 from kafka_wire.primitives import random_uuid
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
@@ -70,15 +74,17 @@ async def open_services(
     ended_well = False
     broker_epoch = -1
     try:
-        metadata_log, records = await workers.run(partial(open_metadata, log_manager, runtime, config))
+        metadata_log, image = await workers.run(partial(open_metadata, log_manager, runtime, config))
         try:
             changes = ChangeLog(clock, ChangeFile(runtime.disk, directories[0] / FILE_NAME, workers))
             await workers.run(changes.load)
-            controller = Controller(metadata_log, config, records, changes=changes)
-            changes.record_start(controller.broker_resource.name, config.static_texts)
+            changes.record_start(str(config.node.node_id), config.static_texts)
             if metadata_log.is_snapshot_due:
-                await workers.run(partial(metadata_log.take_snapshot, image_records(controller.image)))
-            await workers.run(partial(load_logs, log_manager, controller.image, config))
+                await workers.run(partial(metadata_log.take_snapshot, image_records(image)))
+            metadata_cache = MetadataCache(image)
+            dynamic_config = DynamicConfigPublisher(config)
+            dynamic_config.apply(image, image.configs_by_resource)
+            await workers.run(partial(load_logs, log_manager, image, config))
             replicas = make_replica_manager(log_manager, config, runtime, changes)
             node = NodeInfo(
                 node_id=config.node.node_id,
@@ -86,22 +92,26 @@ async def open_services(
                 rack=config.node.broker_rack,
                 advertised=advertised,
             )
+            publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
+            controller = Controller(metadata_log, publisher, config)
             broker_epoch = await controller.register_node(registration(node))
-            publisher = MetadataPublisher(controller, replicas, node.node_id)
-            await publisher.apply_topics(controller.image.topics.values())
-            controller.subscribe(publisher.publish)
-            # Subscribes after the publisher, so that the partitions of a new topic are there when it is notified.
-            groups = GroupCoordinator(replicas, controller, config, clock)
+            partitions = BrokerMetadataPublisher(replicas, config)
+            await partitions.apply_topics(metadata_cache.image.topics.values())
+            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, clock)
+            # In this order: the coordinator finds the partitions of a new topic open.
+            publisher.subscribers = (partitions, groups)
             yield BrokerServices(
                 node=node,
                 config=config,
                 runtime=runtime,
                 controller=controller,
+                metadata_cache=metadata_cache,
                 metadata_log=metadata_log,
+                changes=changes,
                 replicas=replicas,
                 producer_ids=ProducerIds(controller.allocate_producer_ids),
                 groups=groups,
-                trials=ConfigTrials(controller, changes, clock),
+                trials=ConfigTrials(controller, dynamic_config, changes, clock),
             )
         finally:
             await run_shielded(workers, metadata_log.close)
@@ -116,16 +126,15 @@ async def run_shielded(workers: Workers, work: Callable[[], object]) -> None:
         await workers.run(work)
 
 
-def open_metadata(
-    log_manager: LogManager, runtime: Runtime, config: BrokerConfig
-) -> tuple[MetadataLog, Sequence[object]]:
-    """The metadata log, in the first directory, and all its records. Blocks."""
+def open_metadata(log_manager: LogManager, runtime: Runtime, config: BrokerConfig) -> tuple[MetadataLog, MetadataImage]:
+    """The metadata log, in the first directory, and the image of all its records. Blocks."""
     directory = log_manager.directories[0]
     assert directory.properties is not None, "the directory is open"
     metadata_log = MetadataLog.open(
         directory.path, runtime, node_id=config.node.node_id, directory_id=directory.properties.directory_uuid
     )
-    return metadata_log, list(metadata_log.replay())
+    offset, epoch = metadata_log.log_end_offset - 1, metadata_log.leader_epoch
+    return metadata_log, replayed(metadata_log.replay(), offset=offset, epoch=epoch)
 
 
 def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfig) -> None:

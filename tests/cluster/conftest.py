@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafka_wire.primitives import random_uuid
+from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.cluster_control import NodeRegistration
-from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.listeners import Endpoint, SecurityProtocol
@@ -33,7 +33,7 @@ def node():
 
 @pytest.fixture
 async def controller(metadata_log, config, node):
-    made = Controller(metadata_log, config)
+    made = make_controller(metadata_log, config)
     await made.register_node(node)
     return made
 

@@ -1,4 +1,4 @@
-"""Decide, append, fold, tell."""
+"""Decide, append, publish."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import trio
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
+from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
+from tests.fakes.metadata_subscriber import RecordingSubscriber
 from trio_broker.changes.caller import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
-from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.broker_config import BrokerConfig
@@ -26,13 +27,9 @@ def setting(resource, name, value):
 
 @pytest.fixture
 def deltas(controller):
-    heard = []
-
-    async def listen(delta):
-        heard.append(delta)
-
-    controller.subscribe(listen)
-    return heard
+    subscriber = RecordingSubscriber()
+    controller.publisher.subscribers = (subscriber,)
+    return subscriber.deltas
 
 
 async def test_a_topic_is_in_log_and_image_and_told_when_the_request_is_answered(controller, metadata_log, deltas):
@@ -103,29 +100,10 @@ async def test_cancellation_between_log_and_image_does_not_part_them(config, nod
             await trio.lowlevel.checkpoint()
             return 0
 
-    controller = Controller(CancellingLog(), config)
+    controller = make_controller(CancellingLog(), config)
     with scope:
         await controller.register_node(node)
     assert 1 in controller.image.brokers
-
-
-async def test_a_listener_that_fails_takes_nobody_with_it(controller, caplog):
-    heard = []
-
-    async def fail(delta):
-        raise RuntimeError("no")
-
-    async def listen(delta):
-        heard.append(delta)
-
-    controller.subscribe(fail)
-    end = controller.subscribe(listen)
-    await controller.create_topics([NewTopic(name="t")])
-    assert len(heard) == 1
-    assert "a listener failed" in caplog.text
-    end()
-    await controller.create_topics([NewTopic(name="u")])
-    assert len(heard) == 1
 
 
 async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_caller(controller, config):
@@ -135,7 +113,7 @@ async def test_settings_of_this_broker_take_effect_and_are_recorded_with_their_c
     [change] = outcome.changes
     assert change.values == (ValueChange("num.io.threads", "8", "9"),)
     assert (change.resource_type, change.resource, change.origin) == (ChangedResource.BROKER, "1", CALLER.get())
-    assert controller.changes.changes == (change,)
+    assert controller.publisher.changes.changes == (change,)
 
 
 async def test_settings_without_an_effect_are_recorded_as_such_and_those_only_validated_are_not(controller, config):
@@ -164,7 +142,7 @@ async def test_what_happens_to_topics_is_recorded(controller):
     await controller.change_configs([setting(group, "consumer.session.timeout.ms", "50000")])
     assert [
         (change.action.value, change.resource, *((each.name, each.old, each.new) for each in change.values))
-        for change in controller.changes.changes
+        for change in controller.publisher.changes.changes
     ] == [
         ("created", "t", ("partitions", None, "2"), ("retention.ms", None, "5")),
         ("partitions-added", "t", ("partitions", "2", "3")),
@@ -174,7 +152,7 @@ async def test_what_happens_to_topics_is_recorded(controller):
         ("deleted", "t", ("partitions", "3", None)),
         ("config", "g", ("consumer.session.timeout.ms", "45000", "50000")),
     ]
-    assert [change.number for change in controller.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
+    assert [change.number for change in controller.publisher.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(controller, config, caplog):
@@ -193,7 +171,7 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
     await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
     await controller.allocate_producer_ids()
     config = BrokerConfig({"node.id": "1"})
-    again = Controller(metadata_log, config, metadata_log.records)
+    again = make_controller(metadata_log, config, metadata_log.records)
     assert again.image.topics == controller.image.topics
     assert again.image.brokers == controller.image.brokers
     assert again.image.next_producer_id == 1000

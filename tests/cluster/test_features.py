@@ -9,9 +9,9 @@ import pytest
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import FeatureLevelRecord
+from tests.fakes.controllers import make_controller
 from tests.fakes.images import image_of
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
-from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.features import (
     GROUP_VERSION,
     SUPPORTED,
@@ -44,7 +44,7 @@ async def test_the_first_start_on_older_data_finalises_what_is_missing(config, n
     await controller.create_topics([NewTopic(name="t")])
     older = [record for record in metadata_log.records if not isinstance(record, FeatureLevelRecord)]
     newer_log = MemoryMetadataLog()
-    upgraded = Controller(newer_log, config, older)
+    upgraded = make_controller(newer_log, config, older)
     assert upgraded.image.features == {}
     await upgraded.register_node(node)
     assert upgraded.image.features == {GROUP_VERSION: 1}
@@ -128,7 +128,7 @@ async def test_a_feature_that_was_switched_off_stays_off_over_restarts_and_snaps
 ):
     await controller.update_features([FeatureUpdate(GROUP_VERSION, 0, SAFE)], validate_only=False)
     for records in (metadata_log.records, list(image_records(controller.image))):
-        restarted = Controller(MemoryMetadataLog(), config, records)
+        restarted = make_controller(MemoryMetadataLog(), config, records)
         await restarted.register_node(node)
         assert restarted.image.features == {GROUP_VERSION: 0}
 

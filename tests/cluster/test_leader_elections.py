@@ -28,7 +28,7 @@ async def controller(controller):
 
 def place(controller, leader, replicas, isr):
     partition = PartitionImage(leader=leader, leader_epoch=3, partition_epoch=5, replicas=replicas, isr=isr)
-    controller.image = image_with(controller.image, "t", partition)
+    controller.publisher.cache.set_image(image_with(controller.image, "t", partition))
 
 
 @pytest.mark.parametrize("election", ElectionType)

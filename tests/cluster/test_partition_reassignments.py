@@ -69,7 +69,7 @@ def once_of_two(controller):
     """The partition of a node that was one of two brokers, both of which are registered."""
     brokers = {**controller.image.brokers, 2: attrs.evolve(controller.image.brokers[1], broker_id=2)}
     partition = PartitionImage(leader=1, leader_epoch=3, partition_epoch=5, replicas=(2, 1), isr=(1,))
-    controller.image = image_with(attrs.evolve(controller.image, brokers=brokers), "t", partition)
+    controller.publisher.cache.set_image(image_with(attrs.evolve(controller.image, brokers=brokers), "t", partition))
     return partition
 
 
@@ -98,7 +98,7 @@ async def test_this_node_keeps_what_nobody_else_could_take_over(controller, once
 
 
 async def test_a_broker_that_is_not_alive_gets_no_further_partition(controller, once_of_two):
-    controller.image = image_with(controller.image, "t", attrs.evolve(once_of_two, replicas=(1,)))
+    controller.publisher.cache.set_image(image_with(controller.image, "t", attrs.evolve(once_of_two, replicas=(1,))))
     code, reason = refusal_of(controller, [1, 2])
     assert code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert "broker 2 has no replica of it" in reason

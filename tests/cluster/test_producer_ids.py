@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 
-from trio_broker.cluster.controller import Controller
+from tests.fakes.controllers import make_controller
 from trio_broker.cluster.producer_ids import BLOCK_SIZE, ProducerIds
 
 
@@ -21,7 +21,7 @@ async def test_ids_follow_each_other_and_a_block_costs_one_record(controller, me
 
 async def test_no_id_comes_twice_over_a_restart(controller, metadata_log, config):
     first = await ProducerIds(controller.allocate_producer_ids).next()
-    restarted = Controller(metadata_log, config, metadata_log.records)
+    restarted = make_controller(metadata_log, config, metadata_log.records)
     assert await ProducerIds(restarted.allocate_producer_ids).next() == first + BLOCK_SIZE
 
 

@@ -60,9 +60,9 @@ def test_the_hash_goes_over_utf_16_units_however_long_the_name():
 
 
 async def test_looking_for_a_coordinator_creates_the_internal_topic_compacted(broker):
-    assert CONSUMER_OFFSETS_TOPIC not in broker.services.controller.image.topics
+    assert CONSUMER_OFFSETS_TOPIC not in broker.services.metadata_cache.image.topics
     await broker.groups.find("g")
-    topic = broker.services.controller.image.topics[CONSUMER_OFFSETS_TOPIC]
+    topic = broker.services.metadata_cache.image.topics[CONSUMER_OFFSETS_TOPIC]
     assert len(topic.partitions) == 3
     assert topic.configs["cleanup.policy"] == "compact"
     assert await broker.commit("g", 1) == 0
@@ -72,7 +72,7 @@ async def test_many_who_look_at_once_create_it_once(broker):
     async with trio.open_nursery() as nursery:
         for number in range(20):
             nursery.start_soon(broker.groups.find, f"g{number}")
-    assert len(broker.services.controller.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 3
+    assert len(broker.services.metadata_cache.image.topics[CONSUMER_OFFSETS_TOPIC].partitions) == 3
 
 
 async def test_a_group_has_no_coordinator_before_the_topic_is_there(broker):

@@ -9,6 +9,7 @@ import attrs
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
 from kafka_wire.primitives import random_uuid
+from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined, response_of
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -47,16 +48,19 @@ class AdminClient:
     def context(self, version: int) -> Context:
         header = RequestHeader(api_key=0, api_version=version, correlation_id=7, client_id="test")
         no_metadata_log: Any = None  # is read by the admin app alone
+        publisher = self.controller.publisher
         services = BrokerServices(
             node=self.node,
             config=self.config,
             runtime=real_runtime(ManualClock()),
             controller=self.controller,
+            metadata_cache=publisher.cache,
+            changes=publisher.changes,
             metadata_log=no_metadata_log,
             replicas=self.replicas,
             producer_ids=ProducerIds(self.controller.allocate_producer_ids),
             groups=self.groups,
-            trials=ConfigTrials(self.controller, self.controller.changes, ManualClock()),
+            trials=ConfigTrials(self.controller, publisher.dynamic_config, publisher.changes, ManualClock()),
         )
         return Context(QueuedRequest(header, memoryview(b""), CONNECTION), services)
 
@@ -65,6 +69,6 @@ async def make_admin_client(**static: str) -> AdminClient:
     """A client of a broker that has just been started for the first time, with these keys set (``_`` for a dot)."""
     config = BrokerConfig({"node.id": "1", **{name.replace("_", "."): value for name, value in static.items()}})
     metadata_log = MemoryMetadataLog()
-    controller = Controller(metadata_log, config)
+    controller = make_controller(metadata_log, config)
     await controller.register_node(NodeRegistration(node_id=1, incarnation_id=random_uuid(), endpoints=(), rack=None))
     return AdminClient(config, controller, metadata_log)

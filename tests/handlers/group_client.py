@@ -59,7 +59,7 @@ class GroupClient:
         return self.wire.services
 
     def topic_id(self, topic: str) -> bytes:
-        known = self.services.controller.image.topics.get(topic)
+        known = self.services.metadata_cache.image.topics.get(topic)
         return known.topic_id if known else bytes(15) + b"\x07"
 
     async def set_config(self, name: str, value: str | None, *, group_id: str = "g") -> None:

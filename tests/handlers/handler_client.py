@@ -68,6 +68,8 @@ class Client:
             config=self.replicas.config,
             runtime=real_runtime(self.replicas.clock),
             controller=absent,
+            metadata_cache=absent,
+            changes=absent,
             metadata_log=absent,
             replicas=self.replicas,
             producer_ids=self.producer_ids,

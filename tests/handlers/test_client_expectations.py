@@ -88,7 +88,7 @@ def test_what_is_not_there_is_not_advertised_rather_than_answered_half_way():
 
 async def test_the_consumer_protocol_is_advertised_and_its_feature_finalised(wire):
     assert {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE} <= set(served_apis())
-    assert wire.services.controller.image.features["group.version"] == 1
+    assert wire.services.metadata_cache.image.features["group.version"] == 1
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_SERVED_VERSION)

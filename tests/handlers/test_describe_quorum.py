@@ -62,7 +62,7 @@ async def test_all_that_was_decided_is_below_the_high_watermark(wire):
     after = await ask(wire)
     assert after.high_watermark == before.high_watermark + 4  # a record of the topic and one of each partition
     assert after.high_watermark == after.current_voters[0].log_end_offset
-    assert after.high_watermark == wire.services.controller.metadata_offset + 1
+    assert after.high_watermark == wire.services.metadata_cache.image.offset + 1
 
 
 async def test_every_start_leads_in_a_later_epoch(tmp_path):

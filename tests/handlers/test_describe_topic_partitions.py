@@ -90,7 +90,7 @@ async def test_a_missing_topic_is_unknown_and_an_impossible_one_invalid(wire):
 
 async def test_it_never_creates_a_topic(wire):
     await page(wire, "missing")
-    assert wire.services.controller.image.topics == {}
+    assert wire.services.metadata_cache.image.topics == {}
 
 
 async def test_a_topic_is_told_with_its_id_and_each_partition_with_leader_and_epoch(wire):

@@ -56,7 +56,7 @@ async def test_the_empty_group_has_a_coordinator_too(wire, version):
 async def test_the_first_question_creates_the_topic_of_the_offsets_with_fifty_partitions(open_wire_client):
     wire = await open_wire_client()
     await wire.ask(request(0), 0)
-    topic = wire.services.controller.image.topics["__consumer_offsets"]
+    topic = wire.services.metadata_cache.image.topics["__consumer_offsets"]
     assert len(topic.partitions) == 50
     assert topic.configs["cleanup.policy"] == "compact"
 

@@ -71,7 +71,7 @@ async def test_a_pool_and_the_queue_are_tuned_live_which_is_one_change(admin):
     changes = resource(BROKER, "1", ("num.io.threads", SET, "16"), ("queued.max.requests", SET, "10"))
     assert await codes(admin, changes) == [0]
     assert (admin.config.socket_server.num_io_threads, admin.config.socket_server.queued_max_requests) == (16, 10)
-    change = admin.controller.changes.changes[-1]
+    change = admin.controller.publisher.changes.changes[-1]
     assert change.values == (
         ValueChange("num.io.threads", "8", "16"),
         ValueChange("queued.max.requests", "500", "10"),

@@ -27,7 +27,8 @@ async def ask(wire, *types, version=1):
 def set_config(wire, resource_type, name, key, value):
     """As the metadata log of a Kafka may have it, whatever this broker lets clients set."""
     record = ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
-    wire.services.controller.image = image_after(wire.services.controller.image, record)
+    cache = wire.services.metadata_cache
+    cache.set_image(image_after(cache.image, record))
 
 
 @pytest.fixture

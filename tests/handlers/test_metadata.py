@@ -57,7 +57,7 @@ def names_of(response: MetadataResponse) -> list[str | None]:
 
 
 def existing(wire) -> set[str]:
-    return set(wire.services.controller.image.topics)
+    return set(wire.services.metadata_cache.image.topics)
 
 
 # --- the brokers ---
@@ -255,8 +255,8 @@ async def test_a_topic_that_somebody_else_creates_meanwhile_is_told(wire):
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_partition_without_a_leader_says_so(wire, version):
     topic_id = await wire.create_topic("orders")
-    controller, record = wire.services.controller, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1)
-    controller.image = image_after(controller.image, record)
+    cache, record = wire.services.metadata_cache, PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1)
+    cache.set_image(image_after(cache.image, record))
     [topic] = (await wire.ask(named("orders"), version)).topics
     [partition] = topic.partitions
     assert topic.error_code == ErrorCode.NONE

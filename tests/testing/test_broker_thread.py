@@ -201,7 +201,7 @@ def test_clients_stay_connected_while_the_clock_is_advanced():
 def test_a_created_topic_has_the_partitions_and_settings_asked_for():
     with broker_in_thread() as broker:
         broker.create_topic("orders", 3, cleanup_policy="compact")
-        topic = broker.broker.services.controller.image.topics["orders"]
+        topic = broker.broker.services.metadata_cache.image.topics["orders"]
         assert (len(topic.partitions), topic.configs) == (3, {"cleanup.policy": "compact"})
 
 

@@ -39,7 +39,7 @@ def test_the_session_broker_creates_a_topic(kafka_broker_session):
 
 
 def test_the_session_broker_is_the_same_in_the_next_test(kafka_broker_session):
-    assert "of-the-session" in kafka_broker_session.broker.services.controller.image.topics
+    assert "of-the-session" in kafka_broker_session.broker.services.metadata_cache.image.topics
 
 
 def test_a_run_that_uses_no_fixture_pays_for_nothing_but_the_plugin():

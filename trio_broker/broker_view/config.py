@@ -14,7 +14,7 @@ from kafka_wire.errors import KafkaError
 from trio_broker.changes.caller import CALLER, THE_BROKER
 from trio_broker.changes.change import Change, ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
-from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource
 from trio_broker.config import keys
 from trio_broker.config.broker_config import shown_value
 from trio_broker.config.entries import AllowedRange, ConfigEntry, ConfigScope
@@ -72,16 +72,15 @@ class LiveConfigView:
             return ConfigChangeResult(refusals=tuple(refusals))
         if try_seconds is not None:
             return await self._try_config(changes, level, try_seconds, dry_run)
-        controller = self.services.controller
         differences = self.services.config.preview(level, changes)
         wanted = ResourceAlterations(
-            controller.broker_resource if level is ConfigScope.BROKER else CLUSTER_DEFAULT,
+            ConfigResource.of_broker(self.services.node.node_id) if level is ConfigScope.BROKER else CLUSTER_DEFAULT,
             tuple(alteration(name, value) for name, value in changes.items()),
             any_pool_size=True,
         )
         if CALLER.get() is THE_BROKER:
             CALLER.set(ChangeOrigin(ChangeChannel.HTTP, changed_by))
-        outcome = await controller.change_configs([wanted], validate_only=dry_run)
+        outcome = await self.services.controller.change_configs([wanted], validate_only=dry_run)
         [result] = outcome.results
         if isinstance(result, KafkaError):
             return refused(result)

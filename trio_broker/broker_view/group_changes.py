@@ -174,7 +174,7 @@ class LiveGroupChangesView:
         """
         named: set[TopicPartition] = set()
         for index, scope in enumerate(scopes):
-            topic = self.services.controller.image.topics.get(scope.topic)
+            topic = self.services.metadata_cache.image.topics.get(scope.topic)
             if topic is None:
                 raise no_such_partition(f"there is no topic {scope.topic!r}", ("topics", index, "topic"))
             for position, number in enumerate(scope.partitions or ()):

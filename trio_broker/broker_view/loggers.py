@@ -9,6 +9,7 @@ from broker_admin.views.loggers import LoggerChangeResult, LoggerDifference
 from kafka_wire.errors import KafkaError
 from trio_broker.broker_view.config import alteration, settings_in
 from trio_broker.cluster.configuration_control import ResourceAlterations
+from trio_broker.cluster.logger_levels import change_levels
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.config.entries import LoggerLevel
 from trio_broker.config.errors import ConfigError
@@ -34,14 +35,14 @@ class LiveLoggersView:
                 refusals.append(ConfigRefusal(name, str(error)))
         if refusals:
             return LoggerChangeResult(refusals=tuple(refusals))
-        controller = self.services.controller
-        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, controller.broker_resource.name)
+        services = self.services
+        resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(services.node.node_id))
         wanted = ResourceAlterations(resource, tuple(alteration(name, level) for name, level in levels.items()))
         before, after = logger_levels(), logger_levels(levels)
-        outcome = await controller.change_configs([wanted], validate_only=dry_run)
-        [result] = outcome.results
-        if isinstance(result, KafkaError):
-            return LoggerChangeResult(refusals=(ConfigRefusal("", str(result)),))
+        try:
+            changes = change_levels(wanted, services.config, services.changes, validate_only=dry_run)
+        except KafkaError as error:
+            return LoggerChangeResult(refusals=(ConfigRefusal("", str(error)),))
         pairs = zip(before, after, strict=True)
         differences = tuple(LoggerDifference(old, new) for old, new in pairs if old != new)
-        return LoggerChangeResult(differences, changes=settings_in(outcome.changes))
+        return LoggerChangeResult(differences, changes=settings_in(changes))

@@ -15,7 +15,6 @@ from broker_admin.views.messages import ReadablePartition
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
-from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from trio_broker.handlers.support.services import BrokerServices
@@ -53,7 +52,8 @@ class MetadataRecords:
     async def fetch(self, offset: int, max_bytes: int, max_wait_seconds: float) -> FetchedPartition:
         """Batches from ``offset`` on; with ``max_wait_seconds`` it waits for a change of the metadata."""
         if offset == self.end_offset and max_wait_seconds:
-            await self._wait_for_change(max_wait_seconds)
+            with trio.move_on_after(max_wait_seconds):
+                await self.services.metadata_cache.wait_for(offset)
         end_offset = self.end_offset
         read = partial(self.log.log.read, offset, max_bytes, end_offset=end_offset)
         try:
@@ -63,19 +63,6 @@ class MetadataRecords:
         except OSError:
             return FetchedPartition(PARTITION, ErrorCode.KAFKA_STORAGE_ERROR)
         return FetchedPartition(PARTITION, records=fetched.records, size_bytes=fetched.size, high_watermark=end_offset)
-
-    async def _wait_for_change(self, max_wait_seconds: float) -> None:
-        changed = trio.Event()
-
-        async def note(_: MetadataDelta) -> None:
-            changed.set()
-
-        end_subscription = self.services.controller.subscribe(note)
-        try:
-            with trio.move_on_after(max_wait_seconds):
-                await changed.wait()
-        finally:
-            end_subscription()
 
 
 def is_secret(record: ConfigRecord) -> bool:

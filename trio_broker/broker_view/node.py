@@ -45,7 +45,7 @@ class LiveNodeView:
         """
         if self._is_stopping():
             return "the broker is stopping"
-        if (failure := self.services.controller.failure) is not None:
+        if (failure := self.services.metadata_log.failure) is not None:
             return f"the metadata log failed: {failure}"
         failures = [directory.failure for directory in self.services.replicas.log_manager.directories]
         if all(failures):

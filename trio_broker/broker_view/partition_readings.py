@@ -10,7 +10,7 @@ from trio_broker.yield_budget import InTurns
 async def partition_readings(services: BrokerServices) -> list[PartitionReading]:
     """The partitions that are here, by topic; ten thousand of them are read in turns."""
     readings = []
-    image = services.controller.image
+    image = services.metadata_cache.image
     async for partition in InTurns(list(services.replicas.partitions())):
         name, index = partition.topic_partition.topic, partition.topic_partition.partition
         topic = image.topics.get(name)

@@ -88,7 +88,7 @@ class LiveReadingsView:
         }
 
     async def topic_series(self, name: str, from_ms: int, to_ms: int, step_ms: int) -> SeriesReport | None:
-        topic = self.services.controller.image.topics.get(name)
+        topic = self.services.metadata_cache.image.topics.get(name)
         if topic is None:
             return None
         points = self.services.replicas.topic_stats.history(topic.topic_id)

@@ -191,7 +191,7 @@ class LiveTopicChangesView:
         )
 
     def _existing(self, name: str) -> TopicImage:
-        topic = self.services.controller.image.topics.get(name)
+        topic = self.services.metadata_cache.image.topics.get(name)
         if topic is None:
             raise TopicRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, f"there is no topic {name!r}")
         return topic

@@ -63,11 +63,11 @@ class LiveTopicsView:
                 configs=dict(topic.configs),
                 internal=is_internal_topic(topic.name),
             )
-            for topic in sorted(self.services.controller.image.topics.values(), key=lambda topic: topic.name)
+            for topic in sorted(self.services.metadata_cache.image.topics.values(), key=lambda topic: topic.name)
         ]
 
     def names(self) -> Sequence[str]:
-        return tuple(self.services.controller.image.topics)
+        return tuple(self.services.metadata_cache.image.topics)
 
     def _partition_info(self, partition: Partition) -> PartitionInfo:
         return PartitionInfo(
@@ -88,7 +88,7 @@ class LiveTopicsView:
     async def summaries(self) -> Sequence[TopicSummary]:
         async with self._summarizing:
             # A topic that was created, changed or deleted shows at once.
-            offset = self.services.controller.metadata_offset
+            offset = self.services.metadata_cache.image.offset
             is_good = offset == self._summarized_offset and trio.current_time() < self._summaries_good_until
             if self._summaries is None or not is_good:
                 began = trio.current_time()
@@ -100,7 +100,7 @@ class LiveTopicsView:
     async def _summarize_all(self) -> Sequence[TopicSummary]:
         by_topic = await self.topic_lags.by_topic()
         await self._learn_last_writes(self.services.replicas.partitions())
-        image = self.services.controller.image
+        image = self.services.metadata_cache.image
         topics = sorted(image.topics.values(), key=lambda topic: topic.name)
         return [self._summary(topic, by_topic.get(topic.name, ())) async for topic in InTurns(topics)]
 
@@ -160,7 +160,7 @@ class LiveTopicsView:
         )
 
     def _image_of(self, name: str) -> TopicImage | None:
-        return self.services.controller.image.topics.get(name)
+        return self.services.metadata_cache.image.topics.get(name)
 
     def rates(self, name: str) -> TopicRates | None:
         topic = self._image_of(name)

@@ -34,7 +34,9 @@ from trio_broker.changes.change import (
 )
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
-from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
+from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.runtime.clock import Clock
 
@@ -49,13 +51,18 @@ class NoSuchTrial(Exception):
 class ConfigTrials:
     """The trials of this broker's settings. ``run`` undoes what nobody keeps."""
 
-    controller: Controller
+    controller: ControllerClient
+    dynamic_config: DynamicConfigPublisher
     changes: ChangeLog
     clock: Clock
     _running: Change | None = None
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
     _begun: trio.Event = attrs.field(factory=trio.Event)
     _ended: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def _config(self) -> BrokerConfig:
+        return self.dynamic_config.config
 
     @property
     def running(self) -> Change | None:
@@ -71,9 +78,9 @@ class ConfigTrials:
         """
         async with self._lock:
             self.check(values, seconds)
-            effective = await self.controller.try_broker_configs(values)
+            effective = self._config.try_values(values)
             if not effective:
-                await self.controller.end_trial()
+                self._config.end_trial()
                 return None
             made = self._made(effective)
             trial = Trial(seconds, self.clock.now_ms() + seconds * 1000)
@@ -94,7 +101,7 @@ class ConfigTrials:
         if self._running is not None:
             text = f"change {self._running.number} is being tried: keep it or undo it first"
             raise KafkaError(text, code=ErrorCode.INVALID_REQUEST)
-        self.controller.config.check_trial(values)
+        self._config.check_trial(values)
 
     async def keep(self, number: int) -> Change:
         """Write the values on trial, so that they stay.
@@ -106,10 +113,10 @@ class ConfigTrials:
         """
         async with self._lock:
             change = self._require_running(number)
-            if not (tried := self.controller.config.tried):
+            if not (tried := self._config.tried):
                 raise self._replaced(change)
             wanted = ResourceAlterations(
-                self.controller.broker_resource,
+                self.dynamic_config.broker_resource,
                 tuple(
                     ConfigAlteration(name, ConfigOperation.DELETE if text is None else ConfigOperation.SET, text)
                     for name, text in tried.items()
@@ -119,7 +126,7 @@ class ConfigTrials:
             [result] = (await self.controller.change_configs([wanted])).results
             if isinstance(result, KafkaError):
                 raise result
-            await self.controller.end_trial()
+            self._config.end_trial()
             return self._note(change, TrialOutcome.KEPT, self.clock.now_ms(), CALLER.get().change_origin)
 
     async def undo(self, number: int, origin: ChangeOrigin | None = None) -> Change:
@@ -138,7 +145,7 @@ class ConfigTrials:
         return change
 
     async def _end(self, change: Change, origin: ChangeOrigin | None) -> Change:
-        effective = await self.controller.end_trial()
+        effective = self._config.end_trial()
         if not effective:
             raise self._replaced(change)
         by = origin or CALLER.get().change_origin
@@ -146,7 +153,7 @@ class ConfigTrials:
         return self.changes.record(self._made(effective), origin=by, undoes=change.number)
 
     def _made(self, values: tuple[ValueChange, ...]) -> MadeChange:
-        return MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, self.controller.broker_resource.name, values)
+        return MadeChange(ChangeAction.CONFIG, ChangedResource.BROKER, self.dynamic_config.broker_resource.name, values)
 
     def _replaced(self, change: Change) -> NoSuchTrial:
         self._note(change, TrialOutcome.REPLACED)

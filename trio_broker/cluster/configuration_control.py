@@ -19,7 +19,7 @@ from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.stored.metadata import ConfigRecord
 from trio_broker.cluster.controller_result import ControllerResult
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType, MetadataImage
 from trio_broker.cluster.topic_names import require_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.config_key import ConfigKey, ConfigType, split_list
@@ -123,18 +123,26 @@ def require_configurable(image: MetadataImage, config: BrokerConfig, resource: C
             if resource.name not in image.topics:
                 raise KafkaError(f"no topic {resource.name!r}", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
-            node_id = config.node.node_id
-            stands_for_all = resource.type is ConfigResourceType.BROKER and resource.name == ""
-            if not stands_for_all and resource.name != str(node_id):
-                raise KafkaError(
-                    f"Unexpected broker id, expected {node_id} or empty string, but received {resource.name}",
-                    code=ErrorCode.INVALID_REQUEST,
-                )
+            require_own_resource(config, resource)
         case ConfigResourceType.GROUP:
             if not resource.name:
                 raise KafkaError("Default group resources are not allowed.", code=ErrorCode.INVALID_REQUEST)
         case _:
             raise KafkaError(f"no settings are kept for {resource.type.name}", code=ErrorCode.INVALID_REQUEST)
+
+
+def require_own_resource(config: BrokerConfig, resource: ConfigResource) -> None:
+    """Refuse settings or loggers of another broker.
+
+    Raises:
+        KafkaError: INVALID_REQUEST.
+    """
+    node_id = config.node.node_id
+    if resource != CLUSTER_DEFAULT and resource.name != str(node_id):
+        raise KafkaError(
+            f"Unexpected broker id, expected {node_id} or empty string, but received {resource.name}",
+            code=ErrorCode.INVALID_REQUEST,
+        )
 
 
 def scope_of(resource: ConfigResource) -> ConfigScope:

@@ -39,6 +39,11 @@ class ConfigResource:
     type: ConfigResourceType
     name: str
 
+    @classmethod
+    def of_broker(cls, node_id: int) -> ConfigResource:
+        """The holder of the settings of one broker."""
+        return cls(ConfigResourceType.BROKER, str(node_id))
+
 
 CLUSTER_DEFAULT = ConfigResource(ConfigResourceType.BROKER, "")
 """The holder of the dynamic defaults of the cluster."""

@@ -1,83 +1,80 @@
-"""The MetadataPublisher: applies metadata changes to the partitions of this node.
+"""The MetadataPublisher: folds committed records into the image, and notifies the parts of the broker.
 
-The controller calls ``publish`` with each delta after it was appended and applied to the image. Deleted topics come
-first, then new and changed ones, then settings, so that a topic created again under an old name never finds the files
-of the old one.
+A batch is published in one order, always: the image is replaced; the settings of this broker take effect; what changed
+is recorded; then the subscribers follow, one after the other, as bootstrap declares them. Up to the recording nothing
+waits, so whatever a client does with a new topic stands after its creation in the journal.
 
-A partition that cannot be opened answers requests with its error and does not affect the others.
+Each part is behind a barrier of its own. One that fails is logged by its name, and those after it are still notified:
+the change is in the log, so nothing can be undone. A restart begins with the whole image.
 
-Source: Kafka's BrokerMetadataPublisher and DynamicTopicConfig handlers.
+Source: Kafka's MetadataLoader and MetadataPublisher.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 import attrs
 
-from trio_broker.cluster.controller import Controller
+from trio_broker.changes.change import Change, MadeChange
+from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType, TopicImage
-from trio_broker.config.log_config import LogConfig
-from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.hosted_topics import TopicAssignment
-from trio_broker.partition.replica_manager import ReplicaManager
-from trio_broker.storage.errors import CorruptCheckpoint
+from trio_broker.cluster.metadata_image import MetadataImage
 
 log = logging.getLogger(__name__)
 
 
+class MetadataSubscriber(Protocol):
+    """A part of the broker that follows the metadata."""
+
+    async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow ``delta``, which has led to ``image``. Deleted topics come first: a changed one may have the name of
+        one of them."""
+        ...
+
+
 @attrs.define(eq=False)
 class MetadataPublisher:
-    """Passes the image's partitions that node ``node_id`` leads, and their settings, to the ReplicaManager."""
+    """The only one that replaces the image in ``cache``. Batches come one at a time, in the order of the log."""
 
-    controller: Controller
-    replicas: ReplicaManager
-    node_id: int
-    _defaults: LogConfig = attrs.field(init=False)
-    """The broker's ``LogConfig`` that was applied to the topics last."""
+    cache: MetadataCache
+    dynamic_config: DynamicConfigPublisher
+    changes: ChangeLog
+    subscribers: Sequence[MetadataSubscriber] = ()
 
-    def __attrs_post_init__(self) -> None:
-        self._defaults = self.controller.config.log
+    async def publish(self, records: Sequence[Any], *, offset: int, epoch: int) -> list[Change]:
+        """Publish a batch that is committed, the last record of which has ``offset``; return what was recorded of it.
 
-    async def publish(self, delta: MetadataDelta) -> None:
-        """Apply ``delta``, which the image has already."""
-        image = self.controller.image
-        for deleted in delta.deleted_topics:
-            await self.replicas.delete_topic(deleted.name)
-        await self.apply_topics(image.topics[name] for name in delta.changed_topics)
-        for resource in delta.changed_configs:
-            self._apply_config(resource)
+        To be shielded: a part that misses a batch would follow the next one from a state that never was.
+        """
+        delta = MetadataDelta(self.cache.image)
+        for record in records:
+            delta.replay(record)
+        image = delta.apply(offset=offset, epoch=epoch)
+        self.cache.set_image(image)
+        made: list[MadeChange] = []
+        # Before the settings take effect: a topic's change shows what it inherited until now.
+        with barrier(type(self.changes).__name__):
+            made += made_changes(delta, image, self.dynamic_config.config)
+        with barrier(type(self.dynamic_config).__name__):
+            made += self.dynamic_config.apply(image, delta.changed_configs)
+        recorded = [self.changes.record(each) for each in made]
+        for subscriber in self.subscribers:
+            with barrier(type(subscriber).__name__):
+                await subscriber.apply_metadata(delta, image)
+        return recorded
 
-    async def apply_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Open the partitions of ``topics`` that this node leads, and apply their leader epochs."""
-        for topic in topics:
-            try:
-                await self.replicas.apply_topic(self._assignment(topic))
-            except (OSError, CorruptCheckpoint) as error:
-                log.error("topic %s cannot be held: %s", topic.name, error)
 
-    def _apply_config(self, resource: ConfigResource) -> None:
-        image, config = self.controller.image, self.controller.config
-        if resource.type is ConfigResourceType.TOPIC and (topic := image.topics.get(resource.name)):
-            self.replicas.update_config(topic.name, topic_config(topic.configs, config))
-        elif resource.type is ConfigResourceType.BROKER and config.log != self._defaults:
-            # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
-            # them.
-            self._defaults = config.log
-            for topic in image.topics.values():
-                self.replicas.update_config(topic.name, topic_config(topic.configs, config))
-
-    def _assignment(self, topic: TopicImage) -> TopicAssignment:
-        """What this node holds of ``topic``."""
-        return TopicAssignment(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            leader_epochs={
-                index: partition.leader_epoch
-                for index, partition in topic.partitions.items()
-                if partition.leader == self.node_id
-            },
-            config=topic_config(topic.configs, self.controller.config),
-        )
+@contextmanager
+def barrier(name: str) -> Iterator[None]:
+    """Log what the part ``name`` raises, so that the next one is notified."""
+    try:
+        yield
+    except Exception:
+        log.exception("%s failed on a change of the metadata", name)

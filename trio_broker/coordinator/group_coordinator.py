@@ -24,9 +24,11 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
 from trio_broker.changes.change import MadeChange
-from trio_broker.cluster.controller import Controller
+from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResourceType
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
@@ -57,10 +59,18 @@ LAG_SAMPLE_PAUSE_FACTOR = 100
 class GroupCoordinator:
     """All groups that this broker coordinates."""
 
-    def __init__(self, replicas: ReplicaManager, controller: Controller, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        controller: ControllerClient,
+        metadata_cache: MetadataCache,
+        changes: ChangeLog,
+        config: BrokerConfig,
+        clock: Clock,
+    ) -> None:
         self.replicas = replicas
         self.clock = clock
-        self.changes = controller.changes
+        self.changes = changes
         self.settings = config.group_coordinator
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             topic=CONSUMER_OFFSETS_TOPIC,
@@ -69,12 +79,12 @@ class GroupCoordinator:
             commit_timeout_seconds=self.settings.offsets_commit_timeout_ms / 1000,
             replicas=replicas,
             controller=controller,
+            metadata_cache=metadata_cache,
             clock=clock,
         )
-        self._lag_collector = LagCollector(replicas, clock, lambda: controller.image)
+        self._lag_collector = LagCollector(replicas, clock, metadata_cache)
         self._rebalance_listeners: list[Callable[[str], None]] = []
         self._lag_sample_seconds = 0.0
-        controller.subscribe(self._apply_metadata)
 
     # ---- running --------------------------------------------------------------------------------------------------
 
@@ -105,7 +115,8 @@ class GroupCoordinator:
             },
         )
 
-    async def _apply_metadata(self, delta: MetadataDelta) -> None:
+    async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow ``delta``: the shards' own topic, settings of groups, and topics that groups read."""
         await self.runtime.apply_metadata(delta)
         for resource in delta.changed_configs:
             if resource.type is ConfigResourceType.GROUP:

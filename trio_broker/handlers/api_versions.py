@@ -57,8 +57,8 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> EncodedRespon
             require_software_name(request)
             # The object is the connection's: its later requests, and the line that logs its end, show the software too.
             software.name, software.version = name, software_version
-    controller = context.services.controller
-    return encoded_answer(version, controller.metadata_offset, tuple(controller.image.features.items()))
+    image = context.services.metadata_cache.image
+    return encoded_answer(version, image.offset, tuple(image.features.items()))
 
 
 @functools.lru_cache(maxsize=ANSWERS_KEPT)

@@ -42,7 +42,7 @@ async def consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group; an unknown one gets GROUP_ID_NOT_FOUND."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
-    require_consumer_protocol(context.services.controller.image, protocols)
+    require_consumer_protocol(context.services.metadata_cache.image, protocols)
     described = await described_groups(
         request.group_ids,
         lambda group_id: describe(group_id, context),

@@ -29,7 +29,7 @@ def consumer_group_heartbeat(
     """Renew a member's session, and answer with its assignment when that has changed."""
     protocols = context.services.config.group_coordinator.group_coordinator_rebalance_protocols
     # Before the group's id is checked, as in KafkaApis.handleConsumerGroupHeartbeat.
-    require_consumer_protocol(context.services.controller.image, protocols)
+    require_consumer_protocol(context.services.metadata_cache.image, protocols)
     if not request.group_id:
         raise KafkaError("the group's id is empty", code=ErrorCode.INVALID_REQUEST)
     return context.call_group(request.group_id, request)

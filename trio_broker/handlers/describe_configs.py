@@ -80,7 +80,7 @@ def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEnt
     Raises:
         KafkaError: the resource does not exist, or its type has no settings here.
     """
-    config, image = context.services.config, context.services.controller.image
+    config, image = context.services.config, context.services.metadata_cache.image
     if resource.type is ConfigResourceType.CLIENT_METRICS:
         return no_client_metrics(resource)
     require_configurable(image, config, resource)

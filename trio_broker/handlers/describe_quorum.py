@@ -66,7 +66,7 @@ def describe_partition(topic: str, index: int, context: Context) -> PartitionDat
             observers=[],
         )
     services = context.services
-    node_id, quorum, now_ms = services.node.node_id, services.controller.quorum, services.clock.now_ms()
+    node_id, quorum, now_ms = services.node.node_id, services.metadata_log.quorum, services.clock.now_ms()
     has_directories = context.version >= DIRECTORIES_AND_NODES_SINCE_VERSION
     voter = ReplicaState(
         replica_id=node_id,

@@ -49,7 +49,7 @@ async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
     """Describe the topics asked for, or all of them, from the cursor on."""
-    image = context.services.controller.image
+    image = context.services.metadata_cache.image
     cursor = request.cursor
     start = Position(cursor.topic_name, cursor.partition_index) if cursor else Position("", 0)
     if start.partition < 0:

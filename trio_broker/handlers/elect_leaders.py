@@ -51,7 +51,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
     if request.topic_partitions is not None:
         wanted = [(item.topic, item.partitions) for item in request.topic_partitions]
         return await elect(wanted, election, context)
-    topics = context.services.controller.image.topics.values()
+    topics = context.services.metadata_cache.image.topics.values()
     response = await elect([(topic.name, list(topic.partitions)) for topic in topics], election, context)
     for item in response.replica_election_results:
         item.partition_result = [one for one in item.partition_result if one.error_code not in NOTHING_TO_ELECT]

@@ -58,7 +58,7 @@ def asked_types(request: ListConfigResourcesRequest, version: int) -> list[Confi
 
 
 def resource_names(resource_type: ConfigResourceType, services: BrokerServices) -> list[str]:
-    image = services.controller.image
+    image = services.metadata_cache.image
     match resource_type:
         case ConfigResourceType.TOPIC:
             return list(image.topics)

@@ -81,7 +81,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
     topics: list[MetadataResponseTopic] = []
     budget = YieldBudget()
     if wants_all(request, context.version):
-        everything = context.services.controller.image.topics.values()
+        everything = context.services.metadata_cache.image.topics.values()
         by_name = sorted(everything, key=lambda topic: topic.name)
         for topic in by_name:
             topics.append(describe_topic(topic, asked=asked))
@@ -95,7 +95,7 @@ def describe_topics(request: MetadataRequest, context: Context) -> Steps[list[Me
     missing = 0
     for wanted in named.values():
         # A topic asked for by id counts as missing too: nothing is created for it, so that the limit is only stricter.
-        missing += wanted.name not in context.services.controller.image.topics
+        missing += wanted.name not in context.services.metadata_cache.image.topics
         may_create_it = may_create and missing <= MAX_CREATED_PER_REQUEST
         topics.append((yield from describe_or_create(wanted, context, asked=asked, may_create=may_create_it)))
         if budget.is_spent:
@@ -128,15 +128,15 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
         KafkaError: ``UNKNOWN_TOPIC_ID``, ``UNKNOWN_TOPIC_OR_PARTITION``, ``INVALID_TOPIC_EXCEPTION``, or what
             creation was refused with.
     """
-    controller = context.services.controller
+    image = context.services.metadata_cache.image
     # A request without a name and with the zero id asks by id as well, and finds no topic.
     if wanted.topic_id != NO_UUID or wanted.name is None:
         if context.version < BY_ID_SINCE_VERSION:
             raise KafkaError("topics go by name before version 12", code=ErrorCode.INVALID_REQUEST)
-        if topic := controller.image.topics_by_id.get(wanted.topic_id):
+        if topic := image.topics_by_id.get(wanted.topic_id):
             return topic
         raise KafkaError("no topic has this id", code=ErrorCode.UNKNOWN_TOPIC_ID)
-    if topic := controller.image.topics.get(wanted.name):
+    if topic := image.topics.get(wanted.name):
         return topic
     require_valid_topic_name(wanted.name)
     if not may_create:
@@ -147,12 +147,12 @@ def find_or_create(wanted: MetadataRequestTopic, context: Context, *, may_create
 
 async def auto_create(name: str, context: Context) -> TopicImage:
     """Create a topic with the broker's defaults, unless another request has just created it."""
-    controller = context.services.controller
-    [outcome] = await controller.create_topics([NewTopic(name=name)])
+    services = context.services
+    [outcome] = await services.controller.create_topics([NewTopic(name=name)])
     # Another request may have created it between the lookup and the controller's lock: that is what was wanted.
     if isinstance(outcome, KafkaError) and outcome.code != ErrorCode.TOPIC_ALREADY_EXISTS:
         raise outcome
-    return controller.image.topics[name]
+    return services.metadata_cache.image.topics[name]
 
 
 def describe_topic(topic: TopicImage, *, asked: bool) -> MetadataResponseTopic:

@@ -86,7 +86,7 @@ def commit_existing(request: OffsetCommitRequest, caller: GroupCaller, *, by_id:
     """As the handler; the topics of ``request`` have ids with ``by_id``, else names."""
     result = Sorted(by_id=by_id)
     # One image for the whole request: a topic that is deleted while this yields is judged as the others are.
-    image = caller.services.controller.image
+    image = caller.services.metadata_cache.image
     # The most frequent request of a group: ``InTurns`` takes a microsecond longer for its one topic.
     budget = YieldBudget()
     for topic in request.topics:

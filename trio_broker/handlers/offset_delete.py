@@ -36,7 +36,7 @@ async def offset_delete(request: OffsetDeleteRequest, context: Context) -> Offse
 
 async def delete_existing(request: OffsetDeleteRequest, caller: GroupCaller) -> OffsetDeleteResponse:
     """As the handler."""
-    image = caller.services.controller.image
+    image = caller.services.metadata_cache.image
     missing = [refused async for topic in InTurns(request.topics) if (refused := pop_missing(topic, image)) is not None]
     # Even when none is left the coordinator is asked: an error of the whole group counts more than missing partitions.
     request.topics = [topic for topic in request.topics if topic.partitions]

@@ -107,7 +107,7 @@ def distinct(groups: list[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGr
 
 def fetch_group(group: OffsetFetchRequestGroup, context: Context) -> Steps[OffsetFetchResponseGroup]:
     """The committed offsets of one group, in the form with many groups."""
-    image = context.services.controller.image
+    image = context.services.metadata_cache.image
     by_id = context.version >= BY_ID_SINCE_VERSION
     wants_all = group.topics is None
     # Before the coordinator is asked, which goes by names: an unknown id has none.

@@ -11,12 +11,13 @@ The groups of a report are therefore not of one instant; each group by itself is
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import attrs
 import trio
 
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.coordinator.offsets.committed_offsets import OffsetAndMetadata
 from trio_broker.coordinator.reporting.lag import (
@@ -128,7 +129,7 @@ class LagCollector:
 
     replicas: ReplicaManager
     clock: Clock
-    image: Callable[[], MetadataImage]
+    metadata_cache: MetadataCache
     history: LagHistory = attrs.field(factory=LagHistory, init=False)
     _times_ms: dict[RecordPosition, int | None] = attrs.field(factory=dict, init=False)
 
@@ -146,7 +147,8 @@ class LagCollector:
 
     async def _visit(self, shards: Sequence[ReportedShard], *, with_partitions: bool) -> _Collection:
         """Visit every group of those ``shards`` that are active."""
-        collection = _Collection(self.replicas, self.image(), self.clock.now_ms(), self._times_ms, with_partitions)
+        image = self.metadata_cache.image
+        collection = _Collection(self.replicas, image, self.clock.now_ms(), self._times_ms, with_partitions)
         for shard in shards:
             for group_id in list(shard.groups) if shard.is_active else ():
                 await collection.visit(shard, group_id)

@@ -29,7 +29,8 @@ import trio
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError, WireError
 from kafka_wire.schema import Request
-from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
@@ -93,7 +94,8 @@ class CoordinatorRuntime(Generic[ShardT]):
     new_shard: Callable[[CoordinatorLog, CoordinatorRuntime[ShardT]], ShardT]
     commit_timeout_seconds: float
     replicas: ReplicaManager
-    controller: Controller
+    controller: ControllerClient
+    metadata_cache: MetadataCache
     clock: Clock
     shards: dict[int, ShardT] = attrs.field(factory=dict, init=False)
     timer: CoordinatorTimer[str] = attrs.field(init=False)
@@ -112,7 +114,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     @property
     def image(self) -> MetadataImage:
         """The cluster's current metadata."""
-        return self.controller.image
+        return self.metadata_cache.image
 
     # ---- shards ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +180,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         Raises:
             KafkaError: ``COORDINATOR_NOT_AVAILABLE``: not now.
         """
-        if self.topic not in self.controller.image.topics:
+        if self.topic not in self.image.topics:
             yield self._create_topic
         shard = self._shard_of(key)
         if shard is None or shard.is_closed or shard.log.partition.failure is not None:
@@ -188,7 +190,7 @@ class CoordinatorRuntime(Generic[ShardT]):
     async def _create_topic(self) -> None:
         async with self._creating:
             # Another request may have created it while this one waited for the lock.
-            if self.topic in self.controller.image.topics:
+            if self.topic in self.image.topics:
                 return
             [outcome] = await self.controller.create_topics([self.new_topic()])
         if isinstance(outcome, KafkaError):

@@ -1,4 +1,7 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource is changed as a whole or refused alone."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: each resource is changed as a whole or refused alone.
+
+Levels of loggers are set here; all other changes go to the controller.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from typing import Protocol, TypeVar
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.cluster.configuration_control import ConfigChange, parse_resource
-from trio_broker.cluster.metadata_image import ConfigResource
+from trio_broker.cluster.logger_levels import change_levels
+from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.handlers.support.context import Context
 from trio_broker.yield_budget import InTurns
 
@@ -34,6 +38,7 @@ async def change_resources(
     validate_only: bool,
 ) -> list[A]:
     """Change each resource as ``read_change`` says; return a ``response`` for each, in order."""
+    services = context.services
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     changes: dict[int, ConfigChange] = {}
     errors: dict[int, KafkaError] = {}
@@ -42,10 +47,14 @@ async def change_resources(
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
-            changes[index] = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
+            change = read_change(resource, parse_resource(resource.resource_type, resource.resource_name))
+            if change.resource.type is ConfigResourceType.BROKER_LOGGER:
+                change_levels(change, services.config, services.changes, validate_only=validate_only)
+            else:
+                changes[index] = change
         except KafkaError as error:
             errors[index] = error
-    outcome = await context.services.controller.change_configs(list(changes.values()), validate_only=validate_only)
+    outcome = await services.controller.change_configs(list(changes.values()), validate_only=validate_only)
     # Refused resources are not among ``changes``, whose keys are the places of the others in the request.
     errors |= {
         index: result for index, result in zip(changes, outcome.results, strict=True) if isinstance(result, KafkaError)

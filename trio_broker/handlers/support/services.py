@@ -9,7 +9,8 @@ import attrs
 
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.config_trials import ConfigTrials
-from trio_broker.cluster.controller import Controller
+from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.producer_ids import ProducerIds
 from trio_broker.config.broker_config import BrokerConfig
@@ -51,8 +52,10 @@ class BrokerServices:
     node: NodeInfo
     config: BrokerConfig
     runtime: Runtime
-    controller: Controller
+    controller: ControllerClient
+    metadata_cache: MetadataCache
     metadata_log: MetadataLog
+    changes: ChangeLog
     replicas: ReplicaManager
     producer_ids: ProducerIds
     groups: GroupCoordinator
@@ -65,8 +68,3 @@ class BrokerServices:
     def clock(self) -> Clock:
         """The time, of which alone handlers ask the runtime often."""
         return self.runtime.clock
-
-    @property
-    def changes(self) -> ChangeLog:
-        """What was changed in this broker."""
-        return self.controller.changes

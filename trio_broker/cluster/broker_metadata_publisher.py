@@ -1,0 +1,80 @@
+"""Metadata changes applied to the partitions of this node.
+
+Deleted topics come first, then new and changed ones, then settings, so that a topic created again under an old name
+never finds the files of the old one.
+
+A partition that cannot be opened answers requests with its error and does not affect the others.
+
+Source: Kafka's BrokerMetadataPublisher and TopicConfigHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+import attrs
+
+from trio_broker.cluster.metadata_delta import MetadataDelta
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
+from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.log_config import LogConfig
+from trio_broker.config.resource_config import topic_config
+from trio_broker.partition.hosted_topics import TopicAssignment
+from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.storage.errors import CorruptCheckpoint
+
+log = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class BrokerMetadataPublisher:
+    """Passes the image's partitions that this node leads, and their settings, to the ReplicaManager."""
+
+    replicas: ReplicaManager
+    config: BrokerConfig
+    _defaults: LogConfig = attrs.field(
+        init=False, default=attrs.Factory(lambda publisher: publisher.config.log, takes_self=True)
+    )
+    """The broker's ``LogConfig`` that was applied to the topics last."""
+
+    async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply ``delta``, which has led to ``image``."""
+        for deleted in delta.deleted_topics:
+            await self.replicas.delete_topic(deleted.name)
+        await self.apply_topics(image.topics[name] for name in delta.changed_topics)
+        if self.config.log != self._defaults:
+            # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of
+            # them.
+            self._defaults = self.config.log
+            self._update_configs(image.topics.values())
+        else:
+            names = {each.name for each in delta.changed_configs if each.type is ConfigResourceType.TOPIC}
+            # Those of changed topics have been applied with their partitions.
+            names.difference_update(delta.changed_topics)
+            self._update_configs(topic for name in names if (topic := image.topics.get(name)))
+
+    async def apply_topics(self, topics: Iterable[TopicImage]) -> None:
+        """Open the partitions of ``topics`` that this node leads, and apply their leader epochs."""
+        for topic in topics:
+            try:
+                await self.replicas.apply_topic(self._assignment(topic))
+            except (OSError, CorruptCheckpoint) as error:
+                log.error("topic %s cannot be held: %s", topic.name, error)
+
+    def _update_configs(self, topics: Iterable[TopicImage]) -> None:
+        for topic in topics:
+            self.replicas.update_config(topic.name, topic_config(topic.configs, self.config))
+
+    def _assignment(self, topic: TopicImage) -> TopicAssignment:
+        """What this node holds of ``topic``."""
+        return TopicAssignment(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            leader_epochs={
+                index: partition.leader_epoch
+                for index, partition in topic.partitions.items()
+                if partition.leader == self.config.node.node_id
+            },
+            config=topic_config(topic.configs, self.config),
+        )

@@ -1,0 +1,96 @@
+"""What the other parts of a broker ask of the cluster's controller.
+
+On one broker it is the ``Controller`` itself. On a broker that is not the controller it will send the requests on.
+
+Source: Kafka's Controller interface and ForwardingManager (KIP-590).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+
+from kafka_wire.errors import KafkaError
+from trio_broker.changes.change import Change
+from trio_broker.cluster.cluster_control import NodeRegistration
+from trio_broker.cluster.configuration_control import ConfigChange
+from trio_broker.cluster.features import FeatureUpdate
+from trio_broker.cluster.leader_elections import ElectionType
+from trio_broker.cluster.metadata_image import ConfigResource, TopicImage
+from trio_broker.cluster.partition_reassignments import Reassignment
+from trio_broker.cluster.producer_ids import ProducerIdBlock
+from trio_broker.cluster.replication_control import CreatedTopic, NewPartitions, NewTopic, TopicTarget
+from trio_broker.topic_partition import TopicPartition
+
+
+@attrs.frozen
+class ConfigOutcome:
+    """The result of a request to change settings: for each resource itself or its error, in the order of the request,
+    and what was recorded of the changes that had an effect."""
+
+    results: Sequence[ConfigResource | KafkaError]
+    changes: Sequence[Change]
+
+
+class ControllerClient(Protocol):
+    """Requests to the controller. Each is answered when its changes are durable and this broker follows them: a topic
+    that was created can be produced to.
+
+    Every method raises ``OSError`` if the metadata log could not be written; nothing has changed then. What is refused
+    is one item's ``KafkaError`` in its place of the result, unless the request as a whole is refused, which raises it.
+    """
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[CreatedTopic | KafkaError]:
+        """Create each topic; return it or its error, in the order of ``topics``."""
+        ...
+
+    async def create_partitions(
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[NewPartitions | KafkaError]:
+        """Add partitions to each topic; results in the order of ``topics``."""
+        ...
+
+    async def delete_topics(
+        self, targets: Sequence[TopicTarget], *, validate_only: bool = False
+    ) -> list[TopicImage | KafkaError]:
+        """Delete each topic; results, the topics as they were, in the order of ``targets``."""
+        ...
+
+    async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
+        """Change the settings of each resource, all of a resource's or none, in the order of ``changes``.
+
+        Resources must differ from each other, and be no loggers, whose levels the broker itself sets.
+        """
+        ...
+
+    async def elect_leaders(
+        self, election: ElectionType, partitions: Sequence[TopicPartition]
+    ) -> list[KafkaError | None]:
+        """Elect a leader of each partition; results in the order of ``partitions``."""
+        ...
+
+    async def reassign_partitions(
+        self, reassignments: Sequence[Reassignment], *, allow_replication_factor_change: bool
+    ) -> list[KafkaError | None]:
+        """Assign each partition its replicas; results in the order of ``reassignments``."""
+        ...
+
+    async def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool) -> None:
+        """Finalize all the levels asked for, or none.
+
+        Raises:
+            KafkaError: INVALID_UPDATE_VERSION: one of them cannot be.
+        """
+        ...
+
+    async def register_node(self, node: NodeRegistration) -> int:
+        """Register this start and begin new leader epochs for the node's partitions. Returns the broker epoch."""
+        ...
+
+    async def allocate_producer_ids(self) -> ProducerIdBlock:
+        """Return a block of ids that was never allocated before."""
+        ...
