@@ -1,8 +1,9 @@
 """The changes of this broker: recorded where they are made, kept in memory, written to disk by a task.
 
-``record`` is called by the metadata publisher, the group coordinator and the ReplicaManager once a change is true. It returns
-at once; the lines are written in a worker thread, so that no request waits for them, and what a power cut may lose is
-the last moment's. When the disk is full or fails, changes are kept in memory only, which costs one line in the log.
+``record`` is called by the metadata publisher, the group coordinator and the ReplicaManager once a change is true. It
+returns at once; the lines are written in a worker thread, so that no request waits for them, and what a power cut may
+lose is the last moment's. When the disk is full or fails, changes are kept in memory only, which costs one line in the
+log.
 
 The broker's own decisions never depend on what is kept here.
 """
