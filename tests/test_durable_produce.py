@@ -29,7 +29,7 @@ class HeldSyncs:
             return self.sync(log)
         assert self.released.wait(20)
         if self.error is not None:
-            raise log.fail(self.error)
+            raise self.error
         return self.sync(log)
 
 
@@ -43,8 +43,8 @@ async def broker(tmp_path):
 
 @pytest.fixture
 async def held(broker, monkeypatch):
-    held = HeldSyncs(Log.sync)
-    monkeypatch.setattr(Log, "sync", lambda log: held(log))
+    held = HeldSyncs(Log.sync_files)
+    monkeypatch.setattr(Log, "sync_files", lambda log: held(log))
     yield held
     held.released.set()
 
@@ -117,11 +117,11 @@ async def test_a_deleted_topic_answers_who_waits_for_it(broker, held):
 
 
 async def test_a_stop_waits_for_the_sync_and_answers(tmp_path, monkeypatch):
-    held = HeldSyncs(Log.sync)
+    held = HeldSyncs(Log.sync_files)
     request = produce_request("t", b"a")
     async with running(tmp_path, log_durability="fsync") as broker, connected(broker) as kafka:
         await kafka.create_topic("t")
-        monkeypatch.setattr(Log, "sync", lambda log: held(log))
+        monkeypatch.setattr(Log, "sync_files", lambda log: held(log))
         await kafka.send(request, VERSION)
         await parked_is(broker, 1)
         broker.stop()

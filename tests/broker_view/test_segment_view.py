@@ -13,7 +13,7 @@ import trio
 from broker_admin.encoding import encode
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas, write_epoch_entry
 from tests.running_broker import connected, running, view_of
 from tests.storage.conftest import make_batch, make_marker
 from trio_broker.broker_view.segments import MAX_ACTIVE_POSITIONS, LiveSegmentsView, log_snapshot
@@ -40,7 +40,7 @@ def view(replicas) -> LiveSegmentsView:
 async def written_to(replicas, **configs):
     """The one partition of a new topic, ready to be appended to."""
     [partition] = await add_topic(replicas, configs={key.replace("_", "."): value for key, value in configs.items()})
-    partition.epoch_entry_written(partition.write_epoch_entry())
+    write_epoch_entry(partition)
     return partition
 
 
@@ -71,7 +71,7 @@ async def test_a_running_broker_shows_of_its_files(tmp_path):
 async def test_segments_end_where_the_next_one_begins(replicas, view):
     partition = await written_to(replicas)
     for _ in range(3):
-        partition.append(batch(b"a", b"b"), now_ms=NOW_MS)
+        partition.writer.append(batch(b"a", b"b"), now_ms=NOW_MS)
         partition.log.roll(NOW_MS)
     log = await only_log(view)
     assert [(each.base_offset, each.next_offset) for each in log.segments] == [(0, 2), (2, 4), (4, 6), (6, 6)]
@@ -81,12 +81,12 @@ async def test_segments_end_where_the_next_one_begins(replicas, view):
 
 async def test_what_is_appended_while_it_is_made_is_not_in_it(replicas, view, monkeypatch):
     partition = await written_to(replicas)
-    partition.append(batch(b"a"), now_ms=NOW_MS)
+    partition.writer.append(batch(b"a"), now_ms=NOW_MS)
     size = partition.log.size_bytes
     made = trio.to_thread.run_sync
 
     async def append_first(function, *arguments, **named):
-        partition.append(batch(b"later"), now_ms=NOW_MS)
+        partition.writer.append(batch(b"later"), now_ms=NOW_MS)
         partition.log.roll(NOW_MS)
         return await made(function, *arguments, **named)
 
@@ -98,7 +98,7 @@ async def test_what_is_appended_while_it_is_made_is_not_in_it(replicas, view, mo
 async def test_records_that_are_not_safe_yet_are_behind_the_high_watermark(tmp_path):
     replicas = make_replicas(tmp_path, log_durability="fsync")
     partition = await written_to(replicas)
-    partition.append(batch(b"a"), now_ms=NOW_MS)
+    partition.writer.append(batch(b"a"), now_ms=NOW_MS)
     log = await only_log(LiveSegmentsView(replicas, "cluster", 1))
     assert (log.high_watermark, log.segments[0].next_offset) == (0, 1)
 
@@ -107,11 +107,11 @@ async def test_aborted_transactions_are_shown_and_open_ones_end_what_is_stable(r
     partition = await written_to(replicas)
     for sequence, committed in enumerate((False, True, False)):
         data = make_batch(producer_id=7, producer_epoch=0, sequence=sequence, transactional=True)
-        partition.append(memoryview(data), now_ms=NOW_MS)
+        partition.writer.append(memoryview(data), now_ms=NOW_MS)
         marker = memoryview(make_marker(7, committed=committed))
-        partition.append(marker, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+        partition.writer.append(marker, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     data = make_batch(producer_id=7, producer_epoch=0, sequence=3, transactional=True)
-    partition.append(memoryview(data), now_ms=NOW_MS)
+    partition.writer.append(memoryview(data), now_ms=NOW_MS)
     log = await only_log(view)
     aborted = [(each.producer_id, each.first_offset, each.last_offset) for each in log.aborted_transactions]
     assert aborted == [(7, 0, 1), (7, 4, 5)]
@@ -121,7 +121,7 @@ async def test_aborted_transactions_are_shown_and_open_ones_end_what_is_stable(r
 async def test_the_index_of_the_active_segment_is_shown_thinned_out(replicas, view):
     partition = await written_to(replicas, index_interval_bytes="0")
     for _ in range(700):
-        partition.append(batch(b"a"), now_ms=NOW_MS)
+        partition.writer.append(batch(b"a"), now_ms=NOW_MS)
     log = await only_log(view)
     positions = [(each.offset, each.position) for each in log.active_positions]
     known = [(each.offset, each.position) for each in partition.log.active_segment.offset_index.entries]

@@ -176,13 +176,13 @@ async def test_a_record_that_cannot_be_read_costs_only_itself(tmp_path):
 async def test_a_commit_is_answered_only_when_it_is_on_the_disk(broker, monkeypatch):
     await broker.groups.find("g")
     partition = broker.groups.shard("g").log.partition
-    gate, synced = trio.Event(), partition.log.sync
+    gate, synced = trio.Event(), partition.log.sync_files
 
     def slow_sync():
         trio.from_thread.run(gate.wait)
         return synced()
 
-    monkeypatch.setattr(partition.log, "sync", slow_sync)
+    monkeypatch.setattr(partition.log, "sync_files", slow_sync)
     answered = []
 
     async def commit():
@@ -203,7 +203,7 @@ async def test_an_offset_that_could_still_be_lost_is_not_told(broker, monkeypatc
     await broker.groups.find("g")
     await broker.commit("g", 1)
     shard = broker.groups.shard("g")
-    monkeypatch.setattr(shard.log.partition, "high_watermark", shard.log.partition.high_watermark - 1)
+    monkeypatch.setattr(shard.log.partition.state, "high_watermark", shard.log.partition.high_watermark - 1)
     monkeypatch.setattr(broker.groups.runtime, "commit_timeout_seconds", 0.001)
     with pytest.raises(KafkaError) as raised:
         await broker.committed("g")

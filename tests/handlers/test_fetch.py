@@ -280,7 +280,7 @@ async def test_many_waiting_fetches_leave_nothing_behind(idle_client, autojump_c
     async with trio.open_nursery() as nursery:
         for _ in range(200):
             nursery.start_soon(lambda: ask(Client(idle_client.replicas), wanted(), max_wait_ms=100))
-    assert partition.delayed_fetches == 0
+    assert not partition.delayed.fetches
     assert idle_client.replicas.statistics().delayed_fetches == 0
 
 
@@ -314,7 +314,7 @@ async def test_what_became_visible_during_a_cold_read_is_not_missed(client, repl
         if first.log_end_offset == 1:
             if nowait:
                 raise BlockingIOError(errno.EAGAIN, "not in the cache")
-            trio.from_thread.run_sync(lambda: first.append(batch(b"v" * 5000), now_ms=NOW_MS))
+            trio.from_thread.run_sync(lambda: first.writer.append(batch(b"v" * 5000), now_ms=NOW_MS))
         return read(self, offset, max_bytes, end_offset=end_offset, minimum_one=minimum_one)
 
     monkeypatch.setattr(Log, "read", cold)
@@ -346,13 +346,13 @@ def transactional(value, sequence=0):
 def end_transaction(partition, *, committed):
     marker = EndTransactionMarker(committed=committed, coordinator_epoch=0)
     records = build_control_batch(marker, timestamp=NOW_MS, producer_id=9, producer_epoch=0)
-    partition.append(memoryview(bytearray(records)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    partition.writer.append(memoryview(bytearray(records)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
 
 
 async def test_a_committed_reader_stops_at_an_open_transaction_and_is_woken_by_its_end(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
-    partition.append(transactional(b"open"), now_ms=NOW_MS)
+    partition.writer.append(transactional(b"open"), now_ms=NOW_MS)
     [seen] = await ask(client, wanted(), isolation_level=COMMITTED)
     assert (values(seen), seen.last_stable_offset, seen.high_watermark) == ([b"plain"], 1, 2)
     [dirty] = await ask(client, wanted())
@@ -368,7 +368,7 @@ async def test_a_committed_reader_stops_at_an_open_transaction_and_is_woken_by_i
 async def test_aborted_transactions_are_given_to_committed_readers(client, replicas):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
-    partition.append(transactional(b"undone"), now_ms=NOW_MS)
+    partition.writer.append(transactional(b"undone"), now_ms=NOW_MS)
     end_transaction(partition, committed=False)
     [committed] = await ask(client, wanted(), isolation_level=COMMITTED)
     assert [(each.producer_id, each.first_offset) for each in committed.aborted_transactions] == [(9, 1)]
@@ -380,7 +380,7 @@ async def test_only_the_aborted_transactions_of_the_records_read_are_given(clien
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"plain")
     for sequence in range(3):
-        partition.append(transactional(b"undone", sequence), now_ms=NOW_MS)
+        partition.writer.append(transactional(b"undone", sequence), now_ms=NOW_MS)
         end_transaction(partition, committed=False)
     [first] = await ask(client, wanted(offset=1, max_bytes=1), isolation_level=COMMITTED)
     assert [each.first_offset for each in first.aborted_transactions] == [1]

@@ -99,7 +99,7 @@ async def test_latest_is_the_last_stable_offset_for_readers_of_committed_records
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 1000)
     records = batch(b"open", timestamp=2000, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(records, now_ms=NOW_MS)
+    partition.writer.append(records, now_ms=NOW_MS)
     assert await offset(client, LATEST) == 2
     assert await offset(client, LATEST, isolation_level=1) == 1
     assert await offset(client, 1500) == 1
@@ -107,8 +107,8 @@ async def test_latest_is_the_last_stable_offset_for_readers_of_committed_records
 
 
 async def test_offsets_that_are_not_durable_are_not_told_in_fsync_mode(durable_client, durable_replicas, monkeypatch):
-    [partition] = await add_topic(durable_replicas)
     monkeypatch.setattr(durable_replicas.flusher, "request", lambda partition: None)
+    [partition] = await add_topic(durable_replicas)
     await fill(durable_replicas, partition, 1000)
     assert await offset(durable_client, LATEST) == 0
     assert await offset(durable_client, 500) == -1

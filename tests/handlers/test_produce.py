@@ -277,7 +277,7 @@ async def test_in_fsync_mode_acks_1_does_not_wait_and_becomes_visible_all_the_sa
     [partition] = await add_topic(durable_replicas)
     await ask(durable_client, batch(b"a"), acks=LEADER)
     assert durable_client.parked == 0
-    await durable_replicas.flusher.wait_idle(partition)
+    await durable_replicas.flusher.wait_idle(partition.writer)
     assert partition.high_watermark == 1
 
 
@@ -308,7 +308,7 @@ async def test_a_disk_that_fails_answers_storage_error(durable_client, durable_r
     def fail(self):
         raise StorageFailed(errno.EIO, "gone")
 
-    monkeypatch.setattr(Log, "sync", fail)
+    monkeypatch.setattr(Log, "sync_files", fail)
     assert (await ask(durable_client, batch(b"a"), acks=ALL)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await ask(durable_client, batch(b"b"), acks=LEADER)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -12,8 +13,9 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.log_config import LogConfig
 from trio_broker.config.resource_config import topic_config
 from trio_broker.partition.hosted_topics import TopicAssignment
-from trio_broker.partition.partition import Partition
+from trio_broker.partition.partition import Durability, Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.partition.writer import PartitionWriter
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_disk import RealDisk
@@ -46,6 +48,34 @@ def make_log(directory: Path, index: int = 0, topic: str = "orders", config: Log
         clean=True,
         now_ms=NOW_MS,
     ).log
+
+
+def make_partition(
+    log: Log,
+    durability: Durability = Durability.PAGE_CACHE,
+    *,
+    leader_epoch: int = 0,
+    sync_soon: Callable[[PartitionWriter], None] = lambda writer: None,
+) -> Partition:
+    """The partition of ``log``; the first entry of its leader epoch has yet to be written."""
+    return Partition(
+        log,
+        leader_epoch=leader_epoch,
+        durability=durability,
+        sync_soon=sync_soon,
+        in_thread=trio.to_thread.run_sync,
+    )
+
+
+def write_epoch_entry(partition: Partition) -> None:
+    """Write down where the leader epoch begins, as ``ready_to_append`` does in a thread."""
+    partition.log.epochs.write()
+    partition.writer.needs_epoch_entry = False
+
+
+def sync(partition: Partition) -> None:
+    """One sync, as the flusher does it."""
+    partition.writer.sync()()
 
 
 def make_replicas(directory: Path, **settings: str) -> ReplicaManager:

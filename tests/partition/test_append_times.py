@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from tests.partition.real_logs import NOW_MS, batch, make_log
+from tests.partition.real_logs import NOW_MS, batch, make_log, make_partition, write_epoch_entry
 from trio_broker.partition.append_times import MAX_ERROR_FRACTION, MAX_SAMPLES, SAMPLE_EVERY_MS, AppendTimes
-from trio_broker.partition.partition import Durability, Partition
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -112,11 +111,11 @@ def test_a_clock_that_was_set_back_is_followed_at_once(appends):
 
 def test_a_partition_notes_its_appends_and_not_its_duplicates(tmp_path):
     log = make_log(tmp_path)
-    partition = Partition(log, leader_epoch=0, durability=Durability.PAGE_CACHE, sync_soon=lambda _: None)
-    partition.epoch_entry_written(partition.write_epoch_entry())
+    partition = make_partition(log)
+    write_epoch_entry(partition)
     first = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
-    partition.append(batch(b"a", b"b", **first), now_ms=NOW_MS)
-    assert partition.append(batch(b"a", b"b", **first), now_ms=NOW_MS + 1000).duplicate
-    partition.append(batch(b"c"), now_ms=NOW_MS + 2000)
+    partition.writer.append(batch(b"a", b"b", **first), now_ms=NOW_MS)
+    assert partition.writer.append(batch(b"a", b"b", **first), now_ms=NOW_MS + 1000).duplicate
+    partition.writer.append(batch(b"c"), now_ms=NOW_MS + 2000)
     assert [partition.append_times.appended_at(offset) for offset in range(3)] == [NOW_MS, NOW_MS, NOW_MS + 2000]
     log.release()

@@ -165,7 +165,7 @@ async def test_what_is_not_known_to_be_on_the_disk_is_synced_and_then_compacted(
     partition.state.durable_offset = 0
     assert await cleaner.choose() is None
     await nursery.start(replicas.flusher.run)
-    await replicas.flusher.wait_idle(partition)
+    await replicas.flusher.wait_idle(partition.writer)
     assert await cleaner.choose() is not None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -30,14 +32,14 @@ class SlowPartition:
     def needs_sync(self) -> bool:
         return self.failed_with is None and self.durable < self.log_end
 
-    def sync(self) -> int:
+    def sync(self) -> Callable[[], None]:
         reached = self.log_end
         self.syncs += 1
         self.begun.release()
         assert self.gate.acquire(timeout=20)
         if self.error is not None:
             raise self.error
-        return reached
+        return partial(self.durable_up_to, reached)
 
     def durable_up_to(self, offset: int) -> None:
         self.durable = offset
@@ -206,11 +208,11 @@ class BusyPartition:
     def needs_sync(self) -> bool:
         return self.durable < self.log_end
 
-    def sync(self) -> int:
+    def sync(self) -> Callable[[], None]:
         self.counter.add(1)
         self.synced = self.log_end
         self.counter.add(-1)
-        return self.synced
+        return partial(self.durable_up_to, self.synced)
 
     def durable_up_to(self, offset: int) -> None:
         assert self.durable < offset <= self.synced, f"{self.durable} < {offset} <= {self.synced}"

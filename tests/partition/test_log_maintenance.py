@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.partition.real_logs import add_topic, batch, make_replicas
+from tests.partition.real_logs import add_topic, batch, make_replicas, sync
 from trio_broker.partition.log_maintenance import MAX_CLOCK_STEP_MS
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
@@ -93,7 +93,7 @@ async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(
 async def test_checkpoints_hold_recovery_points_and_high_watermarks(replicas):
     [partition] = await add_topic(replicas)
     await fill(replicas, partition, 3)
-    partition.durable_up_to(partition.sync())
+    sync(partition)
     await replicas.log_maintenance.write_checkpoints()
     await replicas.log_maintenance.write_high_watermarks()
     directory = partition.log.directory.parent
@@ -116,7 +116,7 @@ async def test_a_sealed_segment_moves_the_recovery_point_behind_the_back_of_clie
     await nursery.start(replicas.run)
     [partition] = await add_topic(replicas, configs={"internal.segment.bytes": "2000"})
     await fill(replicas, partition)
-    await replicas.flusher.wait_idle(partition)
+    await replicas.flusher.wait_idle(partition.writer)
     assert partition.log.recovery_point > 0
 
 

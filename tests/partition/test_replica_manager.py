@@ -87,7 +87,7 @@ async def test_an_unknown_id_and_an_unknown_name_have_codes_of_their_own(cached)
 
 async def test_the_first_append_of_an_epoch_has_its_entry_on_disk_before(cached):
     [partition] = await add_topic(cached, leader_epoch=4)
-    assert partition.needs_epoch_entry
+    assert partition.writer.needs_epoch_entry
     info = await produce(cached, partition, b"a")
     assert info.first_offset == 0
     assert "4 0" in Path(partition.log.directory / "leader-epoch-checkpoint").read_text()
@@ -187,7 +187,9 @@ async def test_a_topic_deleted_while_its_batch_is_looked_at_takes_no_batch(cache
     async with trio.open_nursery() as nursery:
         nursery.start_soon(append)
         await look.entered.wait()
-        await cached.delete_topic("orders")
+        nursery.start_soon(cached.delete_topic, "orders")
+        await trio.testing.wait_all_tasks_blocked()
+        assert partition.failure is not None
         look.may_go_on.set()
     assert refused == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -256,7 +258,7 @@ async def test_acks_all_that_is_not_safe_in_time_is_told_so_and_forgotten(tmp_pa
         [RequiredOffset(partition, 1)], timeout_seconds=1.5, release_handler=release_handler
     )
     assert codes == [ErrorCode.REQUEST_TIMED_OUT]
-    assert partition.delayed_produces == 0
+    assert not partition.delayed.produces
     replicas.log_manager.close(clean=False)
 
 
@@ -273,7 +275,7 @@ async def test_a_failed_sync_takes_the_whole_directory_offline_and_answers_stora
     first, second = await add_topic(synced, partitions=2)
     await produce(synced, first, b"a")
     await synced.wait_until_replicated([RequiredOffset(first, 1)], timeout_seconds=30, release_handler=release_handler)
-    monkeypatch.setattr(Log, "sync", fail_with(StorageFailed(errno.EIO, "the disk is gone")))
+    monkeypatch.setattr(Log, "sync_files", fail_with(StorageFailed(errno.EIO, "the disk is gone")))
     await produce(synced, first, b"b")
     codes = await synced.wait_until_replicated(
         [RequiredOffset(first, 2)], timeout_seconds=30, release_handler=release_handler
@@ -350,7 +352,7 @@ async def test_a_lookup_that_lost_its_segment_to_retention_looks_again(cached):
         looks.append(partition.log_start_offset)
         if len(looks) == 1:
             partition.log.advance_log_start(1)
-            partition.log_start_moved()
+            partition.state.log_start_moved(1)
             raise FileNotFoundError(errno.ENOENT, "retired")
         return "found"
 
@@ -514,6 +516,6 @@ async def test_num_io_threads_bounds_the_syncs_and_is_live(synced):
     for partition in partitions:
         await produce(synced, partition, b"a")
     for partition in partitions:
-        await synced.flusher.wait_idle(partition)
+        await synced.flusher.wait_idle(partition.writer)
     assert [partition.high_watermark for partition in partitions] == [1] * 4
     assert synced.clock.now_ms() == NOW_MS

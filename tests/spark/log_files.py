@@ -14,11 +14,11 @@ from broker_admin.views.segments import MANIFEST_VERSION, TopicManifest
 from kafka_wire.primitives import uuid_text
 from kafka_wire.records.batch import build_batch
 from kafka_wire.records.record import NewRecord
+from tests.partition.real_logs import make_partition
 from tests.storage.compaction_harness import compact
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_marker
 from trio_broker.broker_view.segments import PartitionSnapshot, log_snapshot, partition_manifest
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
-from trio_broker.partition.partition import Durability, Partition
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.spark.chunk import Decoding, Transport
 from trio_broker.spark.decoder import decode
@@ -111,9 +111,7 @@ class LogFiles:
         return self.manifest().log(self.log.topic_partition.partition)
 
     def manifest(self) -> TopicLogFiles:
-        partition = Partition(
-            self.log, leader_epoch=3, durability=Durability.PAGE_CACHE, sync_soon=lambda partition: None
-        )
+        partition = make_partition(self.log, leader_epoch=3)
         if self.high_watermark is not None:
             partition.state.high_watermark = self.high_watermark
             partition.state.last_stable_offset = min(partition.last_stable_offset, self.high_watermark)

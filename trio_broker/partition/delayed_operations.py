@@ -155,3 +155,68 @@ class DelayedFetch:
         with trio.move_on_after(max(seconds, 0.0)):
             await self._event.wait()
         return self._event.is_set()
+
+
+class HighWatermarkWaiter(NamedTuple):
+    """A parked Produce and the high watermark it waits for. ``order`` keeps equal offsets first come, first served.
+
+    A tuple, because a heap compares its items five times for each that passes through, and tuples do that in C.
+    """
+
+    required_offset: int
+    order: int
+    parked: DelayedProduce
+
+
+class DelayedOperations:
+    """The requests that wait for one partition, until what its readers may see changes."""
+
+    __slots__ = ("_order", "fetches", "produces")
+
+    def __init__(self) -> None:
+        # A heap by the offset waited for.
+        self.produces: list[HighWatermarkWaiter] = []
+        self.fetches: set[DelayedFetch] = set()
+        self._order = itertools.count()
+
+    def add_produce(self, required_offset: int, parked: DelayedProduce) -> None:
+        """Notify ``parked`` when the high watermark reaches ``required_offset``, or when the partition fails."""
+        parked.partitions_pending += 1
+        heapq.heappush(self.produces, HighWatermarkWaiter(required_offset, next(self._order), parked))
+
+    def remove_produce(self, parked: DelayedProduce) -> None:
+        """Forget a Produce whose time is over."""
+        # A heap has no cheaper removal; this happens only when a Produce times out or its client goes.
+        kept = [waiter for waiter in self.produces if waiter.parked is not parked]
+        heapq.heapify(kept)
+        self.produces = kept
+
+    def add_fetch(self, parked: DelayedFetch) -> None:
+        """Notify ``parked`` of every byte that becomes visible, and of all else after which it must read again."""
+        self.fetches.add(parked)
+
+    def remove_fetch(self, parked: DelayedFetch) -> None:
+        """Forget a Fetch that reads again, or whose time is over."""
+        self.fetches.discard(parked)
+
+    def advanced(self, advance: Advance, high_watermark: int, visible_bytes: int) -> None:
+        """Readers may see ``visible_bytes`` more, up to ``high_watermark``."""
+        produces = self.produces
+        # Waiters leave the heap before their tasks run, so none is woken twice.
+        while produces and produces[0].required_offset <= high_watermark:
+            heapq.heappop(produces).parked.partition_completed()
+        for parked in self.fetches:
+            parked.advanced(advance, visible_bytes)
+
+    def wake_fetches(self) -> None:
+        """Something else has changed than what is visible: each Fetch reads again."""
+        for parked in self.fetches:
+            parked.wake()
+
+    def release(self) -> None:
+        """The partition has failed: nothing that waits for it will come."""
+        # Counted as completed, not woken: a Produce to several partitions goes on waiting for the others.
+        for waiter in self.produces:
+            waiter.parked.partition_completed()
+        self.produces.clear()
+        self.wake_fetches()

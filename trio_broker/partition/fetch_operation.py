@@ -201,7 +201,7 @@ class ReadAttempt:
         return self.has_waited and any(
             isinstance(target.found, Partition)
             and (
-                target.found.failure is not None
+                target.found.state.failure is not None
                 or target.found.state.high_watermark != result.high_watermark
                 or target.found.state.last_stable_offset != result.last_stable_offset
             )
@@ -280,10 +280,10 @@ class FetchOperation:
         partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
         self.parked.add(parked)
         for partition in partitions:
-            partition.add_delayed_fetch(parked)
+            partition.delayed.add_fetch(parked)
         try:
             await parked.wait(deadline - trio.current_time())
         finally:
             self.parked.discard(parked)
             for partition in partitions:
-                partition.remove_delayed_fetch(parked)
+                partition.delayed.remove_fetch(parked)

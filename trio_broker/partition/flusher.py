@@ -33,12 +33,11 @@ class Syncable(Protocol):
         """Whether something was appended that no sync has covered."""
         ...
 
-    def sync(self) -> int:
-        """Make everything appended so far durable; return the offset it reaches to. Blocks; runs in a worker thread."""
-        ...
+    def sync(self) -> Callable[[], None]:
+        """Make everything appended so far durable, and change nothing else. Blocks; runs in a worker thread.
 
-    def durable_up_to(self, offset: int) -> None:
-        """Everything before ``offset`` is on disk. Called on the event loop."""
+        What it returns takes note of that, and is called on the event loop.
+        """
         ...
 
 
@@ -65,14 +64,14 @@ class FlusherStatistics:
 class PartitionSync:
     """One sync of a partition, from its request on. Times are those of ``perf_counter_ns``.
 
-    ``result`` is the offset it reached to, or what went wrong, or None when none was needed any more.
+    ``result`` is what takes note of it, or what went wrong, or None when none was needed any more.
     """
 
     partition: Syncable
     queued_ns: int
     began_ns: int = 0
     ended_ns: int = 0
-    result: int | Exception | None = None
+    result: Callable[[], None] | Exception | None = None
 
 
 class Flusher:
@@ -170,13 +169,13 @@ class Flusher:
             elif (done := self._under_way.pop(partition)) is not None:
                 done.set()
 
-    def _tell(self, partition: Syncable, result: int | Exception | None) -> None:
+    def _tell(self, partition: Syncable, result: Callable[[], None] | Exception | None) -> None:
         """Move the partition on, or take it offline: whatever went wrong, these appends are not known to be durable."""
         try:
             if isinstance(result, Exception):
                 raise result
             if result is not None:
-                partition.durable_up_to(result)
+                result()
         except Exception as error:
             self._failures += 1
             self._failed(partition, error)

@@ -2,9 +2,8 @@
 
 A round goes over one partition. The next one is the dirtiest that is due; when none is, the cleaner looks again after
 ``log.cleaner.backoff.ms``. Reading and rewriting take their time in a worker thread, slice by slice; produce and fetch
-go on meanwhile, on the same log. Only the swap of finished segments keeps others out: those who change the row of
-segments too, which are retention (``removal_lock``) and writers of the partition's epochs (``epoch_entry_lock``).
-Retention passes over a partition while a round is under way.
+go on meanwhile, on the same log. The swap of finished segments is two commands of the ``PartitionWriter``, with syncs
+in threads around them. Retention passes over a partition while a round is under way.
 
 A partition that cannot be compacted is left alone from then on, until it is deleted or the broker starts anew, and an
 error says so: damage found in a segment is worth a human's look, and compaction must not be what loses the rest. Its
@@ -102,7 +101,7 @@ class _Round:
 
 
 class LogCleaner:
-    """See the head of the file. The two locks are those of ``LogMaintenance``."""
+    """See the head of the file. The lock is that of ``LogMaintenance``."""
 
     def __init__(
         self,
@@ -111,7 +110,6 @@ class LogCleaner:
         config: BrokerConfig,
         runtime: Runtime,
         *,
-        removal_lock: trio.Lock,
         checkpoint_lock: trio.Lock,
     ) -> None:
         self.replicas = replicas
@@ -119,7 +117,6 @@ class LogCleaner:
         self.config = config
         self.clock = runtime.clock
         self._workers = runtime.workers
-        self.removal_lock = removal_lock
         self.checkpoint_lock = checkpoint_lock
         self.limiter = trio.CapacityLimiter(config.log_manager.log_cleaner_threads)
         self._pace = BytesPerSecond(lambda: config.log_manager.log_cleaner_io_max_bytes_per_second)
@@ -193,7 +190,7 @@ class LogCleaner:
             return False
         if partition.log.recovery_point < partition.log.active_segment.base_offset:
             # What is not known to be on the disk is not compacted, and without appends nobody would find out.
-            partition.flush_soon()
+            partition.writer.flush_soon()
         return partition not in self._rounds and partition not in self._uncleanable
 
     @staticmethod
@@ -294,16 +291,15 @@ class LogCleaner:
         """
         assert cleaning.cleaned is not None, "a group was rewritten"
         swap = SegmentSwap(partition.log, group, cleaning.cleaned)
+        if partition.failure is not None or not swap.is_possible:
+            return False
         with trio.CancelScope(shield=True):
-            async with self.removal_lock, partition.epoch_entry_lock:
-                if partition.failure is not None or not swap.is_possible:
-                    return False
-                await self._in_thread(swap.commit)
-                cleaning.pop_cleaned()
-                swap.replace_segments(self.clock.now_ms())
-                await self._in_thread(swap.sync)
-                swap.finish_rename()
-                await self._in_thread(swap.sync)
+            await self._in_thread(swap.commit)
+            cleaning.pop_cleaned()
+            await partition.writer.replace_segments(swap, self.clock.now_ms())
+            await self._in_thread(swap.sync)
+            await partition.writer.finish_rename(swap)
+            await self._in_thread(swap.sync)
         return True
 
     async def _finish(self, partition: Partition, cleaning: Cleaning) -> None:

@@ -1,8 +1,7 @@
 """What partitions need now and then: retention, removal of files, checkpoints, expiry, flushes by time.
 
-Whatever changes the same files takes turns: ``checkpoint_lock`` is held while checkpoints are written, since each has
-one temporary file, and ``removal_lock`` while segments are retired or replaced, and for the removal of what is left of
-them.
+What changes a partition is a command of its ``PartitionWriter``. ``checkpoint_lock`` is held while checkpoints are
+written, since each has one temporary file.
 
 Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 """
@@ -21,7 +20,6 @@ import trio
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
-from trio_broker.partition.partition import Partition
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import NEVER_MS, ScheduledTask, run_scheduled
@@ -88,13 +86,11 @@ class LogMaintenance:
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
         self._clock_steps = ClockJumpDetector(clock)
         self.checkpoint_lock = trio.Lock()
-        self.removal_lock = trio.Lock()
         self.log_cleaner = LogCleaner(
             replicas,
             log_manager,
             config,
             runtime,
-            removal_lock=self.removal_lock,
             checkpoint_lock=self.checkpoint_lock,
         )
 
@@ -136,9 +132,6 @@ class LogMaintenance:
     async def apply_retention(self) -> None:
         """Retire the segments whose time is over, one partition after another.
 
-        This changes the row of segments that appends add to, so it runs on the event loop; it renames files and no
-        more. The lock keeps it apart from those who write the partition's epoch file in a thread.
-
         Right after the clock was set forward nothing is retired: everything would look old at once. The operator who
         set it wrongly has until the next round to set it back.
         """
@@ -147,30 +140,22 @@ class LogMaintenance:
         if gained_ms > MAX_CLOCK_STEP_MS:
             log.warning("the clock was set forward by %d s: retention waits for its next round", gained_ms // 1000)
             return
-        async with self.removal_lock:
-            for partition in list(self.replicas.partitions()):
-                async with partition.epoch_entry_lock:
-                    if partition.failure is None and not self.log_cleaner.is_compacting(partition):
-                        self._delete_expired_segments(partition)
-
-    def _delete_expired_segments(self, partition: Partition) -> None:
-        try:
-            retired = partition.log.delete_expired_segments(self.clock.now_ms(), partition.high_watermark)
-        except OSError as error:
-            self.replicas.storage_failed(partition, error)
-            return
-        if retired:
-            partition.log_start_moved()
+        for partition in list(self.replicas.partitions()):
+            if partition.failure is None and not self.log_cleaner.is_compacting(partition):
+                try:
+                    await partition.writer.delete_expired_segments(self.clock.now_ms())
+                except OSError as error:
+                    self.replicas.storage_failed(partition, error)
 
     async def remove_expired_files(self) -> None:
         """Remove the files of deleted segments and partitions whose delay is over."""
-        async with self.removal_lock:
-            await self.run_in_thread(partial(self.log_manager.remove_expired_files, self.clock.now_ms()))
+        expired = self.log_manager.take_expired_files(self.clock.now_ms())
+        await self.run_in_thread(partial(self.log_manager.remove_files, expired))
 
     async def flush_due(self) -> None:
         """Have those partitions synced whose oldest unsynced record has waited for ``flush.ms``."""
         for partition in self.replicas.partitions():
-            partition.flush_if_due(self.clock.now_ms())
+            partition.writer.flush_if_due(self.clock.now_ms())
 
     async def write_checkpoints(self) -> set[PurePath]:
         """Write recovery points and log start offsets down; return the log directories where that failed."""

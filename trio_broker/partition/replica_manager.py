@@ -15,8 +15,9 @@ from __future__ import annotations
 import errno
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import PurePath
 from typing import TypeVar, cast
 
 import attrs
@@ -39,6 +40,7 @@ from trio_broker.partition.flusher import Flusher, FlusherStatistics, Syncable
 from trio_broker.partition.hosted_topics import HostedTopic, TopicAssignment
 from trio_broker.partition.log_maintenance import LogMaintenance
 from trio_broker.partition.partition import Durability, Partition
+from trio_broker.partition.writer import PartitionWriter
 from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
@@ -198,8 +200,7 @@ class ReplicaManager:
             self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
             for index, leader_epoch in assignment.leader_epochs.items():
                 if (partition := hosted.partitions.get(index)) and leader_epoch != partition.leader_epoch:
-                    async with partition.epoch_entry_lock:
-                        partition.begin_leader_epoch(leader_epoch)
+                    await partition.writer.begin_epoch(leader_epoch)
             self._configure(hosted, assignment.config)
 
     def update_config(self, name: str, config: LogConfig) -> None:
@@ -228,7 +229,8 @@ class ReplicaManager:
             partition.fail(gone)
         for partition in hosted.partitions.values():
             # A sync under way needs the file open; none begins after a failure.
-            await self.flusher.wait_idle(partition)
+            await self.flusher.wait_idle(partition.writer)
+            await partition.writer.wait_idle()
             await self.log_maintenance.log_cleaner.wait_idle(partition)
             await self._delete_log(partition.topic_partition)
         for index in hosted.failures:
@@ -257,7 +259,8 @@ class ReplicaManager:
                 outcome,
                 leader_epoch=assignment.leader_epochs[index],
                 durability=self.durability,
-                sync_soon=self._sync_soon,
+                sync_soon=self.flusher.request,
+                in_thread=self.run_in_io_thread,
             )
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
@@ -296,35 +299,35 @@ class ReplicaManager:
         Raises:
             KafkaError: the batch was refused, the partition is out of use, or its disk failed.
         """
-        config, now_ms = partition.log.config, self.clock.now_ms()
+        config, now_ms, writer = partition.log.config, self.clock.now_ms(), partition.writer
         batch = validation.check_client_batch(records, config, produce_version)
         takes_long = validation.takes_long(batch, config, now_ms)
         # No checkpoint lies between this question and the append, so none can overtake another.
-        if takes_long or partition.needs_epoch_entry or partition.append_lock.locked():
-            info: AppendInfo = yield partial(self._append_in_turn, partition, batch, takes_long)
+        if takes_long or writer.needs_epoch_entry or writer.is_busy:
+            append = partial(self._append_in_turn, partition, batch, takes_long)
+            info: AppendInfo = yield partial(writer.execute, append)
             return info
         batch = validation.prepare(batch, config, now_ms, partition.topic_partition)
         return self._append_now(partition, batch, now_ms)
 
     async def _append_in_turn(self, partition: Partition, batch: RecordBatch, takes_long: bool) -> AppendInfo:
-        """Append a batch behind those that came before it, however long they or it take."""
-        async with partition.append_lock:
-            config, now_ms = partition.log.config, self.clock.now_ms()
-            prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
-            if takes_long:
-                work = partial(refusing_lightly, prepare)
-                batch = await self.workers.run(work, limiter=self.inflation_limiter)
-            else:
-                batch = prepare()
-            if partition.needs_epoch_entry:
-                await self._write_epoch_entry(partition)
-            # Again, since the topic may have been deleted or its disk may have failed during the wait.
-            partition.require_leader()
-            return self._append_now(partition, batch, self.clock.now_ms())
+        """A command: append a batch, however long it takes, behind those that came before it."""
+        config, now_ms = partition.log.config, self.clock.now_ms()
+        prepare = partial(validation.prepare, batch, config, now_ms, partition.topic_partition)
+        if takes_long:
+            work = partial(refusing_lightly, prepare)
+            batch = await self.workers.run(work, limiter=self.inflation_limiter)
+        else:
+            batch = prepare()
+        if partition.writer.needs_epoch_entry:
+            await self._changing(partition, partition.writer.write_epochs())
+        # Again, since the topic may have been deleted or its disk may have failed during the wait.
+        partition.require_leader()
+        return self._append_now(partition, batch, self.clock.now_ms())
 
     def _append_now(self, partition: Partition, batch: RecordBatch, now_ms: int) -> AppendInfo:
         try:
-            info = partition.append_prepared(batch, now_ms=now_ms)
+            info = partition.writer.append_prepared(batch, now_ms=now_ms)
         except OSError as error:
             raise self.storage_failed(partition, error) from error
         self._count(info)
@@ -345,11 +348,11 @@ class ReplicaManager:
         """
         partition.require_leader()
         partition.require_in_sync_replicas()
-        if partition.needs_epoch_entry:
+        if partition.writer.needs_epoch_entry:
             text = f"{partition.topic_partition}: leader epoch {partition.leader_epoch} has only begun"
             raise KafkaError(text, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
-            info = partition.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
+            info = partition.writer.append(batch, now_ms=self.clock.now_ms(), origin=AppendOrigin.COORDINATOR)
         except OSError as error:
             raise self.storage_failed(partition, error) from error
         self._count(info)
@@ -360,14 +363,18 @@ class ReplicaManager:
         Raises:
             KafkaError: the disk failed.
         """
-        async with partition.append_lock:
-            await self._write_epoch_entry(partition)
+        await self._changing(partition, partition.writer.ready_to_append())
 
-    async def _write_epoch_entry(self, partition: Partition) -> None:
-        async with partition.epoch_entry_lock:
-            # Again if a later epoch began while the thread wrote this one.
-            while partition.needs_epoch_entry:
-                partition.epoch_entry_written(await self.run_in_thread(partition, partition.write_epoch_entry))
+    async def _changing(self, partition: Partition, change: Awaitable[T]) -> T:
+        """Wait for what changes the files of ``partition``.
+
+        Raises:
+            KafkaError: ``KAFKA_STORAGE_ERROR``: the disk refused or failed.
+        """
+        try:
+            return await change
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
 
     async def wait_until_replicated(
         self,
@@ -391,7 +398,7 @@ class ReplicaManager:
         partitions = [each.partition for each in awaited]
         for each in awaited:
             if each.code() is ErrorCode.REQUEST_TIMED_OUT:
-                each.partition.add_delayed_produce(each.required_offset, parked)
+                each.partition.delayed.add_produce(each.required_offset, parked)
         if parked.partitions_pending:
             # On one broker the high watermark waits for nothing but a sync.
             release_handler(RequestPhase.DISK)
@@ -400,7 +407,7 @@ class ReplicaManager:
             finally:
                 if parked.partitions_pending:
                     for partition in partitions:
-                        partition.remove_delayed_produce(parked)
+                        partition.delayed.remove_produce(parked)
         return [each.code() for each in awaited]
 
     # ---- fetching -------------------------------------------------------------------------------------------------
@@ -456,10 +463,7 @@ class ReplicaManager:
         if validate_only:
             return max(end_offset, partition.log_start_offset)
         start_offset = partition.log_start_offset
-        async with partition.epoch_entry_lock:
-            moved = await self.run_in_thread(partition, partial(partition.log.advance_log_start, end_offset))
-        if moved:
-            partition.log_start_moved()
+        if await self._changing(partition, partition.writer.delete_before(end_offset)):
             self._record_deletion(partition, start_offset)
             if partition.log.directory.parent in await self.log_maintenance.write_checkpoints():
                 text = f"{partition.topic_partition}: the new log start offset could not be written down"
@@ -533,8 +537,11 @@ class ReplicaManager:
         if error.errno not in DISK_FAILURE_ERRNOS and not isinstance(error, StorageFailed):
             self._log_storage_error(partition, error)
             return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        self.log_manager.take_offline(partition.log.directory.parent, error)
-        return self._take_directory_offline(partition, error)
+        directory = partition.log.directory.parent
+        self.log_manager.take_offline(directory, error)
+        failure = self._take_directory_offline(partition.topic_partition, directory, error)
+        partition.fail(failure)
+        return failure
 
     def _log_storage_error(self, partition: Partition, error: OSError) -> None:
         """Say what is wrong, but not for every request: the log file may lie on the disk that is full."""
@@ -543,37 +550,33 @@ class ReplicaManager:
             self._storage_error_logged_at = now
             log.error("%s: a request is refused: %s: %s", partition.topic_partition, type(error).__name__, error)
 
-    def _take_directory_offline(self, partition: Partition, error: Exception) -> KafkaError:
-        """Take every partition offline that lies in the log directory of ``partition``."""
-        directory = partition.log.directory.parent
+    def _take_directory_offline(self, cause: TopicPartition, directory: PurePath, error: Exception) -> KafkaError:
+        """Take every partition offline that lies in a log directory; return the error for those that it meets."""
         affected = [
             each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
         ]
         log.error(
             "%s: log directory %s goes offline with %d partitions: %s: %s",
-            partition.topic_partition,
+            cause,
             directory,
             len(affected),
             type(error).__name__,
             error,
         )
         failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        partition.fail(failure)
         for each in affected:
             each.fail(failure)
         return failure
 
     def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
         """Take the log directory offline: after a failed sync nobody knows what is on the disk."""
-        partition = cast(Partition, syncable)
+        writer = cast(PartitionWriter, syncable)
+        directory = writer.log.directory.parent
         if isinstance(error, OSError):
-            self.log_manager.take_offline(partition.log.directory.parent, error)
+            self.log_manager.take_offline(directory, error)
         else:
-            log.error("%r: a sync failed on our own account", partition, exc_info=error)
-        self._take_directory_offline(partition, error)
-
-    def _sync_soon(self, partition: Partition) -> None:
-        self.flusher.request(partition)
+            log.error("%r: a sync failed on our own account", writer, exc_info=error)
+        self._take_directory_offline(writer.log.topic_partition, directory, error)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 
@@ -583,7 +586,7 @@ class ReplicaManager:
             topics=len(self._topics),
             partitions=len(partitions),
             offline_partitions=sum(partition.failure is not None for partition in partitions),
-            delayed_produces=sum(partition.delayed_produces for partition in partitions),
+            delayed_produces=sum(len(partition.delayed.produces) for partition in partitions),
             delayed_fetches=len(self._parked_fetches),
             appended_batches=self._appended_batches,
             appended_records=self.appended_records,

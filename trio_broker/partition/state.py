@@ -17,6 +17,7 @@ import enum
 from collections import deque
 from collections.abc import Mapping
 
+from kafka_wire.errors import KafkaError
 from trio_broker.storage.open_transactions import OpenTransactions
 
 NOT_AWAITED = 2**63 - 1
@@ -40,6 +41,7 @@ class PartitionState:
         "_invisible",
         "_transactions",
         "durable_offset",
+        "failure",
         "high_watermark",
         "in_sync_replicas",
         "is_leader",
@@ -66,6 +68,8 @@ class PartitionState:
         """Begin as the leader, and its only in-sync replica."""
         self.leader_epoch = leader_epoch
         self.is_leader = True
+        # What every request gets once the partition was deleted or its disk failed; set once, and never cleared.
+        self.failure: KafkaError | None = None
         # Where the logs of the other in-sync replicas end; a leader's.
         self.in_sync_replicas: Mapping[int, int] = {}
         # How far the records are safe as far as others are concerned: on a leader the least end offset of the other

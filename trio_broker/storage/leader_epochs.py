@@ -47,7 +47,8 @@ class EpochEndOffset:
 class LeaderEpochs:
     """The epochs of one log, in memory, and their file.
 
-    The list of entries is replaced and never changed, so ``is_written`` is a comparison of lists by identity.
+    The list of entries is replaced and never changed, so ``is_written`` is a comparison of lists by identity, and a
+    worker thread may write one (``write_file``) while others are made.
     """
 
     def __init__(self, disk: Disk, directory: PurePath, entries: Iterable[EpochEntry] = ()) -> None:
@@ -92,8 +93,8 @@ class LeaderEpochs:
 
     def is_latest_written(self, epoch: int) -> bool:
         """Whether ``epoch`` is the newest, in the file too; an epoch that was only noted is in memory alone."""
-        entries = self._entries
-        return bool(entries) and entries[-1].epoch == epoch and entries is self._written
+        entries, written = self._entries, self._written
+        return bool(entries) and bool(written) and entries[-1].epoch == epoch == written[-1].epoch
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that ``epoch`` begins at ``start_offset``; the file is durable when this returns. Blocks on fsync.
@@ -115,8 +116,8 @@ class LeaderEpochs:
             entries = _with(entries, beginning)
         if entries is self._written:
             return False
-        self._write(entries)
-        self._entries = entries
+        self.write_file(entries)
+        self._entries = self._written = entries
         return True
 
     def note(self, epoch: int, start_offset: int) -> None:
@@ -166,13 +167,28 @@ class LeaderEpochs:
 
     def write(self) -> None:
         """Make the file say what memory says. Blocks on fsync."""
-        self._write(self._entries)
+        if (unwritten := self.unwritten) is not None:
+            self.write_file(unwritten)
+            self.note_written(unwritten)
 
-    def _write(self, entries: list[EpochEntry]) -> None:
+    @property
+    def unwritten(self) -> list[EpochEntry] | None:
+        """What the file has yet to say, for ``write_file`` and then ``note_written``; None when it does."""
+        return None if self.is_written else self._entries
+
+    def note_written(self, entries: list[EpochEntry]) -> None:
+        """The file says ``entries``, by ``write_file``."""
+        self._written = entries
+
+    def write_file(self, entries: list[EpochEntry]) -> None:
+        """Make the file say ``entries``, and change nothing here. Blocks on fsync: for a worker thread.
+
+        Raises:
+            OSError: the file says what it said before.
+        """
         path = self.directory / file_names.LEADER_EPOCH_CHECKPOINT
         lines = (f"{entry.epoch} {entry.start_offset}" for entry in entries)
         write_atomically(self.disk, path, checkpoints.encode_checkpoint(lines))
-        self._written = entries
 
 
 def _with(entries: list[EpochEntry], beginning: EpochEntry) -> list[EpochEntry]:

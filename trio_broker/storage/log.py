@@ -2,8 +2,8 @@
 
 A log is a row of segments, the last of them active. Beside them it keeps the leader epochs (who wrote from which
 offset on) and the producer states (which batches are repetitions). All of this is plain synchronous code for one
-writer: the event loop appends; reads and ``sync`` may run in worker threads at the same time (see ``segment`` for why
-that is right).
+owner: in the broker, the event loop. ``read`` and ``sync_files`` may run in worker threads at the same time (see
+``segment`` for why that is right).
 
 Promises:
 
@@ -53,6 +53,17 @@ class DeletedFile:
     remove_at_ms: int
 
 
+@attrs.frozen
+class SyncedFiles:
+    """What one sync has brought to the disk: everything before ``end_offset``, the indexes of the ``sealed`` segments,
+    and so many changes of the directory. ``truncations`` tells whether the log was cut meanwhile."""
+
+    end_offset: int
+    sealed: tuple[Segment, ...]
+    directory_changes: int
+    truncations: int
+
+
 class Log:
     """See the head of the file. Made by ``recovery.open_log``."""
 
@@ -89,7 +100,7 @@ class Log:
         # Where the part begins that compaction has not gone over; None for a log never compacted. From the cleaner's
         # checkpoint at a start, then moved by each round.
         self.first_dirty_offset: int | None = None
-        # A deque, since the event loop adds to it and a worker thread takes from it.
+        # In the order in which they may be removed, as long as ``file.delete.delay.ms`` stays what it is.
         self.deleted_files: deque[DeletedFile] = deque()
         self._config = config
         # A tuple that is replaced as a whole: a reader in a thread keeps a consistent row without a lock.
@@ -98,10 +109,10 @@ class Log:
         self._cached_segments: list[Segment] = []
         # Sealed or recovered segments whose index files the next ``sync`` brings to the disk.
         self._unsynced_indexes = list(unsynced_indexes)
-        # Counted by the one writer, compared by sync: a flag that both of them set could lose a change.
+        # Counted rather than flagged: changes during a sync are for the next one.
         self._directory_changes = 0
         self._directory_synced = 0
-        # Lets ``sync`` notice that the log was cut while it waited for the disk.
+        # Lets ``note_synced`` notice that the log was cut while the files were synced.
         self._truncations = 0
 
     def __repr__(self) -> str:
@@ -141,11 +152,6 @@ class Log:
     def latest_epoch(self) -> int | None:
         """The newest leader epoch in the log, None before the first."""
         return self.epochs.latest_epoch
-
-    @property
-    def flush_is_due(self) -> bool:
-        """Whether ``flush.messages`` asks for a sync now."""
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages
 
     # --- Appending ---
 
@@ -434,35 +440,46 @@ class Log:
     def sync(self) -> int:
         """Make what has been appended durable and return the offset up to which it is, exclusive.
 
-        Safe in a worker thread while the event loop appends: the offset is taken before the disk is asked.
-
         Raises:
             StorageFailed: a sync failed. The log stays offline, since nobody knows then what is on the disk.
         """
-        self.check_online()
-        end_offset, truncations = self.log_end_offset, self._truncations
-        directory_changes = self._directory_changes
-        # Taken one by one: the event loop may append to the list meanwhile. On an error they are not put back, since
-        # the log is offline then and recovery rebuilds indexes.
-        sealed = [self._unsynced_indexes.pop(0) for _ in range(len(self._unsynced_indexes))]
-        directory_is_dirty = directory_changes != self._directory_synced
-        if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
-            return end_offset
         try:
-            for segment in self.segments_from(self.recovery_point):
-                self._sync_segment(segment)
-            for segment in sealed:
-                segment.sync_indexes()
-            if directory_is_dirty:
-                self.disk.sync_directory(self.directory)
-                self._directory_synced = directory_changes
+            return self.note_synced(self.sync_files())
         except OSError as error:
-            self.check_online()  # a log that was deleted meanwhile has not failed
+            self.check_online()  # it is offline by now, and has said why
             raise self.fail(error) from error
+
+    def sync_files(self) -> SyncedFiles:
+        """Sync the files, and change nothing here: for a worker thread, while the owner of the log appends.
+
+        What it returns is for ``note_synced``, what it raises for ``fail``. One at a time.
+
+        Raises:
+            OSError: a sync failed: nobody knows what is on the disk.
+        """
+        self.check_online()
+        # All of this is taken before the disk is asked: what comes meanwhile is for the next sync.
+        end_offset, sealed = self.log_end_offset, tuple(self._unsynced_indexes)
+        synced = SyncedFiles(end_offset, sealed, self._directory_changes, self._truncations)
+        directory_is_dirty = synced.directory_changes != self._directory_synced
+        if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
+            return synced
+        for segment in self.segments_from(self.recovery_point):
+            self._sync_segment(segment)
+        for segment in sealed:
+            segment.sync_indexes()
+        if directory_is_dirty:
+            self.disk.sync_directory(self.directory)
+        return synced
+
+    def note_synced(self, synced: SyncedFiles) -> int:
+        """Take note of what ``sync_files`` did; return the offset up to which the log is durable, exclusive."""
+        del self._unsynced_indexes[: len(synced.sealed)]
+        self._directory_synced = synced.directory_changes
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
-        if truncations == self._truncations:
-            self.recovery_point = max(self.recovery_point, end_offset)
-        return min(end_offset, self.recovery_point)
+        if synced.truncations == self._truncations:
+            self.recovery_point = max(self.recovery_point, synced.end_offset)
+        return min(synced.end_offset, self.recovery_point)
 
     def _sync_segment(self, segment: Segment) -> None:
         try:
@@ -524,7 +541,7 @@ class Log:
     def advance_log_start(self, offset: int) -> bool:
         """Move the log start offset up to ``offset``; the next retention run deletes the segments before it.
 
-        Returns whether it moved. Waits for the disk when leader epochs end before it.
+        Returns whether it moved. Where leader epochs end before it, ``epochs.write`` is due.
 
         Raises:
             OffsetOutOfRange: behind the log end offset.
@@ -534,14 +551,14 @@ class Log:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
-        if self.epochs.truncate_from_start(offset):
-            self.epochs.write()
+        self.epochs.truncate_from_start(offset)
         return True
 
     def delete_expired_segments(self, now_ms: int, high_watermark: int) -> list[ExpiredSegment]:
         """Delete the segments that have expired. Their files are renamed now and removed later.
 
-        ``remove_deleted_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish.
+        ``remove_deleted_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish. Where
+        leader epochs go with them, ``epochs.write`` is due.
         """
         self.check_online()
         segments = self._segments
@@ -594,13 +611,19 @@ class Log:
         self._cached_segments = [segment for segment in self._cached_segments if segment not in old]
         self._directory_changes += 1
 
+    def take_expired_files(self, now_ms: int) -> list[PurePath]:
+        """Return the deleted files whose time has come; the caller removes them, and they are named only once."""
+        expired = []
+        while self.deleted_files and self.deleted_files[0].remove_at_ms <= now_ms:
+            expired.append(self.deleted_files.popleft().path)
+        return expired
+
     def remove_deleted_files(self, now_ms: int) -> int:
         """Remove the files whose time has come. Returns how many."""
-        removed = 0
-        while self.deleted_files and self.deleted_files[0].remove_at_ms <= now_ms:
-            self.disk.unlink(self.deleted_files.popleft().path, missing_ok=True)
-            removed += 1
-        return removed
+        expired = self.take_expired_files(now_ms)
+        for path in expired:
+            self.disk.unlink(path, missing_ok=True)
+        return len(expired)
 
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Cut the log so that it ends at ``offset``, as a follower does whose log differs from its leader's.

@@ -96,7 +96,7 @@ class LogManager:
         self._allow_new = allow_new
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
-        # A deque, since deletions add to it in one thread and ``remove_expired_files`` takes from it in another.
+        # A deque, since deletions add to it in one thread and ``take_expired_files`` takes from it in another.
         self._marked_directories: deque[DeletedFile] = deque()
         # Worker threads write checkpoints, and the later one must not write the older state.
         self._checkpoint_lock = threading.Lock()
@@ -320,19 +320,32 @@ class LogManager:
         logger.info("renamed %s to %s", path, target.name)
         return target
 
-    def remove_expired_files(self, now_ms: int) -> int:
-        """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
-        removed = sum(log.remove_deleted_files(now_ms) for log in list(self.logs.values()))
+    def take_expired_files(self, now_ms: int) -> list[PurePath]:
+        """Return the deleted segments' files and partitions' directories whose time has come, each only once."""
+        expired = [path for log in self.logs.values() for path in log.take_expired_files(now_ms)]
         # One turn around the deque: delays differ between topics, so the first is not always the next due.
         for _ in range(len(self._marked_directories)):
-            retired = self._marked_directories.popleft()
-            if retired.remove_at_ms > now_ms:
-                self._marked_directories.append(retired)
-                continue
-            # What could not be removed keeps its ``-delete`` name and is tried again after the next start.
-            self.disk.remove_tree(retired.path)
-            removed += 1
-        return removed
+            marked = self._marked_directories.popleft()
+            if marked.remove_at_ms <= now_ms:
+                expired.append(marked.path)
+            else:
+                self._marked_directories.append(marked)
+        return expired
+
+    def remove_files(self, expired: Iterable[PurePath]) -> None:
+        """Remove what ``take_expired_files`` returned. Waits for the disk: call it in a worker thread."""
+        for path in expired:
+            # What cannot be removed keeps its name and is tried again after the next start.
+            if file_names.is_marked_directory(path.name, "delete"):
+                self.disk.remove_tree(path)
+            else:
+                self.disk.unlink(path, missing_ok=True)
+
+    def remove_expired_files(self, now_ms: int) -> int:
+        """Remove deleted segments and partitions whose time has come. Returns how many files and directories."""
+        expired = self.take_expired_files(now_ms)
+        self.remove_files(expired)
+        return len(expired)
 
     def remove_expired_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for ``producer.id.expiration.ms``. Returns how many."""

@@ -92,7 +92,7 @@ async def test_after_a_restart_the_batch_tells_its_own_time(replicas):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a", b"b", at_ms=NOW_MS)
     await append(replicas, partition, b"c", at_ms=NOW_MS + 10_000)
-    partition.append_times = AppendTimes()
+    partition.writer.append_times = AppendTimes()
     await append(replicas, partition, b"d", at_ms=NOW_MS + 20_000)
     assert await one_lag(replicas, 1) == (3, 60.5)
     assert await one_lag(replicas, 2) == (2, 50.5)
@@ -102,7 +102,7 @@ async def test_after_a_restart_the_batch_tells_its_own_time(replicas):
 async def test_records_without_timestamps_lag_by_an_unknown_time(replicas):
     [partition] = await add_topic(replicas)
     await replicas.append(partition, batch(b"a", timestamp=-1), produce_version=9)
-    partition.append_times = AppendTimes()
+    partition.writer.append_times = AppendTimes()
     assert await one_lag(replicas, 0) == (1, None)
 
 
@@ -116,8 +116,7 @@ async def test_what_was_deleted_before_it_was_read_counts_from_the_first_record_
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a", at_ms=NOW_MS)
     await append(replicas, partition, b"b", at_ms=NOW_MS + 30_000)
-    partition.log.advance_log_start(1)
-    partition.log_start_moved()
+    await partition.writer.delete_before(1)
     assert await one_lag(replicas, 0) == (2, 30.0)
 
 
@@ -149,7 +148,7 @@ async def test_a_topic_that_is_gone_has_a_commit_and_no_lag(replicas):
 async def test_a_record_that_goes_while_it_is_looked_up_lags_by_an_unknown_time(replicas, monkeypatch):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a", at_ms=NOW_MS)
-    partition.append_times = AppendTimes()
+    partition.writer.append_times = AppendTimes()
 
     def gone(*args, **options):
         raise FileNotFoundError("00000000000000000000.log")

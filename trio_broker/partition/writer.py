@@ -1,0 +1,249 @@
+"""What changes one partition: its log, and the state that its readers go by.
+
+Everything that changes the files of a partition, or what others read of it, is a command of its ``PartitionWriter``.
+Commands are executed on the event loop one at a time, in their order of arrival, and never overlap. Threads do what
+waits for the disk: they read and write files, and return what came of it; the command applies that here. So no thread
+changes what the loop reads.
+
+An append is executed at once, without a checkpoint, unless it or a command before it must wait: for the first entry of
+a leader epoch, or for a look into a large batch. Then all that come after it wait as well, so none is overtaken.
+
+Source: KIP-101 for leader epochs; Kafka's Partition and UnifiedLog, which have locks for this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+from kafka_wire.records.batch import RecordBatch
+from trio_broker.partition.append_times import AppendTimes
+from trio_broker.partition.command_queue import CommandQueue
+from trio_broker.partition.delayed_operations import DelayedOperations
+from trio_broker.partition.state import Advance, PartitionState
+from trio_broker.storage.append import AppendInfo, AppendOrigin
+from trio_broker.storage.log import Log, SyncedFiles
+from trio_broker.storage.segment_swap import SegmentSwap
+
+T = TypeVar("T")
+
+
+class InThread(Protocol):
+    """Does work in a worker thread and returns its result, or raises what it raised."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class PartitionWriter(CommandQueue):
+    """See the head of the file. ``sync_soon`` is called with it whenever something should become durable.
+
+    The partition calls what moves as long as it has not failed; commands of one that has failed may still be executed,
+    and ask.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        state: PartitionState,
+        delayed: DelayedOperations,
+        *,
+        sync_soon: Callable[[PartitionWriter], None],
+        in_thread: InThread,
+    ) -> None:
+        super().__init__()
+        self.log = log
+        self.state = state
+        self.append_times = AppendTimes()
+        # Since this start.
+        self.appended_bytes = 0
+        self.last_append_ms = 0
+        # In memory only: this runs on the event loop. The entry is written before the first append of the epoch.
+        log.begin_epoch(state.leader_epoch)
+        # Whether ``write_epochs`` must run before the next append.
+        self.needs_epoch_entry = log.needs_epoch_entry(state.leader_epoch)
+        self._delayed = delayed
+        self._sync_soon = sync_soon
+        self._in_thread = in_thread
+        # For ``flush.ms``: when the oldest append that may be unsynced was made; None when all is durable.
+        self._unsynced_since_ms: int | None = None
+        # Page-cache mode: a sync was asked for of everything before it.
+        self._flush_offset = log.recovery_point
+        self._last_segment = log.active_segment  # another active segment means: this one was sealed
+
+    def __repr__(self) -> str:
+        return f"<PartitionWriter {self.log.topic_partition}>"
+
+    # ---- appending ------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: memoryview,
+        *,
+        now_ms: int,
+        produce_version: int | None = None,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Append as the leader, at once and without a checkpoint: one batch of a client, or the broker's own.
+
+        Raises:
+            KafkaError: the log refused the batch; nothing was appended.
+            OSError: the disk failed.
+        """
+        assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
+        leader_epoch = self.state.leader_epoch
+        info = self.log.append(
+            records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, produce_version=produce_version
+        )
+        return self._appended(info, now_ms)
+
+    def append_prepared(self, batch: RecordBatch, *, now_ms: int) -> AppendInfo:
+        """As ``append``, for a client's batch that the log has checked and prepared: what is left never takes long."""
+        assert not self.needs_epoch_entry, f"{self!r}: epoch {self.state.leader_epoch} has no entry"
+        info = self.log.append_prepared(batch, leader_epoch=self.state.leader_epoch, now_ms=now_ms)
+        return self._appended(info, now_ms)
+
+    def _appended(self, info: AppendInfo, now_ms: int) -> AppendInfo:
+        """Notify the requests that wait for the append, or the flusher that has to sync it."""
+        # Nothing is new. The client's Produce still waits for the high watermark if the first try is not durable.
+        if info.duplicate:
+            return info
+        log, times = self.log, self.append_times
+        self.last_append_ms = now_ms
+        self.appended_bytes += info.appended_bytes
+        # False for nearly every append, and then one comparison is all it costs.
+        if not times.last_sample_ms <= now_ms < times.next_sample_ms:
+            times.sample(info.first_offset, now_ms)
+        if self._unsynced_since_ms is None:
+            self._unsynced_since_ms = now_ms
+        state, delayed = self.state, self._delayed
+        log_end_offset = log.log_end_offset
+        advance = state.appended(log_end_offset, info.appended_bytes)
+        if advance is not Advance.NOTHING and (delayed.fetches or delayed.produces):
+            delayed.advanced(advance, state.high_watermark, info.appended_bytes)
+        if state.waits_for_disk:
+            self._sync_soon(self)
+        elif log.segments[-1] is not self._last_segment:
+            # As in Kafka a roll asks for a sync of what was sealed, so that recovery after a crash reads little.
+            self._last_segment = log.segments[-1]
+            self.flush_soon()
+        elif log_end_offset - self._flush_offset >= log.config.flush_messages:
+            self.flush_soon()
+        return info
+
+    # ---- becoming durable -----------------------------------------------------------------------------------------
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether there is something to sync: in fsync mode all that is not durable, else what a sync was asked for."""
+        state = self.state
+        if state.failure is not None:
+            return False
+        return state.durable_offset < (state.log_end_offset if state.waits_for_disk else self._flush_offset)
+
+    def flush_soon(self) -> None:
+        """Page-cache mode: have everything synced that was appended so far. Appends that go on do not make it two."""
+        self._flush_offset = self.state.log_end_offset
+        self._sync_soon(self)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Have the partition synced when its oldest unsynced record has waited for ``flush.ms``."""
+        since_ms = self._unsynced_since_ms
+        if since_ms is not None and self.state.failure is None and now_ms - since_ms >= self.log.config.flush_ms:
+            self.flush_soon()
+
+    def sync(self) -> Callable[[], None]:
+        """Sync the log's files; return what then takes note of it. Blocks, and changes nothing: for a thread."""
+        return partial(self._synced, self.log.sync_files())
+
+    def _synced(self, files: SyncedFiles) -> None:
+        state, offset = self.state, self.log.note_synced(files)
+        # What came during the sync is not older than the newest append, which is all that is known of it.
+        self._unsynced_since_ms = None if offset == state.log_end_offset else self.last_append_ms
+        self._flush_offset = max(self._flush_offset, offset)
+        visible_before = state.visible_bytes
+        advance = state.synced(offset)
+        # A partition that has failed has let go of all that waited.
+        if advance is not Advance.NOTHING and state.failure is None:
+            self._delayed.advanced(advance, state.high_watermark, state.visible_bytes - visible_before)
+
+    # ---- leader epochs --------------------------------------------------------------------------------------------
+
+    async def begin_epoch(self, leader_epoch: int) -> None:
+        """Lead in a later epoch. Every waiting Fetch checks again, since it may have been fenced."""
+        if leader_epoch != self.state.leader_epoch:
+            await self.execute(partial(self._begin_epoch, leader_epoch))
+
+    async def _begin_epoch(self, leader_epoch: int) -> None:
+        self.state.lead(leader_epoch, {})
+        self.log.begin_epoch(leader_epoch)
+        self.needs_epoch_entry = self.log.needs_epoch_entry(leader_epoch)
+        self._delayed.wake_fetches()
+
+    async def ready_to_append(self) -> None:
+        """Write down where the leader epoch begins, if that has not been done.
+
+        Raises:
+            OSError: the disk refused or failed.
+        """
+        await self.execute(self.write_epochs)
+
+    async def write_epochs(self) -> None:
+        """Make the file of leader epochs say what memory says. Part of a command.
+
+        The entry of an epoch must be on disk before its first record, or a truncation after a crash would cut in the
+        wrong place.
+        """
+        epochs = self.log.epochs
+        if (unwritten := epochs.unwritten) is not None:
+            await self._in_thread(partial(epochs.write_file, unwritten))
+            epochs.note_written(unwritten)
+        self.needs_epoch_entry = self.log.needs_epoch_entry(self.state.leader_epoch)
+
+    # ---- the log loses records ------------------------------------------------------------------------------------
+
+    async def delete_before(self, offset: int) -> bool:
+        """Move the log start up to ``offset``, at most the high watermark; return whether it moved.
+
+        Raises:
+            OSError: the file of leader epochs was not written; the log start has moved.
+        """
+        return await self.execute(partial(self._delete_before, offset))
+
+    async def _delete_before(self, offset: int) -> bool:
+        moved = self.log.advance_log_start(offset)
+        if moved:
+            await self._log_start_moved()
+        return moved
+
+    async def delete_expired_segments(self, now_ms: int) -> None:
+        """Delete the segments whose time is over. Files are renamed, on the event loop: that waits for no disk.
+
+        Raises:
+            OSError: a file could not be renamed, or that of leader epochs not written.
+        """
+        await self.execute(partial(self._delete_expired_segments, now_ms))
+
+    async def _delete_expired_segments(self, now_ms: int) -> None:
+        if self.state.failure is None and self.log.delete_expired_segments(now_ms, self.state.high_watermark):
+            await self._log_start_moved()
+
+    async def _log_start_moved(self) -> None:
+        self.state.log_start_moved(self.log.log_start_offset)
+        # One may wait for what is no longer there.
+        self._delayed.wake_fetches()
+        await self.write_epochs()
+
+    # ---- compaction -----------------------------------------------------------------------------------------------
+
+    async def replace_segments(self, swap: SegmentSwap, now_ms: int) -> None:
+        """Step 2 of a swap."""
+        await self.execute(partial(_at_once, partial(swap.replace_segments, now_ms)))
+
+    async def finish_rename(self, swap: SegmentSwap) -> None:
+        """Step 4 of a swap."""
+        await self.execute(partial(_at_once, swap.finish_rename))
+
+
+async def _at_once(work: Callable[[], T]) -> T:
+    return work()
