@@ -116,7 +116,7 @@ def timed_round(options: Options, shape: Shape) -> TimedRound:
         log = written_log(directory, shape, options.volume(LOG_MIB * MIB))
         compacted = compaction_range(log, stable_offset=log.log_end_offset, now_ms=NOW_MS)
         began = time.process_time()
-        offset_map = OffsetMap(MAP_BYTES, load_factor=0.9, expected_keys=compacted.end_offset)
+        offset_map = OffsetMap(MAP_BYTES, secret=bytes(16), load_factor=0.9, expected_keys=compacted.end_offset)
         cleaning = Cleaning(compacted, offset_map, now_ms=NOW_MS, chunk_bytes=256 * 1024)
         for _ in cleaning.index():
             pass
@@ -160,7 +160,7 @@ def written_log(directory: Path, shape: Shape, size_bytes: int) -> Log:
 def add_memory(outcome: Outcome) -> None:
     """Bytes a key, in our table and in a dictionary of the same hashes."""
     keys, offsets = [b"key-%012d" % number for number in range(MAP_KEYS)], range(MAP_KEYS)
-    full = OffsetMap(round(MAP_KEYS / 0.9) * 24, load_factor=0.9, expected_keys=10 * MAP_KEYS)
+    full = OffsetMap(round(MAP_KEYS / 0.9) * 24, secret=bytes(16), load_factor=0.9, expected_keys=10 * MAP_KEYS)
     taken = full.keys if full.put_all(keys, offsets) else full.max_keys
     tracemalloc.start()
     dictionary = {

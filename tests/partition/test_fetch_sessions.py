@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -30,7 +32,7 @@ def clock():
 
 @pytest.fixture
 def cache(clock):
-    return FetchSessionCache(clock, max_sessions=2)
+    return FetchSessionCache(clock, Random(1), max_sessions=2)
 
 
 def code_of(raised):
@@ -45,7 +47,7 @@ def test_ids_are_positive_and_differ(cache):
 
 
 def test_without_slots_there_are_no_sessions(clock):
-    assert FetchSessionCache(clock, max_sessions=0).create(asked(0), by_id=False) is None
+    assert FetchSessionCache(clock, Random(1), max_sessions=0).create(asked(0), by_id=False) is None
 
 
 def test_the_number_of_sessions_is_that_of_the_configuration(memory_path):

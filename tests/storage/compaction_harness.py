@@ -41,7 +41,7 @@ class Round:
         self.now_ms = now_ms
         self.compacted = planned(log, now_ms, stable_offset, sync=sync)
         expected_keys = self.compacted.end_offset - self.compacted.first_dirty_offset
-        self.offset_map = OffsetMap(map_bytes, load_factor=0.9, expected_keys=expected_keys)
+        self.offset_map = OffsetMap(map_bytes, secret=bytes(16), load_factor=0.9, expected_keys=expected_keys)
         self.cleaning = Cleaning(self.compacted, self.offset_map, now_ms=now_ms, chunk_bytes=chunk_bytes)
 
     def steps(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ KEYS = st.binary(max_size=3)
 
 
 def a_map(max_bytes: int = 1 << 16, *, load_factor: float = 0.9, expected_keys: int = 1000) -> OffsetMap:
-    return OffsetMap(max_bytes, load_factor=load_factor, expected_keys=expected_keys)
+    return OffsetMap(max_bytes, secret=bytes(16), load_factor=load_factor, expected_keys=expected_keys)
 
 
 @given(puts=st.lists(st.lists(st.none() | KEYS, max_size=20), max_size=10), asked=st.lists(KEYS))

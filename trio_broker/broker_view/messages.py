@@ -6,7 +6,6 @@ in worker threads, while the caller walks over what was fetched. The metadata lo
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -119,7 +118,7 @@ class LiveMessagesView:
         if hosted is None:
             return None
         count = len(hosted.partitions) + len(hosted.failures)
-        anywhere = random.randrange(count)
+        anywhere = self.services.runtime.random.randrange(count)
         indexes = [chosen_partition(message, count, anywhere) for message in messages]
         results: list[AppendedMessage | None] = [None] * len(messages)
         waiting: list[tuple[RequiredOffset, Sequence[int]]] = []

@@ -13,7 +13,6 @@ Source: KIP-227; Kafka's FetchManager and FetchSession; KIP-516 for topic ids.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -22,6 +21,7 @@ import attrs
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from trio_broker.partition.fetch_operation import NO_OFFSET, FetchedPartition, FetchTarget
+from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
 
 NO_SESSION = 0
@@ -129,8 +129,9 @@ class FetchSession:
 class FetchSessionCache:
     """The sessions of all consumers. ``max_sessions`` is ``max.incremental.fetch.session.cache.slots``; 0: none."""
 
-    def __init__(self, clock: Clock, max_sessions: int) -> None:
+    def __init__(self, clock: Clock, random: Random, max_sessions: int) -> None:
         self.clock = clock
+        self.random = random
         self.max_sessions = max_sessions
         self._sessions: dict[int, FetchSession] = {}  # the one unused longest first
 
@@ -202,6 +203,6 @@ class FetchSessionCache:
     def _new_id(self) -> int:
         """An id that no session has: random, so that a client of before a restart does not continue another's."""
         while True:
-            session_id = random.randint(1, MAX_EPOCH)
+            session_id = self.random.randint(1, MAX_EPOCH)
             if session_id not in self._sessions:
                 return session_id

@@ -34,7 +34,7 @@ from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.storage.offset_map import OffsetMap
+from trio_broker.storage.offset_map import SECRET_BYTES, OffsetMap
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.segment_swap import SegmentSwap
 from trio_broker.topic_partition import TopicPartition
@@ -116,6 +116,7 @@ class LogCleaner:
         self.log_manager = log_manager
         self.config = config
         self.clock = runtime.clock
+        self._random = runtime.random
         self._workers = runtime.workers
         self.checkpoint_lock = checkpoint_lock
         self.limiter = trio.CapacityLimiter(config.log_manager.log_cleaner_threads)
@@ -251,6 +252,7 @@ class LogCleaner:
         threads = self.config.log_manager.log_cleaner_threads
         offset_map = OffsetMap(
             self.config.log_manager.log_cleaner_dedupe_buffer_size // threads,
+            secret=self._random.randbytes(SECRET_BYTES),
             load_factor=self.config.log_manager.log_cleaner_io_buffer_load_factor,
             expected_keys=compacted.end_offset - compacted.first_dirty_offset,
         )

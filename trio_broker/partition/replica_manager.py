@@ -135,7 +135,9 @@ class ReplicaManager:
         self.durability = Durability(config.node.log_durability)
         self.flusher = Flusher(self.workers, int(io_limiter.total_tokens), self._sync_failed)
         self.topic_stats = BrokerTopicStats(clock)
-        self.fetch_sessions = FetchSessionCache(clock, config.request.max_incremental_fetch_session_cache_slots)
+        self.fetch_sessions = FetchSessionCache(
+            clock, runtime.random, config.request.max_incremental_fetch_session_cache_slots
+        )
         self._topics: dict[str, HostedTopic] = {}
         self._topics_by_id: dict[bytes, HostedTopic] = {}
         # For readers; attributes rather than properties, since every Fetch reads one of them.

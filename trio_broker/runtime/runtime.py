@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import attrs
 
+from trio_broker.runtime.chance import Random
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.network import Network
@@ -21,7 +20,7 @@ class Runtime:
     """
 
     clock: Clock
-    random: random.Random
+    random: Random
     disk: Disk
     workers: Workers
     network: Network

@@ -10,13 +10,14 @@ for when it has ended (``seconds_taken``), and lies between its effects and the 
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 import outcome
 import trio
+
+from trio_broker.runtime.chance import Random
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -46,7 +47,7 @@ class SimulatedWorkers:
     last call of it took.
     """
 
-    def __init__(self, random: random.Random, seconds_taken: Callable[[], float] = no_seconds) -> None:
+    def __init__(self, random: Random, seconds_taken: Callable[[], float] = no_seconds) -> None:
         self._random = random
         self._seconds_taken = seconds_taken
         self._limiter = trio.CapacityLimiter(THREADS)

@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import math
 import mmap
-import os
 import struct
 from collections.abc import Sequence
 
@@ -52,10 +51,11 @@ class OffsetMap:
     """See the head of the file. Not for two threads at once.
 
     ``max_bytes`` bounds the table, ``load_factor`` says how full it may get; ``expected_keys``, the most there can be,
-    makes a smaller table where that will do.
+    makes a smaller table where that will do. ``secret`` has ``SECRET_BYTES`` random bytes, so that nobody can make keys
+    that collide.
     """
 
-    def __init__(self, max_bytes: int, *, load_factor: float, expected_keys: int) -> None:
+    def __init__(self, max_bytes: int, *, secret: bytes, load_factor: float, expected_keys: int) -> None:
         allowed = max_bytes // SLOT_BYTES
         wanted = math.ceil((expected_keys + 1) / min(load_factor, ROOMY_LOAD_FACTOR)) + LARGEST_PRIME_GAP
         self.slots = largest_prime_up_to(max(SMALLEST_TABLE, min(allowed, wanted)))
@@ -66,7 +66,7 @@ class OffsetMap:
         self._view = memoryview(self._memory)
         # Three words a slot: two of hash, and the offset plus one, so that memory as it comes means an empty slot.
         self._words = self._view.cast("Q")
-        self._hash = hashlib.blake2b(key=os.urandom(SECRET_BYTES), digest_size=HASH_BYTES)
+        self._hash = hashlib.blake2b(key=secret, digest_size=HASH_BYTES)
 
     def close(self) -> None:
         """Give the memory back. The map is of no use afterwards."""

@@ -1,0 +1,23 @@
+"""Chance: what a broker draws from the ``Random`` of its runtime.
+
+The real one is the system's, since ids are among what is drawn, and nobody may guess the next; it is safe in any
+thread. A simulated one follows from a seed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from random import Random as Random
+
+from kafka_wire.primitives import RESERVED_UUIDS, UUID_BYTES, uuid_text
+
+
+def random_uuid(random: Random) -> bytes:
+    """Return a new random uuid (version 4), none of the reserved ones.
+
+    As Kafka's does, it avoids a text that begins with a dash, which a command line would take for an option.
+    """
+    while True:
+        drawn = uuid.UUID(bytes=random.randbytes(UUID_BYTES), version=4).bytes
+        if drawn not in RESERVED_UUIDS and not uuid_text(drawn).startswith("-"):
+            return drawn
