@@ -66,6 +66,7 @@ async def open_services(
     log_manager = LogManager(
         directories,
         disk=runtime.disk,
+        random=runtime.random,
         node_id=config.node.node_id,
         clock=clock,
         allow_new=config.node.log_dirs_allow_new,

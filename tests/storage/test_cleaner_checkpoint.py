@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -23,7 +24,7 @@ class Manager:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "cleaner-offset-checkpoint"
-        self.logs = LogManager([directory], disk=RealDisk(), node_id=1, clock=ManualClock(NOW_MS))
+        self.logs = LogManager([directory], disk=RealDisk(), random=Random(1), node_id=1, clock=ManualClock(NOW_MS))
         self.logs.open()
         self.report = self.logs.load(lambda partition, topic_id: LogConfig())
 

@@ -119,6 +119,16 @@ def test_a_segment_rolls_by_message_time(make_log: MakeLog, now_ms: int):
     assert len(bench.log.segments) == 2
 
 
+def test_jitter_spreads_the_rolls_of_segments_and_is_the_same_after_a_start(make_log: MakeLog, now_ms: int):
+    bench = make_log(segment_ms=100_000, segment_jitter_ms=50_000, segment_bytes=200)
+    for _ in range(12):
+        bench.append(value=bytes(30), timestamp=now_ms)
+    jitters = [segment.roll_jitter_ms for segment in bench.log.segments]
+    assert len(set(jitters)) == len(jitters) == 12
+    assert all(0 <= jitter < 50_000 for jitter in jitters)
+    assert [segment.roll_jitter_ms for segment in bench.restart().log.segments] == jitters
+
+
 def test_without_timestamps_a_segment_rolls_by_the_clock(make_log: MakeLog):
     bench = make_log(segment_ms=1000)
     bench.append(timestamp=-1)

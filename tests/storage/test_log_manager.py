@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
+from random import SystemRandom
 
 import pytest
 
@@ -39,7 +40,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Manager]:
     opened: list[LogManager] = []
 
     def make(*names: str, load: bool = True, **kwargs: object) -> LogManager:
-        settings = {"disk": RealDisk(), "node_id": 1, "clock": clock, **kwargs}
+        settings = {"disk": RealDisk(), "random": SystemRandom(), "node_id": 1, "clock": clock, **kwargs}
         manager = LogManager([tmp_path / name for name in names or ("data",)], **settings)  # type: ignore[arg-type]
         manager.open()
         opened.append(manager)
@@ -197,7 +198,7 @@ def test_batches_that_nobody_can_read_are_the_trouble_of_their_partition_alone(
 
 def test_the_metadata_log_is_left_alone(start: Manager, tmp_path: Path):
     (tmp_path / "data/__cluster_metadata-0").mkdir(parents=True)
-    (tmp_path / "data/meta.properties").write_bytes(MetaProperties.new("cluster", 1).encode())
+    (tmp_path / "data/meta.properties").write_bytes(MetaProperties("cluster", 1, "AAAAAAAAAAAAAAAAAAAABw").encode())
     manager = start()
     assert manager.logs == {}
     assert manager.close()

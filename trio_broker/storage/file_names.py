@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from pathlib import PurePath
 from typing import TypeVar
 
@@ -83,7 +82,7 @@ def is_marked_directory(name: str, kind: str) -> bool:
     return match is not None and match.group(4) == kind
 
 
-def marked_directory_name(partition: TopicPartition, kind: str) -> str:
-    """Return a new unique name for the directory of ``partition``: ``orders-3.<32 hex digits>-delete``."""
-    suffix = f"-{partition.partition}.{uuid.uuid4().hex}-{kind}"
+def marked_directory_name(partition: TopicPartition, kind: str, unique: bytes) -> str:
+    """Return a name for the directory of ``partition``, with a new uuid: ``orders-3.<32 hex digits>-delete``."""
+    suffix = f"-{partition.partition}.{unique.hex()}-{kind}"
     return partition.topic[: MAX_NAME_BYTES - len(suffix)] + suffix

@@ -19,7 +19,7 @@ from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.primitives import NO_UUID, parse_uuid, random_uuid, uuid_text
+from kafka_wire.primitives import NO_UUID, parse_uuid
 from trio_broker.runtime.disk import DirectoryLock, Disk, LockHeld, VolumeSpace, write_atomically
 from trio_broker.storage import checkpoints, file_names
 from trio_broker.storage.errors import CorruptCheckpoint, DataDirectoryError, DirectoryLocked, ForeignDirectory
@@ -38,11 +38,6 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: str
-
-    @classmethod
-    def new(cls, cluster_id: str, node_id: int) -> MetaProperties:
-        """Return the properties of a directory that is used for the first time."""
-        return cls(cluster_id, node_id, uuid_text(random_uuid()))
 
     def encode(self) -> bytes:
         """Return the file's content, as Java's Properties read it."""

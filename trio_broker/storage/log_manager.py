@@ -28,8 +28,9 @@ from pathlib import PurePath
 import attrs
 
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import random_uuid, uuid_text
+from kafka_wire.primitives import uuid_text
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.chance import Random, random_uuid
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import checkpoints, file_names, partition_metadata
@@ -79,6 +80,7 @@ class LogManager:
         directories: Sequence[PurePath],
         *,
         disk: Disk,
+        random: Random,
         node_id: int,
         clock: Clock,
         cluster_id: str | None = None,
@@ -87,6 +89,7 @@ class LogManager:
         """``allow_new`` lets a new directory join others that have been in use (``log.dirs.allow.new``)."""
         assert directories, "a broker needs a data directory"
         self.disk = disk
+        self.random = random
         self.node_id = node_id
         self.clock = clock
         self.directories = [LogDirectory(disk, path) for path in directories]
@@ -123,7 +126,8 @@ class LogManager:
             self._refuse_missing_disks(found)
             for directory, properties in zip(self.directories, found, strict=True):
                 if properties is None:
-                    directory.write_meta_properties(MetaProperties.new(self.cluster_id, self.node_id))
+                    directory_id = uuid_text(random_uuid(self.random))
+                    directory.write_meta_properties(MetaProperties(self.cluster_id, self.node_id, directory_id))
                 directory.begin()
         # Also for KeyboardInterrupt: a lock that stays held would refuse the next attempt in this process.
         except BaseException:
@@ -159,7 +163,7 @@ class LogManager:
                     f"{directory.path} belongs to cluster {properties.cluster_id}, expected {self._cluster_id}"
                 )
         if self._cluster_id is None:
-            self._cluster_id = uuid_text(random_uuid())
+            self._cluster_id = uuid_text(random_uuid(self.random))
 
     def load(self, config_for: ConfigFor, leader_epoch_of: LeaderEpochOf | None = None) -> LoadReport:
         """Open all logs of all directories. One that cannot be opened does not keep the others from it.
@@ -314,7 +318,7 @@ class LogManager:
         self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + delay_ms))
 
     def _rename(self, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:
-        target = path.with_name(file_names.marked_directory_name(partition, kind))
+        target = path.with_name(file_names.marked_directory_name(partition, kind, random_uuid(self.random)))
         self.disk.rename(path, target)
         self.disk.sync_directory(path.parent)
         logger.info("renamed %s to %s", path, target.name)

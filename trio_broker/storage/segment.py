@@ -21,8 +21,8 @@ Source: Kafka's LogSegment; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import hashlib
 import logging
-import random
 import threading
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -130,7 +130,7 @@ class Segment:
         # Valid once ``_knows_timestamps``: a cold segment has not read its time index.
         self.largest_timestamp = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
-        self.roll_jitter_ms = _draw_jitter(config)
+        self.roll_jitter_ms = _roll_jitter_ms(config, f"{directory.name}/{base_offset}")
         # Offset to the position of the batch that begins there, or of the next one behind a gap.
         self.position_cache: dict[int, int] = {}
         # Set while a swap moves file names: ``evict`` must then keep what could not be found again by name.
@@ -655,7 +655,12 @@ class _Indexes:
             segment._knows_timestamps = self.knows_timestamps
 
 
-def _draw_jitter(config: LogConfig) -> int:
-    """Spread the rolls of many logs that were created together: drawn once per segment, in milliseconds."""
-    jitter = min(config.segment_jitter_ms, config.segment_ms)
-    return random.randrange(jitter) if jitter > 0 else 0
+def _roll_jitter_ms(config: LogConfig, name: str) -> int:
+    """Spread the rolls of many logs that were created together, by a hash of each segment's name.
+
+    Kafka draws a number; a hash spreads as well, and is the same after a start.
+    """
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    if limit <= 0:
+        return 0
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big") % limit
