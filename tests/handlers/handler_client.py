@@ -85,7 +85,7 @@ class Client:
         response = await response_of(handler, decoded, self.context(version))
         if response is None:
             return None
-        answer = joined(encode(response, version))
-        read, end = decode(type(response), version, answer)
+        answer = response if isinstance(response, bytes) else joined(encode(response, version))
+        read, end = decode(type(request).RESPONSE, version, answer)
         assert end == len(answer)
         return read

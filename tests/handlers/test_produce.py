@@ -7,15 +7,23 @@ import errno
 import pytest
 import trio
 
+from kafka_wire.codec import encode_bytes
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import read_batch_header
 from kafka_wire.records.compression import Codec
 from tests.handlers.handler_client import Client, response_of
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
-from trio_broker.handlers.produce import error_response, produce
+from trio_broker.handlers.produce import encoded_success, error_response, produce
 from trio_broker.network.errors import CloseConnection
 from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
@@ -58,6 +66,24 @@ async def test_version_13_goes_by_id_alone(client, replicas):
     assert topic.partition_responses[0].error_code == 0
     answer = await ask(client, batch(b"a"), 13, topic_id=bytes(range(16, 32)))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+@pytest.mark.parametrize("numbers", [(0, 0, -1, 0), (2**31 - 1, 2**63 - 1, NOW_MS, 2**40)])
+def test_the_answer_for_one_batch_is_encoded_as_every_other(version, numbers):
+    index, base_offset, log_append_time_ms, log_start_offset = numbers
+    partition = PartitionProduceResponse(
+        index=index,
+        base_offset=base_offset,
+        log_append_time_ms=log_append_time_ms,
+        log_start_offset=log_start_offset,
+    )
+    by_id = version >= 13
+    topic = TopicProduceResponse(
+        name="" if by_id else "orders", topic_id=TOPIC_ID if by_id else NO_UUID, partition_responses=[partition]
+    )
+    response = ProduceResponse(responses=[topic])
+    assert encoded_success(version, topic, partition) == encode_bytes(response, version)
 
 
 async def test_an_unknown_topic_or_partition_is_told_for_its_partition(client, replicas):

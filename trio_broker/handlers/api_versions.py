@@ -25,7 +25,7 @@ from kafka_wire.messages.api_versions import (
 from trio_broker.cluster.features import SUPPORTED
 from trio_broker.handlers.support.advertised_versions import advertised_versions
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import EncodedResponse, handles, served_apis
+from trio_broker.handlers.support.registry import handles, served_apis
 
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """KIP-511: the form of a client's software name and version, which appear in logs and metrics."""
@@ -46,7 +46,7 @@ def error_response(request: ApiVersionsRequest, error: KafkaError) -> ApiVersion
 
 
 @handles(ApiVersionsRequest, error_response=error_response)
-def api_versions(request: ApiVersionsRequest, context: Context) -> EncodedResponse:
+def api_versions(request: ApiVersionsRequest, context: Context) -> bytes:
     """List every API that has a handler, with the versions advertised for it."""
     version = context.request.header.api_version
     if version >= SOFTWARE_SINCE_VERSION:
@@ -62,7 +62,7 @@ def api_versions(request: ApiVersionsRequest, context: Context) -> EncodedRespon
 
 
 @functools.lru_cache(maxsize=ANSWERS_KEPT)
-def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str, int], ...]) -> EncodedResponse:
+def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str, int], ...]) -> bytes:
     """The answer in ``version`` of a cluster with these features.
 
     Kept, since every connection begins with this request, and to encode the answer takes longer than all else that it
@@ -78,7 +78,7 @@ def encoded_answer(version: int, metadata_offset: int, features: tuple[tuple[str
         finalized_features_epoch=metadata_offset,
         finalized_features=finalized_features(features),
     )
-    return EncodedResponse(encode_bytes(response, version))
+    return encode_bytes(response, version)
 
 
 def supported_features(version: int) -> list[SupportedFeatureKey]:

@@ -73,14 +73,14 @@ class Sender:
         size = sum(map(len, chunks))
         if size > JOIN_BYTES:
             return self._send_all(connection, frame(chunks))
+        pieces = [SIZE_PREFIX.pack(size), *chunks]
         data: bytes | None
         try:
-            data = b"".join((SIZE_PREFIX.pack(size), *chunks))  # type: ignore[arg-type]
+            data = b"".join(pieces)  # type: ignore[arg-type]
         except TypeError:
             # One of the chunks is a region. To try is cheaper than to look at each.
-            framed = frame(chunks)
-            if (data := joined_cached(framed)) is None:
-                return self._send_all(connection, framed)
+            if (data := joined_cached(pieces)) is None:
+                return self._send_all(connection, pieces)
         try:
             sent = connection.sock.send(data)
         except BlockingIOError:

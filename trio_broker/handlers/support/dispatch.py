@@ -31,7 +31,7 @@ from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
 from trio_broker.handlers.support.context import Context
-from trio_broker.handlers.support.registry import EncodedResponse, ServedApi, served_apis
+from trio_broker.handlers.support.registry import ServedApi, served_apis
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.network.errors import CloseConnection
 from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
@@ -148,8 +148,8 @@ class Dispatcher:
         if response is None:
             return None
         header = context.request.header
-        if response.__class__ is EncodedResponse:
-            return [response_header(header.api_key, header.api_version, header.correlation_id), response.body]
+        if response.__class__ is bytes:
+            return [response_header(header.api_key, header.api_version, header.correlation_id), response]
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
             errors = Counter(codes)
             self.metrics.update_error_metrics(api.api_key, errors)

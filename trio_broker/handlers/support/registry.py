@@ -11,7 +11,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -23,18 +23,12 @@ from trio_broker.handlers.support.context import Context
 from trio_broker.steps import Steps
 
 A = TypeVar("A")
-
-
-@attrs.frozen
-class EncodedResponse:
-    """The body of a response without errors as its handler has encoded it, in the version of the request."""
-
-    body: bytes
-
-
-HandlerOf = Callable[[Any, Context], A | EncodedResponse | Steps[A | None] | Coroutine[Any, Any, A | None] | None]
+ResponseOf: TypeAlias = A | bytes | None
+"""None for silence. Bytes are the body of a response without errors, encoded in the version of the request: the most
+frequent requests have answers that differ by a few numbers."""
+HandlerOf = Callable[[Any, Context], ResponseOf[A] | Steps[ResponseOf[A]] | Coroutine[Any, Any, ResponseOf[A]]]
 Handler = HandlerOf[Any]
-"""Returns the response, or None for silence; where that may have to wait, steps or a coroutine that give it.
+"""Returns the response; where that may have to wait, steps or a coroutine that give it.
 
 Steps are begun in the turn in which the request was read, and need a task only from their first wait on, so the most
 frequent requests have them; a coroutine is the plain way.
