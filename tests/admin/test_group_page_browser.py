@@ -40,7 +40,7 @@ async def lagging(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 def committed(lagging: LaggingGroup) -> set[int]:
-    offsets = lagging.live.broker.services.groups.shard(GROUP_ID).offsets
+    offsets = lagging.live.broker.services.groups.machine(GROUP_ID).offsets
     return {commit.offset for commit in offsets.of_topic(GROUP_ID, TOPIC).values()}
 
 

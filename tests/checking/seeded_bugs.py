@@ -16,11 +16,11 @@ import attrs
 
 from kafka_wire.records.record import NewRecord
 from trio_broker.cli import main
-from trio_broker.coordinator import group_loading, group_shard
+from trio_broker.coordinator import group_machine
 from trio_broker.coordinator.classic.group import ClassicGroup
-from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
 from trio_broker.coordinator.offsets import requests
+from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -33,26 +33,31 @@ def replace(owner: object, name: str, function: Callable[..., Any]) -> None:
 def commits_are_not_written() -> None:
     """They are remembered until the broker ends."""
 
-    def append_commit(shard: group_shard.GroupShard, records: Sequence[NewRecord]) -> None:
-        for record in records:
-            assert record.key is not None
-            shard.offsets.put(record.key, record.value)
+    append = CoordinatorLog.append
 
-    replace(group_shard.GroupShard, "_append_commit", append_commit)
+    def append_others(log: CoordinatorLog, records: Sequence[NewRecord]) -> None:
+        if others := [record for record in records if not _is_commit(record)]:
+            append(log, others)
+
+    replace(CoordinatorLog, "append", append_others)
+
+
+def _is_commit(record: NewRecord) -> bool:
+    return record.key is not None and record.key.startswith(group_machine.COMMIT_PREFIX)
 
 
 def old_commits_come_back() -> None:
     """After a start the first commit of a partition counts, not the last."""
-    fold = group_loading.LoadedGroups.fold
+    replay = group_machine.GroupMachine.replay
     seen: set[bytes] = set()
 
-    def fold_first(loaded: group_loading.LoadedGroups, record: Any) -> None:
+    def replay_first(machine: group_machine.GroupMachine, record: Any) -> None:
         key = bytes(record[0])
-        if not key.startswith(group_loading.COMMIT_PREFIX) or key not in seen:
-            fold(loaded, record)
+        if not key.startswith(group_machine.COMMIT_PREFIX) or key not in seen:
+            replay(machine, record)
         seen.add(key)
 
-    replace(group_loading.LoadedGroups, "fold", fold_first)
+    replace(group_machine.GroupMachine, "replay", replay_first)
 
 
 def offsets_are_one_too_high() -> None:
@@ -66,16 +71,16 @@ def offsets_are_one_too_high() -> None:
                 partition.committed_offset += 1
         return response
 
-    replace(group_shard, "fetched_offsets", fetched_too_high)
+    replace(group_machine, "fetched_offsets", fetched_too_high)
 
 
 def everybody_gets_the_assignment_of_the_leader() -> None:
-    synced = ClassicGroup._synced
+    assign = ClassicGroup._assign
 
-    def synced_as_leader(group: ClassicGroup, member: ClassicMember) -> Any:
-        return synced(group, group.members[group.leader_id or member.member_id])
+    def assign_to_all(group: ClassicGroup, by_leader: dict[str, bytes]) -> None:
+        assign(group, dict.fromkeys(group.members, by_leader.get(group.leader_id or "", b"")))
 
-    replace(ClassicGroup, "_synced", synced_as_leader)
+    replace(ClassicGroup, "_assign", assign_to_all)
 
 
 def generations_stay_the_same() -> None:

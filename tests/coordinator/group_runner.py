@@ -19,17 +19,19 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tests.coordinator.appended import appended
 from tests.fakes.images import image_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.classic.group import ClassicGroup, first_join
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.consumer.group import ConsumerGroup
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
-from trio_broker.coordinator.consumer.upgrade import upgraded
+from trio_broker.coordinator.consumer.upgrade import first_heartbeat, upgraded
 from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, Now, RequestContext
 
 START_MS = 1_700_000_000_000
 HOST = "/127.0.0.1"
@@ -119,12 +121,12 @@ class GroupRunner:
         self, request: ConsumerGroupHeartbeatRequest, version: int = 1, client: str = "client"
     ) -> ConsumerGroupHeartbeatResponse:
         event = self._event(request, version, client, self._new_id("made"))
-        if isinstance(self.group, ClassicGroup):
-            group, result = upgraded(self.group, self.settings, event)
+        if self.group is None:
+            self._commit_result(first_heartbeat(event, self.settings))
+        elif isinstance(self.group, ClassicGroup):
+            self._commit_result(upgraded(self.group, event, self.settings))
         else:
-            group = self.group or ConsumerGroup(GROUP, self.settings)
-            result = group.consumer_heartbeat(event)
-        self._commit_result(group, result)
+            self._commit_result(self.group.consumer_heartbeat(event))
         response = self.completions.pop(event.future)
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
@@ -135,21 +137,14 @@ class GroupRunner:
         if code := join_request_error(request, self.settings):
             self.completions[event.future] = join_error(code, request.member_id)
             return event.future
-        group, records = self.group, list[GroupRecord]()
-        if group is None or (isinstance(group, ConsumerGroup) and group.is_deserted):
-            records = [] if group is None else group.tombstones()
-            group = ClassicGroup(GROUP, self.settings, self.now)
-            records.append(group.metadata_record())
-        result = group.join(event)
-        result.records[:0] = records
-        self._commit_result(group, result)
+        self._commit_result(first_join(event, self.settings) if self.group is None else self.group.join(event))
         return event.future
 
     def classic_sync(self, request: SyncGroupRequest) -> ResponseFuture:
         """Returns the ticket; the answer may come at once."""
         event = self._event(request)
         assert self.group is not None
-        self._commit_result(self.group, self.group.sync(event))
+        self._commit_result(self.group.sync(event))
         return event.future
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
@@ -159,7 +154,7 @@ class GroupRunner:
     def classic_leave(self, request: LeaveGroupRequest) -> Any:
         event = self._event(request)
         assert self.group is not None
-        self._commit_result(self.group, self.group.leave(event))
+        self._commit_result(self.group.leave(event))
         return self.completions.pop(event.future)
 
     def _event(
@@ -193,30 +188,23 @@ class GroupRunner:
             deadline = None if group is None else group.next_deadline()
             if group is None or deadline is None or deadline > self.seconds:
                 return
-            self._commit_result(group, group.tick(self.now, self.image))
+            self._commit_result(group.tick(self.now, self.image))
         raise AssertionError("the alarm never stops ringing")
 
     # --- The log ---
 
-    def _commit_result(self, group: ConsumerGroup | ClassicGroup, result: CoordinatorResult) -> None:
-        becomes: ConsumerGroup | ClassicGroup = result.successor or group
+    def _commit_result(self, result: GroupResult) -> None:
+        code, self.next_write_fails_with = self.next_write_fails_with or ErrorCode.NONE, None
+        before, group = self.group, result.replace_with or self.group
+        result = appended(group, result, code)
         self.last_records = result.records
-        code, self.next_write_fails_with = self.next_write_fails_with, None
-        if result.records and code is not None:
-            self.last_records = []
-            assert result.on_append is not None
-            self._give(result.on_append(code))
-            return
-        for record in result.records:
+        for record in self.last_records:
             self._append(record)
-        replaced = self.group
-        if result.records:
-            self.group = becomes
-        if result.on_append is not None:
-            result.extend(result.on_append(ErrorCode.NONE))
-        self._give(result)
-        if replaced is not None and replaced is not self.group:
-            self._give(replaced.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
+        self.events += result.events
+        self._give(result.completions)
+        if result.replace_with is not None:
+            self.group = group
+            self._give(() if before is None else before.abandon(ErrorCode.REBALANCE_IN_PROGRESS))
         self.check()
 
     def _append(self, record: GroupRecord) -> None:
@@ -225,11 +213,10 @@ class GroupRunner:
         if value is not None:
             self.log[key] = value
 
-    def _give(self, result: CoordinatorResult) -> None:
-        for completion in result.completions:
+    def _give(self, completions: Iterable[Completion]) -> None:
+        for completion in completions:
             assert completion.future not in self.completions, "answered twice"
             self.completions[completion.future] = completion.response
-        self.events += result.events
 
     def records(self) -> list[GroupRecord]:
         """The newest record of each key, as it reads back."""

@@ -21,7 +21,7 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.coordinator.group_shard import MAX_MEMBER_ID_PREFIX_CHARACTERS
+from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
 
@@ -138,7 +138,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_pa
         await loaded(broker)
         await trio.sleep(30)
         assert await broker.heartbeat(member, "g") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert broker.groups.shard("g").snapshot("g").state == "Empty"
+        assert broker.groups.machine("g").snapshot("g").state == "Empty"
 
 
 async def test_clients_are_told_to_come_again_while_groups_are_loaded(tmp_path):
@@ -237,7 +237,7 @@ async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, mo
     refuse_writes(broker, monkeypatch, "g")
     synced = await broker.sync(joined, "g", **{joined.member_id: b"assignment"})
     assert synced.error_code == ErrorCode.NOT_COORDINATOR
-    assert broker.groups.shard("g").snapshot("g").state == "PreparingRebalance"
+    assert broker.groups.machine("g").snapshot("g").state == "PreparingRebalance"
     monkeypatch.undo()
     again = await broker.join("g", joined.member_id)
     assert again.generation_id == joined.generation_id + 1
@@ -285,7 +285,7 @@ async def test_a_silent_member_is_missed_at_its_session_timeout(timed_broker, au
 async def test_the_timeline_says_who_timed_out(timed_broker, autojump_clock):
     member = await timed_broker.settle("g")
     await trio.sleep(30)
-    causes = [cause for rebalance in timed_broker.groups.shard("g").timeline("g") for cause in rebalance.causes]
+    causes = [cause for rebalance in timed_broker.groups.machine("g").timeline("g") for cause in rebalance.causes]
     assert ("member timed out", member.member_id) in [(cause.kind.value, cause.member_id) for cause in causes]
     assert timed_broker.groups.statistics().rebalances >= 2
 
@@ -439,4 +439,4 @@ async def test_a_request_that_makes_no_sense_is_said_to_even_where_there_is_no_c
     request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, rebalance_timeout_ms=-1)
     response = await broker.groups.call(request.group_id, request, RequestContext("client", "/127.0.0.1", 1), no_park)
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    assert broker.groups.shard("g").snapshot("g").type.value == "classic"
+    assert broker.groups.machine("g").snapshot("g").type.value == "classic"

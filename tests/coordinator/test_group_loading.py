@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 
+import attrs
 import pytest
 
 from kafka_wire.stored.groups import (
@@ -21,8 +23,12 @@ from kafka_wire.stored.groups import (
     TopicPartitions,
     encode_group_record,
 )
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator.group_loading import LoadedGroups
+from trio_broker.coordinator.group_machine import GroupMachine
+from trio_broker.coordinator.group_result import GroupResult
+from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.coordinator.runtime.result import Now
 
 TOPIC_ID = bytes(range(16))
@@ -54,11 +60,23 @@ def commit(group_id, offset):
     )
 
 
+@attrs.define
+class Loaded:
+    """A machine, and the results that take the groups out of the log whose records contradict each other."""
+
+    machine: GroupMachine
+    results: Mapping[str, GroupResult]
+
+    @property
+    def members(self):
+        return {group_id: set(group.members) for group_id, group in self.machine.groups.items()}
+
+
 def loaded(*records):
-    groups = LoadedGroups(GroupCoordinatorConfig())
+    machine = GroupMachine(GroupCoordinatorConfig(), MetadataCache())
     for record in records:
-        groups.fold(encode_group_record(record))
-    return groups
+        machine.replay(encode_group_record(record))
+    return Loaded(machine, machine.loaded(Now(0.0, 0), MetadataImage()))
 
 
 CONTRADICTION = (epoch("g"), owns_partition_0("g", "a"), owns_partition_0("g", "b"))
@@ -66,14 +84,14 @@ CONTRADICTION = (epoch("g"), owns_partition_0("g", "a"), owns_partition_0("g", "
 
 def test_two_owners_of_one_partition_cost_their_group_its_members_and_other_groups_nothing():
     after = loaded(commit("g", 7), *CONTRADICTION, epoch("other"), owns_partition_0("other", "a"))
-    assert set(after.groups(Now(0.0, 0))) == {"g", "other"}
-    assert after.offsets.get("g", "t", 0).offset == 7
-    assert set(after.consumer) == {"other"}
+    assert after.members == {"g": set(), "other": {"a"}}
+    assert after.machine.offsets.get("g", "t", 0).offset == 7
+    assert after.machine.groups["g"].type is GroupType.CLASSIC
 
 
 def test_what_takes_a_contradictory_group_out_of_the_log_ends_with_the_group_itself():
     after = loaded(*CONTRADICTION, owns_partition_0("g", "late"))
-    tombstones = after.contradictory["g"]
+    tombstones = after.results["g"].records
     assert all(record.value is None for record in tombstones)
     assert {record.key.member_id for record in tombstones if hasattr(record.key, "member_id")} == {"a", "b", "late"}
     assert tombstones[-1].key == ConsumerGroupMetadataKey(group_id="g")
@@ -81,9 +99,8 @@ def test_what_takes_a_contradictory_group_out_of_the_log_ends_with_the_group_its
 
 def test_a_contradiction_of_an_earlier_life_is_forgotten():
     first = loaded(*CONTRADICTION)
-    after = loaded(*CONTRADICTION, *first.contradictory["g"], epoch("g", 3), owns_partition_0("g", "c"))
-    assert not after.contradictory
-    assert set(after.consumer["g"].members) == {"c"}
+    after = loaded(*CONTRADICTION, *first.results["g"].records, epoch("g", 3), owns_partition_0("g", "c"))
+    assert (after.members, after.results) == ({"g": {"c"}}, {})
 
 
 def classic(group_id, *members):
@@ -111,13 +128,12 @@ def classic(group_id, *members):
 @pytest.mark.parametrize("members", [(("a", None), ("a", None)), (("a", "i"), ("b", "i"))])
 def test_two_members_of_one_id_cost_their_classic_group_its_members_and_other_groups_nothing(members):
     after = loaded(commit("g", 7), classic("g", *members), classic("other", ("a", None)))
-    groups = after.groups(Now(0.0, 0))
-    assert {group_id: len(group.members) for group_id, group in groups.items()} == {"g": 0, "other": 1}
-    assert after.contradictory == {"g": [GroupRecord(GroupMetadataKey(group="g"), None)]}
+    assert after.members == {"g": set(), "other": {"a"}}
+    assert after.results["g"].records == [GroupRecord(GroupMetadataKey(group="g"), None)]
 
 
 def test_contradictions_are_found_without_assertions():
     """As ``python -O`` runs the broker, which leaves them out."""
-    program = "from tests.coordinator.test_group_loading import *; print(loaded(*CONTRADICTION).consumer)"
+    program = "from tests.coordinator.test_group_loading import *; print(loaded(*CONTRADICTION).members)"
     done = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "{}\n"

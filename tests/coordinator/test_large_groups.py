@@ -18,12 +18,13 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.coordinator.appended import appended
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker import yield_budget
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
-from trio_broker.coordinator import group_shard
+from trio_broker.coordinator import group_coordinator, group_machine
 from trio_broker.coordinator.classic.group import MAX_DUE_AT_ONCE, ClassicGroup
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.protocols import MAX_PROTOCOLS, MAX_PROTOCOLS_BYTES
@@ -150,7 +151,8 @@ async def test_a_large_fetch_is_refused_as_a_small_one(broker):
 
 
 async def test_others_come_while_the_offsets_of_one_group_expire(broker, monkeypatch):
-    monkeypatch.setattr(group_shard, "TOMBSTONES_PER_BATCH", 10)
+    monkeypatch.setattr(group_coordinator, "MAX_EXPIRED_OFFSETS", 10)
+    monkeypatch.setattr(group_machine, "MAX_EXPIRED_OFFSETS", 10)
     await commit(broker, "g", range(95))
     broker.advance(WEEK_SECONDS)
     async with turns_for_others(5, monkeypatch):
@@ -186,7 +188,7 @@ def test_many_classic_members_that_fall_silent_together_are_put_out_in_parts():
         deadline = group.next_deadline()
         assert deadline is not None, "the alarm rings again while some are left"
         assert deadline <= 10
-        group.tick(Now(10, 10_000), MetadataImage())
+        appended(group, group.tick(Now(10, 10_000), MetadataImage()))
         left.append(len(group.members))
     assert left == [count - MAX_DUE_AT_ONCE, 1, 0]
 
@@ -215,7 +217,7 @@ async def test_more_consumers_that_fall_silent_together_than_one_batch_can_forge
             response = await broker.groups.call(request.group_id, request, RequestContext("c", "/h", 1), no_park)
             assert response.error_code == 0, response
         with trio.fail_after(20):
-            while broker.groups.shard(group_id).describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
+            while broker.groups.machine(group_id).describe_consumer_group(group_id).members:  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.01)
 
 
@@ -226,7 +228,7 @@ async def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(brok
     def make_nothing(*arguments):
         raise AssertionError("made for nothing")
 
-    monkeypatch.setattr(group_shard, "commit_records", make_nothing)
+    monkeypatch.setattr(group_machine, "commit_result", make_nothing)
     with pytest.raises(KafkaError) as error:
         await commit(broker, "g", [0] * 30_000)
     assert error.value.code == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -290,7 +292,7 @@ async def test_a_classic_member_that_is_too_large_for_the_records_of_a_consumer_
     )
     response = await broker.groups.call(classic.group_id, classic, RequestContext("client", "/127.0.0.1", 3), no_park)
     assert (response.error_code, response.members) == (ErrorCode.UNKNOWN_SERVER_ERROR, [])
-    assert [member.member_id for member in broker.groups.shard("g").describe_consumer_group("g").members] == ["m"]
+    assert [member.member_id for member in broker.groups.machine("g").describe_consumer_group("g").members] == ["m"]
 
 
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "rack_id"])

@@ -46,7 +46,7 @@ class ScriptedGroups:
     def list_groups(self, states, types):
         return self.say(states, types)
 
-    def shard(self, group_id, *, allow_empty=False):
+    def machine(self, group_id, *, allow_empty=False):
         return ScriptedShard(self)
 
 

@@ -245,7 +245,7 @@ class LiveGroupChangesView:
     async def delete(self, group_id: str, *, dry_run: bool) -> DeletedGroup:
         group = known_group(self.services.groups, group_id)
         refuse_members(group)
-        count = self.services.groups.shard(group_id, allow_empty=True).offsets.count_of(group_id)
+        count = self.services.groups.machine(group_id, allow_empty=True).offsets.count_of(group_id)
         [result] = await self.services.groups.delete_groups([group_id], no_handler, validate_only=dry_run)
         if result.error_code == ErrorCode.NON_EMPTY_GROUP:
             raise not_empty(group)
@@ -284,7 +284,7 @@ class LiveGroupChangesView:
         Raises:
             GroupRefused: it would refuse all of them.
         """
-        coordinated = self.services.groups.shard(group.group_id, allow_empty=True).groups[group.group_id]
+        coordinated = self.services.groups.machine(group.group_id, allow_empty=True).groups[group.group_id]
         if coordinated.validate_offset_delete():
             raise not_empty(group)
         subscribed = {topic for topic in {place.topic for place in places} if coordinated.is_subscribed_to(topic)}
@@ -392,7 +392,7 @@ def find_group(groups: GroupCoordinator, group_id: str) -> GroupSnapshot | None:
         GroupRefused: it cannot be known now.
     """
     try:
-        return groups.shard(group_id, allow_empty=True).snapshot(group_id)
+        return groups.machine(group_id, allow_empty=True).snapshot(group_id)
     except KafkaError as error:
         # Without the topic of the offsets nothing coordinates the group, and there is none.
         if error.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR):

@@ -69,7 +69,7 @@ class LiveGroupsView:
 
     def get(self, group_id: str) -> GroupSnapshot | None:
         try:
-            return self.coordinator.shard(group_id, allow_empty=True).snapshot(group_id)
+            return self.coordinator.machine(group_id, allow_empty=True).snapshot(group_id)
         except KafkaError:
             return None
 
@@ -87,7 +87,7 @@ class LiveGroupsView:
 
     def timeline(self, group_id: str) -> Sequence[Rebalance] | None:
         try:
-            return self.coordinator.shard(group_id, allow_empty=True).timeline(group_id)
+            return self.coordinator.machine(group_id, allow_empty=True).timeline(group_id)
         except KafkaError:
             return None
 

@@ -71,8 +71,8 @@ class LiveOverviewView:
             if len(groups) == LISTED:
                 break
             try:
-                shard = self.services.groups.shard(lag.group_id, allow_empty=True)
-                group = shard.snapshot(lag.group_id, with_members=False)
+                machine = self.services.groups.machine(lag.group_id, allow_empty=True)
+                group = machine.snapshot(lag.group_id, with_members=False)
             except KafkaError:
                 continue  # Deleted since the reading.
             groups.append(

@@ -1,8 +1,8 @@
 """The group coordinator: passes requests to the shard of their group, and reports on all groups.
 
-    handler ─▶ GroupCoordinator ─▶ GroupShard (one per partition of __consumer_offsets) ─▶ the group, a state machine
-                  │                     │                                                      │ CoordinatorResult
-                  ▼                     ◀── records into the log, timers, response futures ────┘
+    handler ─▶ GroupCoordinator ─▶ Shard (one per partition of __consumer_offsets) ─▶ GroupMachine ─▶ the group
+                  │                  │                                                    │ GroupResult
+                  ▼                  ◀── records into the log, timers, response futures ──┘
            CoordinatorRuntime: shards, loading, durability
 
 Source: Kafka's GroupCoordinatorService.
@@ -10,7 +10,8 @@ Source: Kafka's GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -21,6 +22,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_groups import DeletableGroupResult
 from kafka_wire.messages.list_groups import ListedGroup
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
+from kafka_wire.messages.offset_delete import OffsetDeleteRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.schema import Request
 from trio_broker.changes.change import MadeChange
@@ -28,27 +30,30 @@ from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
-from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage
+from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.coordinator.group_loading import Group
-from trio_broker.coordinator.group_shard import GroupShard
+from trio_broker.coordinator.group import Group
+from trio_broker.coordinator.group_machine import MAX_EXPIRED_OFFSETS, GroupMachine
 from trio_broker.coordinator.offsets.offset_changes import all_offsets, group_deletion, moved_offsets
+from trio_broker.coordinator.offsets.requests import least_batch_bytes
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.lag_collector import LagCollector
 from trio_broker.coordinator.reporting.lag_history import SAMPLE_INTERVAL_MS
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupLagHistory, GroupLagReading, GroupLagReport
 from trio_broker.coordinator.reporting.statistics import GroupStatistics, statistics_of
 from trio_broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from trio_broker.coordinator.runtime.log import CoordinatorLog
 from trio_broker.coordinator.runtime.result import RequestContext
+from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.clock import Clock
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.yield_budget import YieldBudget
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -72,10 +77,10 @@ class GroupCoordinator:
         self.clock = clock
         self.changes = changes
         self.settings = config.group_coordinator
-        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+        self.runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
             topic=CONSUMER_OFFSETS_TOPIC,
             new_topic=self._offsets_topic,
-            new_shard=self._new_shard,
+            new_machine=self._new_machine,
             commit_timeout_seconds=self.settings.offsets_commit_timeout_ms / 1000,
             replicas=replicas,
             controller=controller,
@@ -100,8 +105,8 @@ class GroupCoordinator:
             task_status.started()
             await self.runtime.load_new_partitions()
 
-    def _new_shard(self, log: CoordinatorLog, runtime: CoordinatorRuntime[GroupShard]) -> GroupShard:
-        return GroupShard(log, runtime, self.settings, self._notify_rebalance)
+    def _new_machine(self) -> GroupMachine:
+        return GroupMachine(self.settings, self.runtime.metadata_cache, self._notify_rebalance)
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(
@@ -121,21 +126,47 @@ class GroupCoordinator:
         for resource in delta.changed_configs:
             if resource.type is ConfigResourceType.GROUP:
                 for shard in self.runtime.active_shards():
-                    shard.settings_changed(resource.name)
+                    shard.machine.settings_changed(resource.name, image)
         for shard in self.runtime.active_shards():
-            await shard.delete_topics(delta.deleted_topics)
+            await self._delete_offsets_in(shard, delta.deleted_topics)
             if delta.deleted_topics or delta.changed_topics:
-                shard.topics_changed()
+                shard.machine.topics_changed()
             await trio.lowlevel.checkpoint()
+
+    async def _delete_offsets_in(self, shard: Shard[GroupMachine], topics: Collection[TopicImage]) -> None:
+        """Delete the offsets in topics that were deleted. Yields between groups."""
+        budget, machine = YieldBudget(), shard.machine
+        for topic in topics:
+            for group_id in machine.offsets.groups_with_topic(topic.name):
+                try:
+                    shard.commit(group_id, machine.topic_deletion(group_id, topic), self.runtime.now())
+                except KafkaError as error:
+                    log.error("group %.200r: offsets in the deleted %s are kept: %s", group_id, topic.name, error)
+                await budget.maybe_yield()
+                if not shard.is_active:
+                    return
 
     async def expire_offsets(self) -> None:
         """Delete offsets that have expired, and groups that have neither offsets nor members left."""
         budget = YieldBudget()
         for shard in self.runtime.active_shards():
-            for group_id in list(shard.groups):
-                while shard.expire(group_id):
+            for group_id in list(shard.machine.groups):
+                while self._expire(shard, group_id):
                     await budget.maybe_yield()
                 await budget.maybe_yield()
+
+    def _expire(self, shard: Shard[GroupMachine], group_id: str) -> bool:
+        """Delete what has expired of one group; return whether there may be more to delete."""
+        now = self.runtime.now()
+        result = shard.machine.expiry(group_id, now)
+        if not result.records:
+            return False
+        try:
+            shard.commit(group_id, result, now)
+        except KafkaError as error:
+            log.error("group %.200r: offsets that expired are kept: %s", group_id, error)
+            return False
+        return len(result.records) >= MAX_EXPIRED_OFFSETS
 
     # ---- requests -------------------------------------------------------------------------------------------------
 
@@ -151,7 +182,7 @@ class GroupCoordinator:
         """
         return self.runtime.find(group_id)
 
-    def shard(self, group_id: str, *, allow_empty: bool = False) -> GroupShard:
+    def shard(self, group_id: str, *, allow_empty: bool = False) -> Shard[GroupMachine]:
         """The shard of ``group_id``, ready to answer. Old simple consumers commit for the empty group id.
 
         Raises:
@@ -160,6 +191,10 @@ class GroupCoordinator:
         if not group_id and not allow_empty:
             raise KafkaError("a group's id is not empty", code=ErrorCode.INVALID_GROUP_ID)
         return self.runtime.shard_for(group_id)
+
+    def machine(self, group_id: str, *, allow_empty: bool = False) -> GroupMachine:
+        """What describes ``group_id``; errors as ``shard``."""
+        return self.shard(group_id, allow_empty=allow_empty).machine
 
     async def call(
         self, group_id: str, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
@@ -178,12 +213,24 @@ class GroupCoordinator:
         Raises:
             KafkaError: those of ``shard`` and of ``CoordinatorRuntime.call``.
         """
-        shard = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest))
-        moved = moved_offsets(shard.offsets, shard.groups.get(group_id), request)
-        response: R = yield from self.runtime.call(shard, request, context, release_handler)
+        shard, moved = self.shard(group_id, allow_empty=isinstance(request, OffsetCommitRequest)), None
+        if isinstance(request, OffsetCommitRequest):
+            self._require_room(shard, request)
+        if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
+            machine = shard.machine
+            moved = moved_offsets(machine.offsets, machine.groups.get(group_id), request)
+        response: R = yield from self.runtime.call(shard, group_id, request, context, release_handler)
         if moved is not None and (made := moved.made_change(group_id, response)) is not None:
             self.changes.record(made)
         return response
+
+    def _require_room(self, shard: Shard[GroupMachine], request: OffsetCommitRequest) -> None:
+        """Refuse a commit that no batch can hold, before the work is done: a hundred thousand partitions fit into a
+        request.
+        """
+        if (size := least_batch_bytes(request)) > shard.log.max_batch_bytes:
+            text = f"group {request.group_id!r:.200}: a commit of {size} bytes or more"
+            raise KafkaError(text, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
 
     async def fetch_offsets(
         self, request: OffsetFetchRequestGroup, release_handler: ReleaseHandler
@@ -200,7 +247,8 @@ class GroupCoordinator:
             KafkaError: those of ``shard``, or the offsets were not made durable in time.
         """
         shard = self.shard(request.group_id, allow_empty=True)
-        response = yield from shard.fetch(request)
+        response = yield from shard.machine.fetch(request)
+        shard.require_active()
         required_offset = shard.log.required_offset
         if shard.log.partition.high_watermark < required_offset:
             yield partial(self.runtime.until_durable, shard, required_offset, release_handler)
@@ -214,16 +262,20 @@ class GroupCoordinator:
         With ``validate_only`` nothing is deleted, and the results are those that there would be.
         """
         codes: dict[str, ErrorCode] = {}
-        asked: dict[GroupShard, list[str]] = {}
+        asked: dict[Shard[GroupMachine], list[str]] = {}
         deletions: dict[str, MadeChange] = {}
         budget = YieldBudget()
         for group_id in group_ids:
             try:
                 shard = self.shard(group_id, allow_empty=True)
                 asked.setdefault(shard, []).append(group_id)
-                count = shard.offsets.count_of(group_id)
-                deletions[group_id] = group_deletion(group_id, all_offsets(shard.offsets, group_id), count)
-                codes[group_id] = shard.delete_group(group_id, validate_only=validate_only)
+                shard.machine.require_deletable(group_id)
+                if not validate_only:
+                    offsets = shard.machine.offsets
+                    made = group_deletion(group_id, all_offsets(offsets, group_id), offsets.count_of(group_id))
+                    shard.commit(group_id, shard.machine.deletion(group_id), self.runtime.now())
+                    deletions[group_id] = made
+                codes[group_id] = ErrorCode.NONE
             except KafkaError as error:
                 codes[group_id] = error.code
             await budget.maybe_yield()
@@ -233,7 +285,7 @@ class GroupCoordinator:
             except KafkaError as error:
                 codes |= dict.fromkeys(its_groups, error.code)
         for group_id, made in deletions.items():
-            if codes[group_id] == ErrorCode.NONE and not validate_only:
+            if codes[group_id] == ErrorCode.NONE:
                 self.changes.record(made)
         return [DeletableGroupResult(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids]
 
@@ -248,7 +300,7 @@ class GroupCoordinator:
         groups: list[Group] = []
         for shard in self.runtime.shards.values():
             shard.require_active()
-            groups += shard.groups.values()
+            groups += shard.machine.groups.values()
         return [
             ListedGroup(
                 group_id=group.group_id,
@@ -261,9 +313,9 @@ class GroupCoordinator:
         ]
 
     async def lags(self, group_id: str) -> list[ConsumerLag]:
-        """The lag of a group in every partition it has committed or owns; errors as ``GroupShard.snapshot``."""
-        shard = self.shard(group_id, allow_empty=True)
-        return await consumer_lags(shard.snapshot(group_id), shard.offsets, self.replicas, self.clock.now_ms())
+        """The lag of a group in every partition it has committed or owns; errors as ``GroupMachine.snapshot``."""
+        machine = self.machine(group_id, allow_empty=True)
+        return await consumer_lags(machine.snapshot(group_id), machine.offsets, self.replicas, self.clock.now_ms())
 
     async def lag_report(self, *, with_partitions: bool = False) -> GroupLagReport:
         """All groups with their lag. Takes the longer the more groups there are, and yields."""
@@ -279,8 +331,8 @@ class GroupCoordinator:
         return max(SAMPLE_INTERVAL_MS, round(LAG_SAMPLE_PAUSE_FACTOR * self._lag_sample_seconds * 1000))
 
     def lag_history(self, group_id: str) -> GroupLagHistory:
-        """The lag of a group in the last hour; errors as ``GroupShard.snapshot``."""
-        self.shard(group_id, allow_empty=True).snapshot(group_id, with_members=False)
+        """The lag of a group in the last hour; errors as ``GroupMachine.snapshot``."""
+        self.machine(group_id, allow_empty=True).snapshot(group_id, with_members=False)
         history = self._lag_collector.history
         return GroupLagHistory(
             interval_ms=SAMPLE_INTERVAL_MS, samples=history.samples(group_id), rates=history.rates(group_id)

@@ -54,6 +54,6 @@ async def consumer_group_describe(
 def describe(group_id: str, context: Context) -> DescribedGroup:
     """Describe one group; an unknown group gets its error."""
     try:
-        return context.services.groups.shard(group_id).describe_consumer_group(group_id)
+        return context.services.groups.machine(group_id).describe_consumer_group(group_id)
     except KafkaError as error:
         return refused_group(group_id, error)

@@ -45,7 +45,7 @@ async def describe_groups(request: DescribeGroupsRequest, context: Context) -> D
 def describe(group_id: str, context: Context) -> DescribedGroup:
     """Describe one group in the form that this version has for unknown groups."""
     try:
-        return context.services.groups.shard(group_id, allow_empty=True).describe(group_id)
+        return context.services.groups.machine(group_id, allow_empty=True).describe(group_id)
     except KafkaError as error:
         group = refused_group(group_id, error)
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:

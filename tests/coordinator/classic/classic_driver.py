@@ -19,13 +19,15 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from tests.coordinator.appended import appended
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
 from trio_broker.coordinator.group_event import GroupEvent
+from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now, RequestContext
 from trio_broker.handlers.join_group import NULL_PROTOCOL_SINCE_VERSION
 from trio_broker.handlers.leave_group import MEMBERS_SINCE_VERSION, of_one_member
 
@@ -105,7 +107,7 @@ class ClassicDriver:
         )
         future = self._future("join", id or instance or client, version)
         if code := join_request_error(request, self.settings):
-            result = CoordinatorResult()
+            result = GroupResult()
             result.complete(future, join_error(code, id))
             return self._result_lines(result, future)
         event = self._event(request, future, int(version), client)
@@ -205,7 +207,7 @@ class ClassicDriver:
         return []
 
     def do_abandon(self, *, code: str) -> list[str]:
-        return self._result_lines(self.group.abandon(ErrorCode[code]))
+        return self._result_lines(GroupResult(completions=[*self.group.abandon(ErrorCode[code])]))
 
     def do_describe(self) -> list[str]:
         described = self.group.describe()
@@ -219,15 +221,14 @@ class ClassicDriver:
 
     # --- In words ---
 
-    def _result_lines(self, result: CoordinatorResult, future: Waiting | None = None) -> list[str]:
+    def _result_lines(self, result: GroupResult, future: Waiting | None = None) -> list[str]:
         lines, code = [], ErrorCode.NONE
         if result.records and self.next_write_fails_with is not None:
             code, self.next_write_fails_with = self.next_write_fails_with, None
             lines.append(f"write failed: {code.name}")
         else:
             lines += [self._record(record) for record in result.records]
-        if result.on_append is not None:
-            result.extend(result.on_append(code))
+        result = appended(self.group, result, code)
         lines += [_event(event) for event in result.events]
         for completion in result.completions:
             assert isinstance(completion.future, Waiting)

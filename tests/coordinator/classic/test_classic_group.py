@@ -16,6 +16,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
 from tests.coordinator import conversations
+from tests.coordinator.appended import appended
 from tests.coordinator.classic.classic_driver import ClassicDriver
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -23,9 +24,10 @@ from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupStat
 from trio_broker.coordinator.classic.member import ClassicMember
 from trio_broker.coordinator.classic.member_table import MAX_PENDING_MEMBERS
 from trio_broker.coordinator.classic.responses import join_error, join_request_error
+from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.reporting.snapshot import GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now, RequestContext
 
 JOIN_VERSIONS = range(10)
 IMAGE = MetadataImage()
@@ -60,8 +62,8 @@ def named(name: str) -> ResponseFuture:
 JOIN = named("join")
 
 
-def join(group: ClassicGroup, member_id: str = "", **fields: Any) -> CoordinatorResult:
-    return appended(decided_join(group, member_id, **fields))
+def join(group: ClassicGroup, member_id: str = "", **fields: Any) -> GroupResult:
+    return appended(group, decided_join(group, member_id, **fields))
 
 
 def decided_join(
@@ -77,7 +79,7 @@ def decided_join(
     rebalance_timeout_ms: int = 60_000,
     seconds: float = 0,
     future: ResponseFuture = JOIN,
-) -> CoordinatorResult:
+) -> GroupResult:
     request = JoinGroupRequest(
         group_id="g",
         session_timeout_ms=session_timeout_ms,
@@ -92,7 +94,7 @@ def decided_join(
     )
     context = RequestContext("client", "/127.0.0.1", version)
     if code := join_request_error(request, group.settings):
-        result = CoordinatorResult()
+        result = GroupResult()
         result.complete(future, join_error(code, member_id))
         return result
     return group.join(CoordinatorEvent(request, context, future, at(seconds), IMAGE, new_member_id))
@@ -102,22 +104,15 @@ def event(request: RequestT, name: str, seconds: float) -> CoordinatorEvent[Requ
     return CoordinatorEvent(request, RequestContext("client", "/127.0.0.1", 0), named(name), at(seconds), IMAGE)
 
 
-def appended(result: CoordinatorResult) -> CoordinatorResult:
-    """``result`` with what follows once its records are in the log."""
-    if result.on_append is not None:
-        result.extend(result.on_append(ErrorCode.NONE))
-    return result
-
-
 def sync(
     group: ClassicGroup, member_id: str, assignments: dict[str, bytes] | None = None, *, seconds: float = 0
-) -> CoordinatorResult:
-    return appended(decided_sync(group, member_id, assignments, seconds=seconds))
+) -> GroupResult:
+    return appended(group, decided_sync(group, member_id, assignments, seconds=seconds))
 
 
 def decided_sync(
     group: ClassicGroup, member_id: str, assignments: dict[str, bytes] | None = None, *, seconds: float = 0
-) -> CoordinatorResult:
+) -> GroupResult:
     request = SyncGroupRequest(
         group_id="g",
         generation_id=group.generation_id,
@@ -155,7 +150,7 @@ def stable_group(*member_ids: str, **settings: int) -> ClassicGroup:
     return group
 
 
-def joined(result: CoordinatorResult, future: ResponseFuture = JOIN) -> JoinGroupResponse:
+def joined(result: GroupResult, future: ResponseFuture = JOIN) -> JoinGroupResponse:
     (response,) = [completion.response for completion in result.completions if completion.future == future]
     assert isinstance(response, JoinGroupResponse)
     return response
@@ -251,7 +246,7 @@ def test_a_list_of_members_leaves_by_instance_id():
     join(group, version=5, instance_id="i", new_member_id="i-1")
     group.tick(at(0), IMAGE)
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id="i")])
-    (completion,) = appended(group.leave(event(request, "leave", 0))).completions
+    (completion,) = appended(group, group.leave(event(request, "leave", 0))).completions
     assert [member.error_code for member in completion.response.members] == [0]
     assert group.is_deserted
 
@@ -359,9 +354,9 @@ def test_anyone_may_read_the_offsets_of_a_classic_group():
     assert stable_group("a").validate_offset_fetch("stranger", 7) == ErrorCode.NONE
 
 
-def leave(group: ClassicGroup, member_id: str, *, seconds: float = 0) -> CoordinatorResult:
+def leave(group: ClassicGroup, member_id: str, *, seconds: float = 0) -> GroupResult:
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-    return appended(group.leave(event(request, "leave", seconds)))
+    return appended(group, group.leave(event(request, "leave", seconds)))
 
 
 # --- Records ---
@@ -516,8 +511,7 @@ def test_answers_that_are_refusals_anyway_stay_as_they_are_when_the_record_canno
     group = stable_group("a")
     join(group, "a")
     result = decided_sync(group, "a", {"a": ASSIGNMENT})
-    assert result.on_append is not None
-    instead = result.on_append(ErrorCode.NOT_COORDINATOR)
+    instead = appended(group, result, ErrorCode.NOT_COORDINATOR)
     (completion,) = instead.completions
     assert isinstance(completion.response, SyncGroupResponse)
     assert completion.response.error_code == ErrorCode.NOT_COORDINATOR
@@ -530,9 +524,8 @@ def test_nothing_has_changed_until_the_record_of_an_assignment_is_in_the_log():
     join(group, "a")
     before = group.metadata_record()
     result = decided_sync(group, "a", {"a": b"new"})
-    assert not result.completions
     assert (group.state, group.metadata_record()) == (ClassicGroupState.COMPLETING_REBALANCE, before)
-    appended(result)
+    appended(group, result)
     assert (group.state, group.members["a"].assignment) == (ClassicGroupState.STABLE, b"new")
 
 
@@ -544,9 +537,8 @@ def test_nothing_has_changed_until_the_record_of_a_static_replacement_is_in_the_
     before = group.metadata_record()
     result = decided_join(group, instance_id="i", new_member_id="new")
     assert [getattr(record.value, "leader", None) for record in result.records] == ["new"]
-    assert (result.completions, result.events, group.metadata_record()) == ([], [], before)
-    assert result.on_append is not None
-    refused = joined(result.on_append(ErrorCode.NOT_COORDINATOR))
+    assert group.metadata_record() == before
+    refused = joined(appended(group, result, ErrorCode.NOT_COORDINATOR))
     assert (refused.error_code, refused.leader, group.metadata_record()) == (ErrorCode.NOT_COORDINATOR, "old", before)
 
 

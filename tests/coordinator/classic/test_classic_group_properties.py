@@ -21,11 +21,13 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
+from tests.coordinator.appended import appended
 from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now, RequestContext
 
 EMPTY = ClassicGroupState.EMPTY
 PREPARING_REBALANCE = ClassicGroupState.PREPARING_REBALANCE
@@ -267,7 +269,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             assert ticks < 10 + seconds * (2 + len(self.group.members) + len(self.ids)), "the group does not rest"
         self.seconds = end
 
-    def do(self, result: CoordinatorResult) -> None:
+    def do(self, result: GroupResult) -> None:
         code = ErrorCode.NONE
         if result.records and self.fail_next_write:
             self.fail_next_write = False
@@ -275,10 +277,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         else:
             for record in result.records:
                 self.note_record(record)
-        if result.on_append is not None:
-            after = result.on_append(code)
-            assert not after.records
-            result.extend(after)
+        result = appended(self.group, result, code)
         for completion in result.completions:
             assert isinstance(completion.future, LabelledFuture)
             self.uncompleted.remove(completion.future)
@@ -362,7 +361,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         before = self.seconds + A_LONG_TIME if deadline is None else deadline - A_MOMENT
         if before > self.seconds:
             early = copy.deepcopy(self.group).tick(Now(before, round(before * 1000)), IMAGE)
-            assert early == CoordinatorResult()
+            assert early == GroupResult()
 
     def teardown(self) -> None:
         """All fall silent."""

@@ -25,6 +25,7 @@ from kafka_wire.messages.offset_delete import (
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import (
     GroupMetadataKey,
     GroupRecord,
@@ -33,16 +34,19 @@ from kafka_wire.stored.groups import (
     encode_group_record,
 )
 from kafka_wire.stored.offset_commits import encode_commit_key, encode_commit_value
+from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
 from trio_broker.coordinator.offsets.requests import (
-    commit_records,
+    commit_result,
     delete_records,
     fetched_offsets,
     group_tombstones,
     topic_tombstones,
 )
-from trio_broker.coordinator.runtime.result import Now
+from trio_broker.coordinator.runtime.log import EncodedRecord
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
 from trio_broker.steps import finish
 
 NOW_MS = 1_700_000_000_000
@@ -69,15 +73,21 @@ def codes(response) -> list[int]:
     return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
+def committed(
+    request: OffsetCommitRequest, settings: GroupCoordinatorConfig = SETTINGS
+) -> CoordinatorResult[EncodedRecord]:
+    context = RequestContext("client", "/127.0.0.1", 9)
+    return commit_result(CoordinatorEvent(request, context, ResponseFuture(), MOMENT, MetadataImage()), settings)
+
+
 def do(
     offsets: CommittedOffsets, request: OffsetCommitRequest, settings: GroupCoordinatorConfig = SETTINGS
 ) -> list[int]:
     """Commit, as a shard does; return the codes."""
-    outcome = commit_records(request, settings, MOMENT)
+    outcome = committed(request, settings)
     for record in outcome.records:
-        assert record.key is not None
-        offsets.put(record.key, record.value)
-    return codes(outcome.response)
+        offsets.put(*record)
+    return codes(outcome.completions[0].response)
 
 
 def forget(offsets: CommittedOffsets, records: list[GroupRecord]) -> None:
@@ -176,23 +186,24 @@ def test_a_retention_time_of_an_old_client_becomes_an_expiry_and_minus_one_none(
 
 
 def test_the_answer_names_every_partition_in_order(offsets):
-    outcome = commit_records(commit((5, 1), (2, 1), (5, 2)), SETTINGS, MOMENT)
-    [topic] = outcome.response.topics
+    outcome = committed(commit((5, 1), (2, 1), (5, 2)))
+    [topic] = outcome.completions[0].response.topics
     assert (topic.name, topic.topic_id) == ("orders", ID)
     assert [partition.partition_index for partition in topic.partitions] == [5, 2, 5]
 
 
 def test_a_group_whose_name_fits_no_record_is_refused_whole():
     with pytest.raises(ValueError, match="key of a commit"):
-        commit_records(commit((0, 1), group_id="g" * 40_000), SETTINGS, MOMENT)
+        committed(commit((0, 1), group_id="g" * 40_000))
 
 
 # --- the log ---
 
 
 def test_commits_survive_the_log_in_batches_of_any_size(offsets):
-    outcome = commit_records(commit(*((index, index * 10) for index in range(70))), SETTINGS, MOMENT)
-    data = b"".join(build_batch(outcome.records[at : at + 7]) for at in range(0, 70, 7))
+    outcome = committed(commit(*((index, index * 10) for index in range(70))))
+    records = [NewRecord(0, *record) for record in outcome.records]
+    data = b"".join(build_batch(records[at : at + 7]) for at in range(0, 70, 7))
     for batch in read_batches(data):
         for key, value in batch.keys_and_values():
             offsets.put(key, value)

@@ -152,7 +152,7 @@ async def test_partitions_are_told_only_where_they_are_asked_for(broker):
 async def test_while_groups_are_loaded_the_report_says_that_it_is_not_complete(broker):
     await broker.commit("g", 0)
     shards = broker.groups.runtime.shards.values()
-    loading = next(shard for shard in shards if "g" in shard.groups)
+    loading = next(shard for shard in shards if "g" in shard.machine.groups)
     loading.state = type(loading.state).LOADING
     lag_report = await broker.groups.lag_report()
     assert (lag_report.is_complete, lag_report.groups) == (False, ())

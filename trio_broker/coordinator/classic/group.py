@@ -76,12 +76,13 @@ from trio_broker.coordinator.classic.responses import (
     rebalance_timeout_ms,
     sync_error,
 )
-from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
+from trio_broker.coordinator.group_result import GroupResult, group_event
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, group_event
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, Now
 from trio_broker.topic_partition import TopicPartition
 
 MAX_GENERATION: Final = 2**31 - 1
@@ -149,8 +150,11 @@ class ClassicGroup:
     """One classic group. Takes events and returns what follows from each; errors are responses.
 
     An event sets the time, collects what follows in ``_result`` and hands that out at its end. The time of an event is
-    never before that of the last one. An assignment, and a static member that returns without a rebalance, have effect
-    only when their record is appended; an event has at most one of these, as the last thing that it does.
+    never before that of the last one.
+
+    The log has the generation that was stable last: its members with their assignments, or that none is left. Only
+    ``apply`` brings the group to that. From there to the next generation everything is in memory only. An event has at
+    most one record, as the last thing that it decides.
     """
 
     type: Final = GroupType.CLASSIC
@@ -161,6 +165,8 @@ class ClassicGroup:
         self.state = EMPTY
         self.state_since_ms = now.wall_ms
         """When the group came into its state, by the wall clock; -1 if its record does not say."""
+        self.exists = False
+        """Whether the log has a record of the group."""
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -170,6 +176,8 @@ class ClassicGroup:
         """Those of the generation, if they can be known. Decoded on demand, which is seldom."""
         self._subscribed_topics: frozenset[str] | None = None
         """The decoded ``_subscriptions``."""
+        self._replacement: ClassicMember | None = None
+        """The static member whose record is being appended, with what the record does not have."""
         self._initial_delay: InitialDelay | None = None
         """Set while the first rebalance of an empty group waits for more members."""
         self._join_deadline = math.inf
@@ -180,11 +188,11 @@ class ClassicGroup:
         """At or before the earliest session deadline. Heartbeats only move those on, so it is made exact when it
         passes, not each time."""
         self._now = now
-        self._result = CoordinatorResult()
+        self._result = GroupResult()
 
-    def _take_result(self) -> CoordinatorResult:
+    def _take_result(self) -> GroupResult:
         # Not kept until the next event: responses hold the assignments of all members.
-        result, self._result = self._result, CoordinatorResult()
+        result, self._result = self._result, GroupResult()
         return result
 
     @classmethod
@@ -196,18 +204,9 @@ class ClassicGroup:
         Raises:
             ContradictoryRecords: two members have the same member id or instance id.
         """
-        members = [ClassicMember.restored(member, value.protocol or "") for member in value.members]
-        instance_ids = [member.instance_id for member in members if member.instance_id is not None]
-        if len({member.member_id for member in members}) < len(members) or len(set(instance_ids)) < len(instance_ids):
-            raise ContradictoryRecords(f"group {group_id}: two members have the same id")
         group = cls(group_id, settings, now)
-        group._begin(value.generation, value.protocol_type or None, value.protocol, members)
-        if value.leader in group.members:
-            group.member_table.leader_id = value.leader
-        group.state_since_ms = value.current_state_timestamp
-        if len(group.members) > settings.group_max_size:
-            # The limit was lowered: the members that join again first may stay.
-            group.start_rebalance(f"the group is larger than {settings.group_max_size}", now)
+        group.apply(GroupRecord(GroupMetadataKey(group=group_id), value))
+        group.loaded(now)
         return group
 
     @classmethod
@@ -223,27 +222,18 @@ class ClassicGroup:
     ) -> ClassicGroup:
         """A stable group of ``members``, as a consumer group becomes one; there is a strategy that all support."""
         group = cls(group_id, settings, now)
-        protocol_name = choose_protocol(member.protocols for member in members) if members else None
-        group._begin(generation_id, protocol_type, protocol_name, members)
-        return group
-
-    def _begin(
-        self,
-        generation_id: int,
-        protocol_type: str | None,
-        protocol_name: str | None,
-        members: Iterable[ClassicMember],
-    ) -> None:
-        self.generation_id, self.protocol_type, self.protocol_name = generation_id, protocol_type, protocol_name
+        group.generation_id, group.protocol_type = generation_id, protocol_type
         for member in members:
-            self.member_table.add(member)
-            self._extend_session(member)
-        self._keep_subscriptions()
-        self.state = STABLE if self.members else EMPTY
+            group.member_table.add(member)
+            group._extend_session(member)
+        if members:
+            group.protocol_name = choose_protocol(member.protocols for member in members)
+        group.apply(group.metadata_record())
+        return group
 
     # --- JoinGroup ---
 
-    def join(self, join: _Join) -> CoordinatorResult:
+    def join(self, join: _Join) -> GroupResult:
         """Add a member, or let it take part in a rebalance. The request has passed ``join_request_error``."""
         self._now, request = join.now, join.request
         if not self._has_room_for(request.member_id):
@@ -306,7 +296,7 @@ class ClassicGroup:
         elif instance_id is None and join.context.version >= FIRST_JOIN_WITH_KNOWN_MEMBER_ID:
             deadline = self._now.monotonic_seconds + join.request.session_timeout_ms / 1000
             self.member_table.add_pending(join.new_member_id, deadline)
-            self._note_session_deadline(deadline)
+            self._next_session_deadline = min(self._next_session_deadline, deadline)
             self._fail(join, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
         else:
             self._add(join, join.new_member_id)
@@ -347,54 +337,56 @@ class ClassicGroup:
             self._rebalance_or_complete_join(f"{member.member_id}: {kind.value}")
         else:
             self._extend_session(member)
-            self._result.complete(join.future, self._joined(member.member_id))
+            self._result.complete(join.future, self._joined(member.member_id, self.leader_id, self.members.values()))
 
     def _replace(self, join: _Join, old: ClassicMember) -> None:
         """A static member comes back under a new id."""
         new = old.replaced_by(join.new_member_id, join.request)
         members = [*(member for member in self.members.values() if member is not old), new]
         if self.state is STABLE and choose_protocol(member.protocols for member in members) == self.protocol_name:
-            leader_id = new.member_id if old.member_id == self.leader_id else self.leader_id
-            self._result.records.append(self._record_of(members, leader_id))
-            self._result.on_append = partial(self._replaced, join, old, new)
+            self._replace_in_generation(join, old, new, members)
             return
-        self._put_in_place(join, old, new)
-        # While a generation completes, its leader may assign to the old id: no member would get that share.
-        self._await_join(new, join)
-        self._rebalance_or_complete_join(f"{new.member_id} replaced {old.member_id}")
-
-    def _replaced(self, join: _Join, old: ClassicMember, new: ClassicMember, code: ErrorCode) -> CoordinatorResult:
-        """The record of a replacement without a rebalance is in the log; with a ``code`` it is not, and the id that the
-        log has stays the valid one.
-        """
-        if code:
-            # The client lives: it may need a while to ask again.
-            self._extend_session(old)
-            self._result.complete(join.future, self._joined(NO_MEMBER_ID, code))
-            return self._take_result()
-        old_leader_id = self.leader_id
-        self._put_in_place(join, old, new)
-        response = self._joined(new.member_id)
-        if join.context.version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT:
-            response.skip_assignment = new.member_id == self.leader_id
-        else:
-            # A client that does not know the field would assign anew if it learned that it leads (KIP-814).
-            response.leader = old_leader_id or NO_MEMBER_ID
-            response.members = []
-        self._result.complete(join.future, response)
-        return self._take_result()
-
-    def _put_in_place(self, join: _Join, old: ClassicMember, new: ClassicMember) -> None:
         self._fail_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         self._fail_sync(old, ErrorCode.FENCED_INSTANCE_ID)
         self.member_table.replace(old, new)
         self._extend_session(new)
+        self._record_replacement(join, old, new)
+        # While a generation completes, its leader may assign to the old id: no member would get that share.
+        self._await_join(new, join)
+        self._rebalance_or_complete_join(f"{new.member_id} replaced {old.member_id}")
+
+    def _replace_in_generation(
+        self, join: _Join, old: ClassicMember, new: ClassicMember, members: Sequence[ClassicMember]
+    ) -> None:
+        """Decide that ``new`` has the place of ``old`` in the stable generation, and what its response is."""
+        leader_id = new.member_id if old.member_id == self.leader_id else self.leader_id
+        response = self._joined(new.member_id, leader_id, members)
+        if join.context.version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT:
+            response.skip_assignment = new.member_id == leader_id
+        else:
+            # A client that does not know the field would assign anew if it learned that it leads (KIP-814).
+            response.leader = self.leader_id or NO_MEMBER_ID
+            response.members = []
+        self._replacement = new
+        self._record_replacement(join, old, new)
+        self._result.complete(join.future, response)
+        self._result.records.append(self._record_of(members, leader_id, self.state_since_ms))
+        self._result.refused = partial(self._replacement_refused, join, old)
+
+    def _replacement_refused(self, join: _Join, old: ClassicMember, code: ErrorCode) -> GroupResult:
+        """The id that the log has stays the valid one. Its client lives: it may need a while to ask again."""
+        self._extend_session(old)
+        response = self._joined(NO_MEMBER_ID, self.leader_id, ())
+        response.error_code = code
+        return GroupResult(completions=[Completion(join.future, response)])
+
+    def _record_replacement(self, join: _Join, old: ClassicMember, new: ClassicMember) -> None:
         self._record_event(GroupEventKind.MEMBER_FENCED, old, f"replaced by {new.member_id}")
         self._record_event(GroupEventKind.MEMBER_REPLACED, new, join.request.reason)
 
     # --- SyncGroup, Heartbeat, LeaveGroup ---
 
-    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> CoordinatorResult:
+    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> GroupResult:
         """Give a member its assignment, once the leader has brought it."""
         self._now, request = event.now, event.request
         if code := self._sync_code(request):
@@ -404,7 +396,7 @@ class ClassicGroup:
         self._has_synced(member)
         self._extend_session(member)
         if self.state is STABLE:
-            self._result.complete(event.future, self._synced(member))
+            self._result.complete(event.future, self._synced(member.assignment))
             return self._take_result()
         # The request may have been sent before, on a connection that is gone.
         self._fail_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -446,7 +438,7 @@ class ClassicGroup:
             self._next_session_deadline = deadline
         return _REBALANCE_IN_PROGRESS if self.state is PREPARING_REBALANCE else _NONE
 
-    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> CoordinatorResult:
+    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> GroupResult:
         """Remove members, at their own request or an administrator's."""
         self._now, left = event.now, event.request.members
         if self.state is DEAD:
@@ -457,12 +449,7 @@ class ClassicGroup:
             gone = left[codes.index(ErrorCode.NONE)]
             self._rebalance_or_complete_join(f"{gone.member_id or gone.group_instance_id} left")
         response = LeaveGroupResponse(members=[leave_result(*each) for each in zip(left, codes, strict=True)])
-        # With the last member the group becomes empty, which is written: that may fail.
-        self._result.on_append = partial(self._left, event.future, response)
-        return self._take_result()
-
-    def _left(self, future: ResponseFuture, response: LeaveGroupResponse, code: ErrorCode) -> CoordinatorResult:
-        self._result.complete(future, LeaveGroupResponse(error_code=code) if code else response)
+        self._result.complete(event.future, response)
         return self._take_result()
 
     def _leave_one(self, identity: MemberIdentity) -> ErrorCode:
@@ -480,7 +467,7 @@ class ClassicGroup:
 
     # --- Preparing a rebalance ---
 
-    def start_rebalance(self, reason: str, now: Now) -> CoordinatorResult:
+    def start_rebalance(self, reason: str, now: Now) -> GroupResult:
         """Have all members join again; the group is not dead."""
         self._now = now
         self._rebalance_or_complete_join(reason)
@@ -497,7 +484,8 @@ class ClassicGroup:
             # Members that wait for an assignment have to join again: it would be one of the old generation.
             for member in self.members.values():
                 member.assignment = NO_ASSIGNMENT
-            self._complete_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
+            for _, future in self._pop_awaiting_syncs():
+                self._result.complete(future, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
         self.member_table.pending_syncs.clear()
         self._sync_deadline = math.inf
         was_empty = self.state is EMPTY
@@ -537,14 +525,26 @@ class ClassicGroup:
             self._join_deadline = self._now.monotonic_seconds + wait_ms / 1000
 
     def _become_empty(self) -> None:
-        # Not after the append, as elsewhere: nobody is left whom a lost record could harm. After a restart the members
-        # of the last generation would be back, until their sessions end. Kafka does the same.
+        """Decide that no member is left."""
         self._next_generation()
         self.protocol_name = None
-        self._keep_subscriptions()
-        self._move_to(EMPTY)
-        self._result.records.append(self.metadata_record())
+        record = self._record_of((), None, self._now.wall_ms)
         self._record_event(GroupEventKind.REBALANCE_COMPLETED, reason="no member is left")
+        self._result.records.append(record)
+        self._result.refused = partial(self._emptiness_refused, record, self._result.completions, self._result.events)
+
+    def _emptiness_refused(
+        self, record: GroupRecord, completions: Iterable[Completion], events: list[GroupEvent], code: ErrorCode
+    ) -> GroupResult:
+        """The group is empty all the same, as in Kafka: nobody is left whom a lost record could harm. After a restart
+        the members of the last generation would be back, until their sessions end.
+        """
+        self.apply(record)
+        result = GroupResult(events=events)
+        for each in completions:
+            leaves = isinstance(each.response, LeaveGroupResponse)
+            result.complete(each.future, LeaveGroupResponse(error_code=code) if leaves else each.response)
+        return result
 
     def _begin_generation(self) -> None:
         self._next_generation()
@@ -553,7 +553,8 @@ class ClassicGroup:
         self._move_to(COMPLETING_REBALANCE)
         for member in self.members.values():
             if (future := self.member_table.pop_awaiting_join(member)) is not None:
-                self._result.complete(future, self._joined(member.member_id))
+                response = self._joined(member.member_id, self.leader_id, self.members.values())
+                self._result.complete(future, response)
             self._extend_session(member)
             member.is_new = False
         self.member_table.pending_syncs.update(self.members)
@@ -562,55 +563,49 @@ class ClassicGroup:
     def _next_generation(self) -> None:
         self.generation_id = 0 if self.generation_id >= MAX_GENERATION else self.generation_id + 1
 
-    def _joined(self, member_id: str, code: ErrorCode = ErrorCode.NONE) -> JoinGroupResponse:
+    def _joined(self, member_id: str, leader_id: str | None, members: Iterable[ClassicMember]) -> JoinGroupResponse:
         """The generation as it is; the leader also learns who the members are."""
-        leads = member_id == self.leader_id
-        members = [each.for_leader(self.protocol_name) for each in self.members.values()] if leads else []
+        leads = member_id == leader_id
         return JoinGroupResponse(
-            error_code=code,
             generation_id=self.generation_id,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            leader=self.leader_id or NO_MEMBER_ID,
+            leader=leader_id or NO_MEMBER_ID,
             member_id=member_id,
-            members=members,
+            members=[each.for_leader(self.protocol_name) for each in members] if leads else [],
         )
 
     # --- Completing a rebalance ---
 
     def _assign(self, by_leader: dict[str, bytes]) -> None:
-        """Take what the leader has decided: members that it left out get nothing, ids of others are ignored."""
+        """Decide what the leader has assigned: members that it left out get nothing, ids of others are ignored."""
         assignments = {member_id: by_leader.get(member_id, NO_ASSIGNMENT) for member_id in self.members}
-        self._result.records.append(self._record_of(self.members.values(), self.leader_id, assignments))
-        self._result.on_append = partial(self._assigned, assignments)
+        for member, future in self._pop_awaiting_syncs():
+            self._result.complete(future, self._synced(assignments[member.member_id]))
+        self._record_event(GroupEventKind.REBALANCE_COMPLETED)
+        record = self._record_of(self.members.values(), self.leader_id, self._now.wall_ms, assignments)
+        self._result.records.append(record)
+        self._result.refused = partial(self._assignment_refused, self._result.completions)
 
-    def _assigned(self, assignments: dict[str, bytes], code: ErrorCode) -> CoordinatorResult:
-        """The record of an assignment is in the log; with a ``code`` it is not. Then the assignment may not be used,
-        since a restart would bring back another one, and the group rebalances.
-        """
-        if code:
-            self._complete_syncs(code)
-            self._record_event(GroupEventKind.ASSIGNMENT_LOST, reason=code.name)
-            self._prepare_rebalance("the assignment could not be written down")
-        else:
-            for member_id, assignment in assignments.items():
-                self.members[member_id].assignment = assignment
-            self._complete_syncs(ErrorCode.NONE)
-            self._move_to(STABLE)
-            self._record_event(GroupEventKind.REBALANCE_COMPLETED)
+    def _assignment_refused(self, completions: Iterable[Completion], code: ErrorCode) -> GroupResult:
+        """No member gets the assignment, since a restart would bring back another one, and the group rebalances."""
+        for each in completions:
+            self._result.complete(each.future, each.response if each.response.error_code else sync_error(code))
+        self._record_event(GroupEventKind.ASSIGNMENT_LOST, reason=code.name)
+        self._prepare_rebalance("the assignment could not be written down")
         return self._take_result()
 
-    def _complete_syncs(self, code: ErrorCode) -> None:
+    def _pop_awaiting_syncs(self) -> Iterator[tuple[ClassicMember, ResponseFuture]]:
         for member in self.members.values():
             if (future := member.awaiting_sync) is not None:
                 member.awaiting_sync = None
-                self._result.complete(future, sync_error(code) if code else self._synced(member))
                 # Its session deadline may have passed without effect while the request waited.
                 self._extend_session(member)
+                yield member, future
 
-    def _synced(self, member: ClassicMember) -> SyncGroupResponse:
+    def _synced(self, assignment: bytes) -> SyncGroupResponse:
         return SyncGroupResponse(
-            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=member.assignment
+            protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment
         )
 
     def _has_synced(self, member: ClassicMember) -> None:
@@ -625,11 +620,13 @@ class ClassicGroup:
         deadline = min(self._join_deadline, self._sync_deadline, self._next_session_deadline)
         return None if deadline == math.inf else deadline
 
-    def tick(self, now: Now, image: MetadataImage) -> CoordinatorResult:
+    def tick(self, now: Now, image: MetadataImage) -> GroupResult:
         """Do what is due, in the order of the deadlines, or a part of it, and more when called again."""
         self._now = now
         for _, act in sorted(self._due(now.monotonic_seconds), key=lambda due: due[0])[:MAX_DUE_AT_ONCE]:
             act()
+            if self._result.records:
+                break  # What else is due is so in the state that the record makes.
         if self._next_session_deadline <= now.monotonic_seconds:
             self._next_session_deadline = self._earliest_session_deadline()
         return self._take_result()
@@ -695,11 +692,9 @@ class ClassicGroup:
     def _extend_session(self, member: ClassicMember, timeout_ms: int | None = None) -> None:
         """Begin a session of ``timeout_ms``, by default the member's own timeout."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-        member.session_deadline = self._now.monotonic_seconds + timeout_ms / 1000
-        self._note_session_deadline(member.session_deadline)
-
-    def _note_session_deadline(self, deadline: float) -> None:
-        self._next_session_deadline = min(self._next_session_deadline, deadline)
+        member.session_deadline = deadline = self._now.monotonic_seconds + timeout_ms / 1000
+        if deadline < self._next_session_deadline:
+            self._next_session_deadline = deadline
 
     # --- Members and state ---
 
@@ -748,30 +743,86 @@ class ClassicGroup:
 
     def metadata_record(self) -> GroupRecord:
         """The group as it is now, for the log."""
-        return self._record_of(self.members.values(), self.leader_id)
+        return self._record_of(self.members.values(), self.leader_id, self.state_since_ms)
 
     def _record_of(
         self,
         members: Iterable[ClassicMember],
         leader_id: str | None,
+        since_ms: int,
         assignments: Mapping[str, bytes] = MappingProxyType({}),
     ) -> GroupRecord:
-        """The group as it will be with ``members``; those in ``assignments`` have these instead of their own."""
+        """The generation with ``members``; those in ``assignments`` have these instead of their own."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
             protocol=self.protocol_name,
             leader=leader_id,
-            current_state_timestamp=self.state_since_ms,
+            current_state_timestamp=since_ms,
             members=[member.stored(self.protocol_name, assignments.get(member.member_id)) for member in members],
         )
         return GroupRecord(GroupMetadataKey(group=self.group_id), value)
+
+    def apply(self, record: GroupRecord) -> None:
+        """Bring the group to the generation that ``record`` describes, or with a tombstone to its end.
+
+        A member that was there before keeps what no record has: its other strategies, its session, its requests.
+
+        Raises:
+            ContradictoryRecords: two members have the same member id or instance id.
+        """
+        value = record.value
+        self.exists = value is not None
+        if value is None:
+            return
+        assert isinstance(value, GroupMetadataValue), f"no record of a classic group: {record.key}"
+        self.generation_id, self.protocol_type = value.generation, value.protocol_type or None
+        self.protocol_name, self.state_since_ms = value.protocol, value.current_state_timestamp
+        self._apply_members(value)
+        if value.leader in self.members:
+            self.member_table.leader_id = value.leader
+        self._keep_subscriptions()
+        self.state = STABLE if self.members else EMPTY
+
+    def _apply_members(self, value: GroupMetadataValue) -> None:
+        table, stored_ids = self.member_table, {stored.member_id for stored in value.members}
+        if len(stored_ids) < len(value.members):
+            raise ContradictoryRecords(f"group {self.group_id}: two members have the same member id")
+        for stored in value.members:
+            if (member := self.members.get(stored.member_id)) is not None:
+                member.assignment = bytes(stored.assignment)
+                continue
+            member, self._replacement = self._replacement, None
+            if member is None or member.member_id != stored.member_id:
+                member = ClassicMember.restored(stored, value.protocol or "")
+            holder = None if member.instance_id is None else table.static_member_id(member.instance_id)
+            if holder is None:
+                table.add(member)
+            elif holder in stored_ids:
+                raise ContradictoryRecords(f"group {self.group_id}: {member.instance_id} is of two members")
+            else:
+                table.replace(self.members[holder], member)
+            self._extend_session(member)
+        for member_id in self.members.keys() - stored_ids:
+            table.remove(member_id)
+
+    def loaded(self, now: Now) -> None:
+        """All records are read: every member has a whole session for its next request."""
+        self._now, self._next_session_deadline = now, math.inf
+        for member in self.members.values():
+            self._extend_session(member)
+        if len(self.members) > self.settings.group_max_size:
+            # The limit was lowered: the members that join again first may stay.
+            self.start_rebalance(f"the group is larger than {self.settings.group_max_size}", now)
+
+    def metadata_changed(self) -> None:
+        """The members themselves look at topics."""
 
     def tombstones(self) -> list[GroupRecord]:
         """The records that remove the group from the log; its offsets have records of their own."""
         return [GroupRecord(GroupMetadataKey(group=self.group_id), None)]
 
-    def abandon(self, code: ErrorCode) -> CoordinatorResult:
+    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
         """Complete all requests that wait with ``code``. The group is dead: another coordinator or object has it."""
         for member in self.members.values():
             self._fail_join(member, code, member.member_id)
@@ -782,7 +833,7 @@ class ClassicGroup:
         self._move_to(DEAD)
         self._initial_delay = None
         self._join_deadline = self._sync_deadline = self._next_session_deadline = math.inf
-        return self._take_result()
+        return self._take_result().completions
 
     # --- Committed offsets ---
 
@@ -889,3 +940,26 @@ class ClassicGroup:
             member_count=len(self.members),
             members=tuple(member.snapshot(self.protocol_type, self.protocol_name) for member in members),
         )
+
+
+def first_join(
+    event: CoordinatorEvent[JoinGroupRequest], settings: GroupCoordinatorConfig, tombstones: Sequence[GroupRecord] = ()
+) -> GroupResult:
+    """A member joins a group that does not exist, or that ends with ``tombstones``.
+
+    Kafka writes the group before its first member, so that it exists even if no member ever comes. The tombstones are
+    in the same batch, so that the log never has two groups of one name.
+    """
+    group = ClassicGroup(event.request.group_id, settings, event.now)
+    record = group.metadata_record()
+    group.apply(record)
+    result = group.join(event)
+    assert not result.records, result.records
+    result.records = [*tombstones, record]
+    result.replace_with = group
+    result.refused = partial(_first_join_refused, event)
+    return result
+
+
+def _first_join_refused(event: CoordinatorEvent[JoinGroupRequest], code: ErrorCode) -> GroupResult:
+    return GroupResult(completions=[Completion(event.future, join_error(code, event.request.member_id))])

@@ -30,7 +30,8 @@ from trio_broker.coordinator.consumer.member import ConsumerMember, Target
 from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.stored_group import StoredConsumerGroup
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, group_event
+from trio_broker.coordinator.group_result import GroupResult, group_event
+from trio_broker.coordinator.runtime.result import Now
 
 
 @attrs.frozen(kw_only=True)
@@ -49,8 +50,8 @@ class Downgrade:
 
 def downgraded(
     downgrade: Downgrade, stored: StoredConsumerGroup, settings: GroupCoordinatorConfig, now: Now, image: MetadataImage
-) -> CoordinatorResult:
-    """Return what follows after the result of the event; its ``successor`` is the classic group.
+) -> GroupResult:
+    """Return what follows after the result of the event; it replaces the group with the classic one.
 
     The generation is the group's epoch, and every member has its target as its assignment.
     """
@@ -74,10 +75,10 @@ def downgraded(
         members=[_classic_member(member, stored.target_of(member), image) for member in staying],
     )
     kind = GroupEventKind.PROTOCOL_CHANGED
-    result = CoordinatorResult(
+    result = GroupResult(
         records=[*group_tombstones(stored.group_id, tombstoned, stored.patterns), classic.metadata_record()],
         events=[group_event(kind, now, stored.group_epoch, reason="from consumer to classic")],
-        successor=classic,
+        replace_with=classic,
     )
     if downgrade.rebalance:
         result.extend(classic.start_rebalance(downgrade.reason, now))

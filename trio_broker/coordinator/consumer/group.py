@@ -18,7 +18,7 @@ Source: Kafka's GroupMetadataManager and ConsumerGroup, 4.3.1; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
+from trio_broker.coordinator.classic.group import first_join
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
 from trio_broker.coordinator.classic.responses import join_error, sync_error
 from trio_broker.coordinator.consumer import classic_members, descriptions
@@ -60,10 +61,11 @@ from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, check_heartbeat
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
 from trio_broker.coordinator.group_event import GroupEventKind
+from trio_broker.coordinator.group_result import GroupResult
 from trio_broker.coordinator.offsets.expiry import OffsetRetention
 from trio_broker.coordinator.reporting.snapshot import GroupSnapshot, GroupType
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, RequestContext
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, Now, RequestContext
 from trio_broker.topic_partition import TopicPartition
 
 EVICTION_RETRY_SECONDS = 0.5
@@ -121,7 +123,7 @@ class ConsumerGroup:
 
     # ---- the consumer protocol ------------------------------------------------------------------------------------
 
-    def consumer_heartbeat(self, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]) -> CoordinatorResult:
+    def consumer_heartbeat(self, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]) -> GroupResult:
         """Everything that a member of the consumer protocol asks for. Version 0 lets the broker make the member's id
         (KIP-1082).
         """
@@ -149,47 +151,35 @@ class ConsumerGroup:
 
     def _finish(
         self, update: ConsumerGroupUpdate, future: ResponseFuture | None = None, response: object = None
-    ) -> CoordinatorResult:
+    ) -> GroupResult:
         """The result of ``update``, with the ``response`` to its request if it had one."""
         self.knows_topics = update.knows_topics
-        decided = update.finish()
+        result = update.finish()
         if future is not None:
-            decided.complete(future, response)
+            result.complete(future, response)
         if update.downgrade is not None:
             after = downgraded(update.downgrade, self.stored, self.settings, update.now, update.image)
-            decided.extend(after)
-            decided.successor = after.successor
-        if not decided.records:
-            return decided
-        # Nothing of it holds unless the records are appended.
-        on_append = partial(self._on_append, decided, update.now)
-        return CoordinatorResult(records=[*decided.records], successor=decided.successor, on_append=on_append)
+            result.extend(after)
+            result.replace_with = after.replace_with
+        if result.records:
+            result.refused = partial(self._refused, result.completions, update.now)
+        return result
 
-    def _on_append(self, decided: CoordinatorResult, now: Now, code: ErrorCode) -> CoordinatorResult:
-        """Fold in the records; with a ``code`` they are not in the log, so nothing has changed."""
-        if code:
-            return self._refused(decided, code, now)
-        if decided.successor is None:
-            for record in decided.records:
-                self.apply(record)
-        return CoordinatorResult(completions=decided.completions, events=decided.events)
-
-    def _refused(self, decided: CoordinatorResult, code: ErrorCode, now: Now) -> CoordinatorResult:
+    def _refused(self, completions: Sequence[Completion], now: Now, code: ErrorCode) -> GroupResult:
         """Restore the timers, which are not in the log; return the error responses."""
         self.knows_topics = False
         self.patterns.drop_resolution()
         # Members that were to be removed for being late are late again soon; one that wanted to leave has a session.
-        late = not decided.completions
+        late = not completions
         session_seconds = EVICTION_RETRY_SECONDS if late else self.settings.group_consumer_session_timeout_ms / 1000
         for member in self.stored.members.values():
             self.timers.start_if_absent(MemberTimer.SESSION, member.member_id, now.monotonic_seconds + session_seconds)
             if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
                 deadline = now.monotonic_seconds + member.rebalance_timeout_ms / 1000
                 self.timers.start_if_absent(MemberTimer.REVOCATION, member.member_id, deadline)
-        refused = CoordinatorResult()
-        for each in decided.completions:
-            refused.complete(each.future, _error_response(each.response, code))
-        return refused
+        return GroupResult(
+            completions=[Completion(each.future, _error_response(each.response, code)) for each in completions]
+        )
 
     def _join_or_stay(
         self,
@@ -236,8 +226,12 @@ class ConsumerGroup:
 
     # ---- members of the classic protocol --------------------------------------------------------------------------
 
-    def join(self, event: CoordinatorEvent[JoinGroupRequest]) -> CoordinatorResult:
-        """A member of the classic protocol joins, or joins again to get its new assignment."""
+    def join(self, event: CoordinatorEvent[JoinGroupRequest]) -> GroupResult:
+        """A member of the classic protocol joins, or joins again to get its new assignment. If it is the first member
+        after others have left, the group becomes a classic one, as in Kafka.
+        """
+        if self.is_deserted:
+            return first_join(event, self.settings, self.tombstones())
         update = self._update(event.now, event.image)
         try:
             response = classic_members.join(update, self.patterns, event)
@@ -246,7 +240,7 @@ class ConsumerGroup:
             response = join_error(error.code, event.request.member_id)
         return self._finish(update, event.future, response)
 
-    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> CoordinatorResult:
+    def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> GroupResult:
         """A member of the classic protocol fetches its assignment."""
         update = self._update(event.now, event.image)
         try:
@@ -262,7 +256,7 @@ class ConsumerGroup:
         except KafkaError as error:
             return error.code
 
-    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> CoordinatorResult:
+    def leave(self, event: CoordinatorEvent[LeaveGroupRequest]) -> GroupResult:
         """Members of the classic protocol leave, or an administrator removes members of either protocol."""
         update = self._update(event.now, event.image)
         return self._finish(update, event.future, classic_members.leave(update, event.request))
@@ -277,7 +271,7 @@ class ConsumerGroup:
     def next_deadline(self) -> float | None:
         return AT_ONCE if self.patterns.is_resolving else self.timers.next_deadline()
 
-    def tick(self, now: Now, image: MetadataImage) -> CoordinatorResult:
+    def tick(self, now: Now, image: MetadataImage) -> GroupResult:
         """Remove members that are late; if there are none, match some more topics with regular expressions."""
         update = self._update(now, image)
         late = []
@@ -317,9 +311,9 @@ class ConsumerGroup:
         """The records that remove the group from the log; its offsets have records of their own."""
         return group_tombstones(self.group_id, self.stored.members, self.stored.patterns)
 
-    def abandon(self, code: ErrorCode) -> CoordinatorResult:
-        """The partition has another coordinator now. No request waits, so none is completed with ``code``."""
-        return CoordinatorResult()
+    def abandon(self, code: ErrorCode) -> Sequence[Completion]:
+        """Another coordinator or object has the group. No request waits, so none is completed with ``code``."""
+        return ()
 
     # ---- offsets --------------------------------------------------------------------------------------------------
 

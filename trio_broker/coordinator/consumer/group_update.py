@@ -38,7 +38,8 @@ from trio_broker.coordinator.consumer.target_assignment import (
 )
 from trio_broker.coordinator.consumer.topic_patterns import ResolvedPattern
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.runtime.result import CoordinatorResult, Now, group_event
+from trio_broker.coordinator.group_result import GroupResult, group_event
+from trio_broker.coordinator.runtime.result import Now
 
 DOWNGRADING_POLICIES = ("downgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a consumer group become a classic one."""
@@ -72,7 +73,7 @@ class ConsumerGroupUpdate:
         self.now = now
         self.image = image
         self.knows_topics = knows_topics
-        self.result = CoordinatorResult()
+        self.result = GroupResult()
         self.group_epoch = stored.group_epoch
         self.target_epoch = stored.target_epoch
         self.downgrade: Downgrade | None = None
@@ -305,7 +306,7 @@ class ConsumerGroupUpdate:
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
-    def finish(self) -> CoordinatorResult:
+    def finish(self) -> GroupResult:
         """Return the result, with the events."""
         for pending in self._pending_events:
             # The latest state of the member: one that joins says who it is only after the event of its joining.

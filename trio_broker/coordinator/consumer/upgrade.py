@@ -14,8 +14,7 @@ migration".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from kafka_wire.consumer_protocol import decode_assignment, decode_subscription
 from kafka_wire.error_codes import ErrorCode
@@ -39,7 +38,8 @@ from trio_broker.coordinator.consumer.records import (
 )
 from trio_broker.coordinator.consumer.target_assignment import metadata_hash
 from trio_broker.coordinator.group_event import GroupEventKind
-from trio_broker.coordinator.runtime.result import CoordinatorEvent, CoordinatorResult, Now, group_event
+from trio_broker.coordinator.group_result import GroupResult, group_event
+from trio_broker.coordinator.runtime.result import CoordinatorEvent, Now
 
 UPGRADING_POLICIES = ("upgrade", "bidirectional")
 """Values of ``group.consumer.migration.policy`` that let a classic group become a consumer group."""
@@ -52,13 +52,30 @@ class CannotUpgrade(Exception):
     """The classic group cannot become a consumer group; the message says why."""
 
 
+def first_heartbeat(
+    event: CoordinatorEvent[ConsumerGroupHeartbeatRequest], settings: GroupCoordinatorConfig
+) -> GroupResult:
+    """A member of the consumer protocol sends a heartbeat to a group that does not exist."""
+    group = ConsumerGroup(event.request.group_id, settings)
+    return _begun(group, group.consumer_heartbeat(event))
+
+
+def _begun(group: ConsumerGroup, result: GroupResult) -> GroupResult:
+    """``result``, with which ``group`` begins to exist. Nobody knows it before, so the records are applied now."""
+    for record in result.records:
+        group.apply(record)
+    if result.records:
+        result.replace_with = group
+    return result
+
+
 def upgraded(
-    classic: ClassicGroup, settings: GroupCoordinatorConfig, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest]
-) -> tuple[ConsumerGroup, CoordinatorResult]:
+    classic: ClassicGroup, event: CoordinatorEvent[ConsumerGroupHeartbeatRequest], settings: GroupCoordinatorConfig
+) -> GroupResult:
     """A member of the consumer protocol sends a heartbeat to ``classic``.
 
-    Return the consumer group that took the heartbeat, with its result. The result has records only if the classic group
-    became that group; without them the heartbeat was refused. Requests that wait in ``classic`` are not completed here.
+    The result has records only if the group becomes a consumer group, which replaces ``classic``; without them the
+    heartbeat was refused.
     """
     try:
         if event.request.member_epoch != JOIN_EPOCH:
@@ -71,25 +88,16 @@ def upgraded(
         if result.records:
             text = f"group {classic.group_id} is not a consumer group: {reason}"
             code = ErrorCode.GROUP_ID_NOT_FOUND
-            result = CoordinatorResult()
+            result = GroupResult()
             result.complete(event.future, ConsumerGroupHeartbeatResponse(error_code=code, error_message=text))
-        return group, result
-    result = group.consumer_heartbeat(event)
+        return result
+    epoch = group.group_epoch
+    result = _begun(group, group.consumer_heartbeat(event))
     if result.records:
         # The conversion first: the records of the heartbeat belong to the group that it makes.
         result.records[:0] = records
-        result.on_append = partial(_on_append, result.on_append, group, event.now)
-    return group, result
-
-
-def _on_append(
-    after: Callable[[ErrorCode], CoordinatorResult] | None, group: ConsumerGroup, now: Now, code: ErrorCode
-) -> CoordinatorResult:
-    epoch = group.group_epoch
-    result = after(code) if after is not None else CoordinatorResult()
-    if not code:
         kind = GroupEventKind.PROTOCOL_CHANGED
-        result.events.append(group_event(kind, now, epoch, reason="from classic to consumer"))
+        result.events.append(group_event(kind, event.now, epoch, reason="from classic to consumer"))
     return result
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError
 from kafka_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -36,12 +37,12 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from kafka_wire.primitives import NO_UUID
-from kafka_wire.records.record import NewRecord
 from kafka_wire.stored.groups import GroupRecord, OffsetCommitKey
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets, OffsetAndMetadata
-from trio_broker.coordinator.runtime.result import Now
+from trio_broker.coordinator.runtime.log import EncodedRecord
+from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult
 from trio_broker.steps import Steps
 from trio_broker.yield_budget import YieldBudget
 
@@ -68,31 +69,24 @@ class SubscribedGroup(Protocol):
 # ---- committing ------------------------------------------------------------------------------------------------------
 
 
-@attrs.define
-class CommitRecords:
-    """Records ready for a batch, and the response for when they are durable.
+def commit_result(
+    event: CoordinatorEvent[OffsetCommitRequest], settings: GroupCoordinatorConfig, *, is_first: bool = False
+) -> CoordinatorResult[EncodedRecord]:
+    """Return the records of a commit whose topics have names, and ids where those are known, and its response.
 
-    Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. There are none if every
-    partition was refused.
-    """
+    With ``is_first`` there is no group yet.
 
-    records: list[NewRecord]
-    response: OffsetCommitResponse
-
-
-def commit_records(request: OffsetCommitRequest, settings: GroupCoordinatorConfig, now: Now) -> CommitRecords:
-    """Return the records of a commit whose topics have names, and ids where those are known.
-
-    A partition with metadata beyond ``offset.metadata.max.bytes`` is refused; the others are committed all the same.
+    Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. A partition with metadata
+    beyond ``offset.metadata.max.bytes`` is refused; the others are committed all the same.
 
     Raises:
         ValueError: the group's or a topic's name is too long for a record.
     """
-    now_ms = now.wall_ms
+    request, now_ms = event.request, event.now.wall_ms
     expires_ms = _expire_timestamp(request.retention_time_ms, now_ms)
     limit = settings.offset_metadata_max_bytes
     group_id = request.group_id
-    records: list[NewRecord] = []
+    records: list[EncodedRecord] = []
     topics = []
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
@@ -107,18 +101,25 @@ def commit_records(request: OffsetCommitRequest, settings: GroupCoordinatorConfi
             value = encode_commit_value(
                 partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expires_ms, topic_id
             )
-            records.append(NewRecord(now_ms, encode_commit_key(group_id, name, index), value))
+            records.append((encode_commit_key(group_id, name, index), value))
             partitions.append(OffsetCommitResponsePartition(partition_index=index))
         topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
-    return CommitRecords(records, OffsetCommitResponse(topics=topics))
+    completions = [Completion(event.future, OffsetCommitResponse(topics=topics))]
+    return CoordinatorResult(records, completions, refused=_commit_refused, is_routine=not is_first)
+
+
+def _commit_refused(code: ErrorCode) -> CoordinatorResult[EncodedRecord]:
+    """A commit has no response for a refusal as a whole; the code is that of each partition."""
+    too_large = code is ErrorCode.UNKNOWN_SERVER_ERROR
+    raise KafkaError("the commit is not written", code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE if too_large else code)
 
 
 def least_batch_bytes(request: OffsetCommitRequest) -> int:
     """The least size of this commit's batch, computed before any record is made."""
-    group_characters = len(request.group_id)
-    return sum(
-        (MIN_COMMIT_BYTES + group_characters + len(topic.name)) * len(topic.partitions) for topic in request.topics
-    )
+    each, size = MIN_COMMIT_BYTES + len(request.group_id), 0
+    for topic in request.topics:
+        size += (each + len(topic.name)) * len(topic.partitions)
+    return size
 
 
 def _expire_timestamp(retention_time_ms: int, now_ms: int) -> int:

@@ -37,7 +37,7 @@ from trio_broker.coordinator.reporting.snapshot import (
     max_known,
     sum_known,
 )
-from trio_broker.coordinator.reporting.statistics import ReportedGroup, ReportedShard
+from trio_broker.coordinator.reporting.statistics import ReportedGroup, ReportedMachine, ReportedShard
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.runtime.clock import Clock
@@ -150,8 +150,8 @@ class LagCollector:
         image = self.metadata_cache.image
         collection = _Collection(self.replicas, image, self.clock.now_ms(), self._times_ms, with_partitions)
         for shard in shards:
-            for group_id in list(shard.groups) if shard.is_active else ():
-                await collection.visit(shard, group_id)
+            for group_id in list(shard.machine.groups) if shard.is_active else ():
+                await collection.visit(shard.machine, group_id)
         return collection
 
     async def collect(self, shards: Iterable[ReportedShard], *, with_partitions: bool = False) -> GroupLagReport:
@@ -186,33 +186,33 @@ class _Collection:
     lookups: dict[RecordPosition, TimestampLookup] = attrs.field(factory=dict)
     budget: YieldBudget = attrs.field(factory=lambda: YieldBudget(COLLECTION_YIELD_SECONDS))
 
-    async def visit(self, shard: ReportedShard, group_id: str) -> None:
+    async def visit(self, machine: ReportedMachine, group_id: str) -> None:
         """Add one group with its lag, unless it was deleted during a yield."""
-        reported = shard.groups.get(group_id)
+        reported = machine.groups.get(group_id)
         if reported is None:
             return
-        group = _GroupTally(shard.snapshot(group_id, with_members=False), shard.last_rebalance_at_ms(group_id))
+        group = _GroupTally(machine.snapshot(group_id, with_members=False), machine.last_rebalance_at_ms(group_id))
         self.groups.append(group)
-        for topic in shard.offsets.topics_of(group_id):
+        for topic in machine.offsets.topics_of(group_id):
             hosted, tally = self.replicas.topics.get(topic), group.topics[topic]
-            for index, offset in shard.offsets.offsets_of(group_id, topic):
+            for index, offset in machine.offsets.offsets_of(group_id, topic):
                 # Not maybe_yield: a coroutine for each of ten thousand partitions would take milliseconds.
                 if self.budget.is_spent:
                     await self.budget.renewed()
                 seconds = self._add(tally, available_partition(hosted, index), offset)
-                commit = shard.offsets.get(group_id, topic, index) if self.with_partitions else None
+                commit = machine.offsets.get(group_id, topic, index) if self.with_partitions else None
                 if commit is not None:
                     self._add_partition(group_id, TopicPartition(topic, index), commit, seconds)
-        await self._count_uncommitted(shard, reported, group)
+        await self._count_uncommitted(machine, reported, group)
 
-    async def _count_uncommitted(self, shard: ReportedShard, reported: ReportedGroup, group: _GroupTally) -> None:
+    async def _count_uncommitted(self, machine: ReportedMachine, reported: ReportedGroup, group: _GroupTally) -> None:
         """Count the partitions that are owned and not committed. Without them, a group that starts would look as if it
         were hardly behind.
         """
         uncommitted: set[TopicPartition] = set()
         for place in reported.owned_partitions(self.image):
             await self.budget.maybe_yield()
-            if not shard.offsets.has_offset(reported.group_id, place.topic, place.partition):
+            if not machine.offsets.has_offset(reported.group_id, place.topic, place.partition):
                 uncommitted.add(place)
         for place in uncommitted:
             group.topics[place.topic].add_without_lag()

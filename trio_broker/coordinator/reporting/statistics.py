@@ -32,13 +32,9 @@ class ReportedGroup(Protocol):
     def owned_partitions(self, image: MetadataImage) -> Iterator[TopicPartition]: ...
 
 
-class ReportedShard(Protocol):
-    """What reports need of a shard."""
+class ReportedMachine(Protocol):
+    """What reports need of the groups of a shard."""
 
-    @property
-    def is_active(self) -> bool: ...
-    @property
-    def is_closed(self) -> bool: ...
     @property
     def groups(self) -> Mapping[str, ReportedGroup]: ...
     @property
@@ -49,6 +45,17 @@ class ReportedShard(Protocol):
     def rebalances(self) -> int: ...
     def snapshot(self, group_id: str, *, with_members: bool = True) -> GroupSnapshot: ...
     def last_rebalance_at_ms(self, group_id: str) -> int | None: ...
+
+
+class ReportedShard(Protocol):
+    """What reports need of a shard."""
+
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def is_closed(self) -> bool: ...
+    @property
+    def machine(self) -> ReportedMachine: ...
 
 
 @attrs.frozen
@@ -74,14 +81,14 @@ class GroupStatistics:
 def statistics_of(shards: Iterable[ReportedShard]) -> GroupStatistics:
     """Count over ``shards``."""
     shards = list(shards)
-    groups = [group for shard in shards for group in shard.groups.values()]
+    groups = [group for shard in shards for group in shard.machine.groups.values()]
     return GroupStatistics(
         groups=kinds_of(groups),
         members=sum(len(group.members) for group in groups),
-        committed_offsets=sum(shard.offsets.count for shard in shards),
+        committed_offsets=sum(shard.machine.offsets.count for shard in shards),
         loading=sum(not shard.is_active and not shard.is_closed for shard in shards),
-        commits=sum(shard.commits for shard in shards),
-        rebalances=sum(shard.rebalances for shard in shards),
+        commits=sum(shard.machine.commits for shard in shards),
+        rebalances=sum(shard.machine.rebalances for shard in shards),
     )
 
 

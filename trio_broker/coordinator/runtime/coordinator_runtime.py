@@ -1,4 +1,4 @@
-"""The shards of one coordinator, and how requests reach them.
+"""The shards of one coordinator, and how requests reach them. What they coordinate is known by the machine.
 
 A key (a group's id) lives with all its records on one partition of the coordinator's internal topic, by the hash of the
 key; the broker that leads the partition coordinates the key. The topic is created when the first client looks for a
@@ -16,29 +16,30 @@ AutoTopicCreationManager.
 
 from __future__ import annotations
 
-import enum
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 import trio
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.errors import KafkaError
 from kafka_wire.schema import Request
 from trio_broker.cluster.controller_client import ControllerClient
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.cluster.replication_control import NewTopic
-from trio_broker.coordinator.runtime.log import CoordinatorLog, EncodedRecord, coordinator_code
+from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
+from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
-from trio_broker.coordinator.runtime.result import Completion, Now, RequestContext
+from trio_broker.coordinator.runtime.result import Now, RequestContext
+from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.coordinator.runtime.timer import CoordinatorTimer
 from trio_broker.log_throttle import LogThrottle
+from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager, RequiredOffset
 from trio_broker.request_phase import ReleaseHandler
 from trio_broker.runtime.clock import Clock
@@ -47,7 +48,7 @@ from trio_broker.steps import Steps
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-ShardT = TypeVar("ShardT", bound="CoordinatorShard")
+MachineT = TypeVar("MachineT", bound=Machine[Any])
 
 MAX_CACHED_KEYS = 4096
 """Keys whose partition is cached, since the hash takes a step for each letter."""
@@ -57,11 +58,6 @@ MAX_CACHED_KEY_CHARACTERS = 255
 
 LOADING_TASKS = 4
 """Shards loaded side by side: decoding is Python, so more would only wait for each other."""
-
-LOAD_ATTEMPTS = 3
-"""How often a shard is read before it stays closed: compaction may move segments under the first reading."""
-
-LOAD_RETRY_SECONDS = 1.0
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -86,18 +82,18 @@ _cached_partition = lru_cache(MAX_CACHED_KEYS)(_partition)
 
 
 @attrs.define(eq=False)
-class CoordinatorRuntime(Generic[ShardT]):
+class CoordinatorRuntime(Generic[MachineT]):
     """The shards of the partitions of ``topic`` that this broker leads, and what they need of the broker."""
 
     topic: str
     new_topic: Callable[[], NewTopic]
-    new_shard: Callable[[CoordinatorLog, CoordinatorRuntime[ShardT]], ShardT]
+    new_machine: Callable[[], MachineT]
     commit_timeout_seconds: float
     replicas: ReplicaManager
     controller: ControllerClient
     metadata_cache: MetadataCache
     clock: Clock
-    shards: dict[int, ShardT] = attrs.field(factory=dict, init=False)
+    shards: dict[int, Shard[MachineT]] = attrs.field(factory=dict, init=False)
     timer: CoordinatorTimer[str] = attrs.field(init=False)
     throttled_log: LogThrottle = attrs.field(init=False)
     """For what clients can cause at any rate."""
@@ -130,8 +126,18 @@ class CoordinatorRuntime(Generic[ShardT]):
         async with trio.open_nursery() as nursery:
             for index, partition in topic.partitions.items():
                 if index not in self.shards and index < self._partition_count:
-                    self.shards[index] = self.new_shard(CoordinatorLog(partition, self.replicas), self)
+                    self.shards[index] = self._new_shard(partition)
                     nursery.start_soon(self.shards[index].load, limiter)
+
+    def _new_shard(self, partition: Partition) -> Shard[MachineT]:
+        return Shard(
+            log=CoordinatorLog(partition, self.replicas),
+            new_machine=self.new_machine,
+            timer=self.timer,
+            now=self.now,
+            metadata_cache=self.metadata_cache,
+            throttled_log=self.throttled_log,
+        )
 
     async def apply_metadata(self, delta: MetadataDelta) -> None:
         """Follow the internal topic: its partitions are loaded, and closed when it is deleted."""
@@ -147,7 +153,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         for shard in self.shards.values():
             shard.close(ErrorCode.NOT_COORDINATOR)
 
-    def active_shards(self) -> Iterator[ShardT]:
+    def active_shards(self) -> Iterator[Shard[MachineT]]:
         for shard in list(self.shards.values()):
             if shard.is_active:
                 yield shard
@@ -157,16 +163,16 @@ class CoordinatorRuntime(Generic[ShardT]):
         if shard is not None and shard.is_active:
             shard.on_timeout(key)
 
-    def _shard_of(self, key: str) -> ShardT | None:
+    def _shard_of(self, key: str) -> Shard[MachineT] | None:
         return self.shards.get(partition_for(key, self._partition_count))
 
-    def shard_for(self, key: str) -> ShardT:
+    def shard_for(self, key: str) -> Shard[MachineT]:
         """The shard of ``key``, which is active.
 
         Raises:
             KafkaError: ``NOT_COORDINATOR``, ``COORDINATOR_LOAD_IN_PROGRESS``.
         """
-        shard = self._shard_of(key)
+        shard = self.shards.get(partition_for(key, self._partition_count))
         if shard is None:
             raise KafkaError(f"{key!r} is not coordinated here", code=ErrorCode.NOT_COORDINATOR)
         shard.require_active()
@@ -200,26 +206,35 @@ class CoordinatorRuntime(Generic[ShardT]):
     # ---- requests -------------------------------------------------------------------------------------------------
 
     def call(
-        self, shard: ShardT, request: Request[R], context: RequestContext, release_handler: ReleaseHandler
+        self,
+        shard: Shard[MachineT],
+        key: str,
+        request: Request[R],
+        context: RequestContext,
+        release_handler: ReleaseHandler,
     ) -> Steps[R]:
-        """The response of ``shard`` to ``request``, once the records that it depends on are durable.
+        """The response of ``shard`` to ``request`` for ``key``, once the records that it depends on are durable.
 
         Raises:
             KafkaError: the shard refused the request; its records were not made durable, or not in time: a restart
                 shows whether they are in the log.
         """
-        future = shard.handle(request, context)
+        future = shard.handle(key, request, context)
         # Most requests, heartbeats above all, are answered by their own event and wait for nothing.
         if not future.is_done or shard.log.partition.high_watermark < future.required_offset:
             yield partial(self._until_answered, shard, future, release_handler)
         response: R = future.response
         return response
 
-    async def _until_answered(self, shard: ShardT, future: ResponseFuture, release_handler: ReleaseHandler) -> None:
+    async def _until_answered(
+        self, shard: Shard[MachineT], future: ResponseFuture, release_handler: ReleaseHandler
+    ) -> None:
         await future.wait(release_handler)
         await self.until_durable(shard, future.required_offset, release_handler)
 
-    async def until_durable(self, shard: ShardT, required_offset: int, release_handler: ReleaseHandler) -> None:
+    async def until_durable(
+        self, shard: Shard[MachineT], required_offset: int, release_handler: ReleaseHandler
+    ) -> None:
         """Wait until the high watermark of ``shard`` has reached ``required_offset``.
 
         Raises:
@@ -236,115 +251,3 @@ class CoordinatorRuntime(Generic[ShardT]):
         if code:
             text = f"{partition.topic_partition}: not durable: {code.name}"
             raise KafkaError(text, code=coordinator_code(code))
-
-
-class ShardState(enum.Enum):
-    LOADING = enum.auto()
-    ACTIVE = enum.auto()
-    CLOSED = enum.auto()
-
-
-class Replay(Protocol):
-    """The state that a shard's records describe, while they are read."""
-
-    def fold(self, record: EncodedRecord) -> None:
-        """Take in one record as it stands in the log.
-
-        Raises:
-            WireError: it is damaged; nothing has changed.
-        """
-        ...
-
-
-class CoordinatorShard(ABC):
-    """One partition of the coordinator's internal topic. Subclasses say what the state is."""
-
-    def __init__(self, log: CoordinatorLog, runtime: CoordinatorRuntime[Any]) -> None:
-        self.log = log
-        self.runtime = runtime
-        self.state = ShardState.LOADING
-
-    @property
-    def is_active(self) -> bool:
-        return self.state is ShardState.ACTIVE
-
-    @property
-    def is_closed(self) -> bool:
-        return self.state is ShardState.CLOSED
-
-    def require_active(self) -> None:
-        """Refuse while the shard cannot answer.
-
-        Raises:
-            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
-        """
-        if self.state is ShardState.ACTIVE and self.log.partition.failure is None:
-            return
-        if self.state is ShardState.LOADING:
-            text = f"{self.log.partition.topic_partition} is being loaded"
-            raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise KafkaError(f"{self.log.partition.topic_partition} is closed", code=ErrorCode.NOT_COORDINATOR)
-
-    async def load(self, limiter: trio.CapacityLimiter) -> None:
-        """Read all records. The shard is active then, or closed if its log cannot be read; others are not affected."""
-        async with limiter:
-            for attempt in range(1, LOAD_ATTEMPTS + 1):
-                try:
-                    await self._load()
-                except Exception:
-                    log.exception("%s cannot be loaded, attempt %d", self.log.partition.topic_partition, attempt)
-                    await trio.sleep(LOAD_RETRY_SECONDS)
-                else:
-                    return
-        self.close(ErrorCode.NOT_COORDINATOR)
-
-    async def _load(self) -> None:
-        replay = self.new_replay()
-        async for part in self.log.slices():
-            for record in part.records:
-                try:
-                    replay.fold(record)
-                except WireError as error:
-                    log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
-            await trio.lowlevel.checkpoint()
-        await self.log.ready_to_append()
-        # The shard may have been closed while it was read.
-        if self.state is ShardState.LOADING:
-            self.state = ShardState.ACTIVE
-            # No checkpoint comes before the end of this, so no request meets a shard that is active and empty.
-            self.restore(replay)
-
-    @abstractmethod
-    def new_replay(self) -> Replay:
-        """A state without records, which the records of the log are folded into."""
-
-    @abstractmethod
-    def restore(self, replay: Any) -> None:
-        """Take the state that ``new_replay`` made and that all records are folded into; the shard is active."""
-
-    @abstractmethod
-    def abandon(self, code: ErrorCode) -> None:
-        """Complete all requests that wait with ``code``, and drop the state."""
-
-    @abstractmethod
-    def handle(self, request: Any, context: RequestContext) -> ResponseFuture:
-        """Pass a request to its key, and return the future of its response.
-
-        Raises:
-            KafkaError: the request had no effect.
-        """
-
-    @abstractmethod
-    def on_timeout(self, key: str) -> None:
-        """The timer of ``key`` has run."""
-
-    def close(self, code: ErrorCode) -> None:
-        """Complete all requests that wait with ``code``, and answer no more."""
-        self.state = ShardState.CLOSED
-        self.abandon(code)
-
-    def complete(self, completions: Iterable[Completion]) -> None:
-        """Complete futures; the responses are sent once all that is appended so far is durable."""
-        required_offset = self.log.required_offset
-        for completion in completions:
-            completion.future.set_result(completion.response, required_offset)

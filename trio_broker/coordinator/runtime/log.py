@@ -62,15 +62,16 @@ class CoordinatorLog:
             KafkaError: none was appended; ``coordinator_code`` has the code for clients.
         """
         # Checked before the batch is built, too: for an assignment of 90 MB that would take a second.
-        self._require_room(sum(len(record.key or b"") + len(record.value or b"") for record in records))
-        batch = build_batch(records)
-        self._require_room(len(batch))
-        self.replicas.append_internal(self.partition, memoryview(batch))
-
-    def _require_room(self, size: int) -> None:
-        if size > self.max_batch_bytes:
-            text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {self.max_batch_bytes}"
+        size, max_bytes = 0, self.max_batch_bytes
+        for record in records:
+            size += len(record.key or b"") + len(record.value or b"")
+        if size <= max_bytes:
+            batch = build_batch(records)
+            size = len(batch)
+        if size > max_bytes:
+            text = f"{self.partition.topic_partition}: {size} bytes, max.message.bytes is {max_bytes}"
             raise KafkaError(text, code=ErrorCode.RECORD_LIST_TOO_LARGE)
+        self.replicas.append_internal(self.partition, memoryview(batch))
 
     async def ready_to_append(self) -> None:
         """Begin this leader epoch, if it has not begun; ``append`` needs it.

@@ -1,13 +1,9 @@
-"""What goes into a group and what comes out: the values between the pure state machines and the shard that runs them.
+"""What goes into a coordinator's machine and what comes out.
 
-A group takes one event at a time (a ``CoordinatorEvent`` with a request, or the passing of time) and returns a
-``CoordinatorResult``: records to append, responses to send, events for the timeline. It does no I/O, reads no clock and
-draws no random numbers: the time and new ids come with the event. So a whole rebalance is a function, and a test is a
-conversation.
-
-An event that needs records decides, and changes the group only when they are appended: the shard appends ``records`` in
-one batch and calls ``on_append``, before the group sees another event. Responses are sent when the batch is durable, at
-once if there is none. The group keeps the futures of requests that have to wait, and completes them in a later event.
+A machine takes one event at a time (a ``CoordinatorEvent`` with a request, or the passing of time) and returns a
+``CoordinatorResult``: records to append, and responses to send once they are appended. It does no I/O, reads no clock
+and draws no random numbers: the time and new ids come with the event. So a whole rebalance is a function, and a test is
+a conversation.
 
 Source: Kafka's CoordinatorResult and RequestContext.
 """
@@ -20,17 +16,19 @@ from typing import Any, Generic, TypeVar
 import attrs
 
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
-from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
 from trio_broker.coordinator.runtime.response_future import ResponseFuture
 
 RequestT = TypeVar("RequestT")
+RecordT = TypeVar("RecordT")
 
 
-@attrs.frozen
+@attrs.define
 class Now:
-    """The time of an event: by a clock that never goes back, for timers, and by the wall clock, for records."""
+    """The time of an event: by a clock that never goes back, for timers, and by the wall clock, for records.
+
+    Not frozen, which costs more, as little of this module is: each heartbeat and commit has one.
+    """
 
     monotonic_seconds: float
     wall_ms: int
@@ -49,8 +47,7 @@ class RequestContext:
 class CoordinatorEvent(Generic[RequestT]):
     """A request, and all that its response may depend on. ``image`` is the cluster's metadata at the time.
 
-    ``new_member_id`` is for a member that needs one; ``future`` takes the response. Not frozen, which costs more: one
-    is made for each heartbeat and commit.
+    ``new_member_id`` is for a member that needs one; ``future`` takes the response.
     """
 
     request: RequestT
@@ -61,7 +58,7 @@ class CoordinatorEvent(Generic[RequestT]):
     new_member_id: str = ""
 
 
-@attrs.frozen
+@attrs.define
 class Completion:
     """A response, and the future of the request that it answers."""
 
@@ -69,44 +66,27 @@ class Completion:
     response: Any
 
 
-def group_event(
-    kind: GroupEventKind, now: Now, generation: int, member: Any = None, reason: str | None = ""
-) -> GroupEvent:
-    """Something that happened to ``member``, of either protocol, or to the whole group."""
-    event = GroupEvent(kind=kind, at_ms=now.wall_ms, generation=generation, reason=reason or "")
-    if member is None:
-        return event
-    return attrs.evolve(
-        event,
-        member_id=member.member_id,
-        group_instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-    )
-
-
 @attrs.define
-class CoordinatorResult:
-    """What follows from an event; ``records``, ``completions`` and ``events`` take effect in this order.
+class CoordinatorResult(Generic[RecordT]):
+    """What a machine has decided. Nothing of it holds before all of ``records`` are appended.
 
-    ``completions`` and ``events`` hold even if the log refuses the records. What depends on them is the result of
-    ``on_append``, which is called with NONE once they are appended (or if there are none), and with the reason if they
-    are refused: the appendFuture of Kafka's CoordinatorResult. ``successor`` takes the place of the group once they are
-    appended: the group in the other protocol.
+    Once they are, the machine applies them, and ``completions`` are sent when they are durable. If the log refuses
+    them, the result of ``refused``, which has no records, holds in the place of this one; without ``refused`` the
+    refusal is the error of the request.
     """
 
-    records: list[GroupRecord] = attrs.Factory(list)
+    records: list[RecordT] = attrs.Factory(list)
     completions: list[Completion] = attrs.Factory(list)
-    events: list[GroupEvent] = attrs.Factory(list)
-    successor: Any = None
-    on_append: Callable[[ErrorCode], CoordinatorResult] | None = None
+    replace_with: Any = None
+    """The new state of the key, to which the records have been applied: see ``Machine.replace``."""
+    refused: Callable[[ErrorCode], CoordinatorResult[RecordT]] | None = None
+    """Called with the code for clients."""
+    is_atomic: bool = True
+    """Whether the records are one batch. Otherwise they are several, and those before a refusal hold."""
+
+    is_routine: bool = False
+    """Whether the key goes on as it was, and its deadline is no nearer, so that neither ``Machine.observe`` nor the
+    timer need to know. So are commits, which come thousands of times a second."""
 
     def complete(self, future: ResponseFuture, response: Any) -> None:
         self.completions.append(Completion(future, response))
-
-    def extend(self, other: CoordinatorResult) -> None:
-        """Do ``other``, which waits for no records of its own, after this."""
-        assert other.on_append is None, other.records
-        self.records.extend(other.records)
-        self.completions.extend(other.completions)
-        self.events.extend(other.events)

@@ -1,0 +1,223 @@
+"""A shard: one partition of a coordinator's internal topic, and the machine whose records it holds.
+
+The one place where a result of a machine takes effect: its records are appended, then applied, then the responses are
+sent, and the timer of the key follows. All of it runs between two checkpoints, so no event comes between.
+
+Source: Kafka's CoordinatorRuntime.CoordinatorContext.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.errors import KafkaError, WireError
+from kafka_wire.records.record import NewRecord
+from trio_broker.cluster.metadata_cache import MetadataCache
+from trio_broker.coordinator.runtime.log import CoordinatorLog, coordinator_code
+from trio_broker.coordinator.runtime.machine import Machine
+from trio_broker.coordinator.runtime.response_future import ResponseFuture
+from trio_broker.coordinator.runtime.result import (
+    Completion,
+    CoordinatorEvent,
+    CoordinatorResult,
+    Now,
+    RequestContext,
+)
+from trio_broker.coordinator.runtime.timer import CoordinatorTimer
+from trio_broker.log_throttle import LogThrottle
+
+log = logging.getLogger(__name__)
+
+MachineT = TypeVar("MachineT", bound=Machine[Any])
+
+LOAD_ATTEMPTS = 3
+"""How often a shard is read before it stays closed: compaction may move segments under the first reading."""
+
+LOAD_RETRY_SECONDS = 1.0
+
+RECORDS_PER_BATCH = 1000
+"""Of a result that need not be one batch: about 100 KB of tombstones, well below the smallest ``message.max.bytes`` in
+use."""
+
+NO_COMPLETIONS: Sequence[Completion] = ()
+
+
+class ShardState(enum.Enum):
+    LOADING = enum.auto()
+    ACTIVE = enum.auto()
+    CLOSED = enum.auto()
+
+
+@attrs.define(eq=False)
+class Shard(Generic[MachineT]):
+    """One partition, with the machine that its records have made so far.
+
+    The time (``now``) and the cluster's metadata go to the machine with each event.
+    """
+
+    log: CoordinatorLog
+    new_machine: Callable[[], MachineT]
+    timer: CoordinatorTimer[str]
+    now: Callable[[], Now]
+    metadata_cache: MetadataCache
+    throttled_log: LogThrottle
+    """For what clients can cause at any rate."""
+    machine: MachineT = attrs.field(init=False)
+    state: ShardState = attrs.field(default=ShardState.LOADING, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.machine = self.new_machine()
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is ShardState.ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        return self.state is ShardState.CLOSED
+
+    def require_active(self) -> None:
+        """Refuse while the shard cannot answer.
+
+        Raises:
+            KafkaError: ``COORDINATOR_LOAD_IN_PROGRESS``, ``NOT_COORDINATOR``.
+        """
+        if self.state is ShardState.ACTIVE and self.log.partition.failure is None:
+            return
+        if self.state is ShardState.LOADING:
+            text = f"{self.log.partition.topic_partition} is being loaded"
+            raise KafkaError(text, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        raise KafkaError(f"{self.log.partition.topic_partition} is closed", code=ErrorCode.NOT_COORDINATOR)
+
+    # ---- loading and closing --------------------------------------------------------------------------------------
+
+    async def load(self, limiter: trio.CapacityLimiter) -> None:
+        """Read all records. The shard is active then, or closed if its log cannot be read; others are not affected."""
+        async with limiter:
+            for attempt in range(1, LOAD_ATTEMPTS + 1):
+                try:
+                    await self._load()
+                except Exception:
+                    log.exception("%s cannot be loaded, attempt %d", self.log.partition.topic_partition, attempt)
+                    await trio.sleep(LOAD_RETRY_SECONDS)
+                else:
+                    return
+        self.close(ErrorCode.NOT_COORDINATOR)
+
+    async def _load(self) -> None:
+        machine = self.new_machine()
+        async for part in self.log.slices():
+            for record in part.records:
+                try:
+                    machine.replay(record)
+                except WireError as error:
+                    log.error("%s: a record is passed over: %s", self.log.partition.topic_partition, error)
+            await trio.lowlevel.checkpoint()
+        await self.log.ready_to_append()
+        # The shard may have been closed while it was read.
+        if self.state is ShardState.LOADING:
+            # No checkpoint comes before the end of this, so no request meets a shard that is half loaded.
+            self._begin(machine)
+
+    def _begin(self, machine: MachineT) -> None:
+        self.machine = machine
+        now = self.now()
+        for key, result in machine.loaded(now, self.metadata_cache.image).items():
+            self.commit(key, result, now)
+        for key in machine.timed_keys():
+            self.timer.schedule(key, machine.next_deadline(key))
+        self.state = ShardState.ACTIVE
+
+    def close(self, code: ErrorCode) -> None:
+        """Complete all requests that wait with ``code``, and answer no more."""
+        self.state = ShardState.CLOSED
+        for key in self.machine.timed_keys():
+            self.timer.schedule(key, None)
+        self._complete(self.machine.abandon(code))
+
+    # ---- events ---------------------------------------------------------------------------------------------------
+
+    def handle(self, key: str, request: Any, context: RequestContext) -> ResponseFuture:
+        """Let the machine decide about a request for ``key``, and return the future of the response.
+
+        Raises:
+            KafkaError: the request had no effect.
+        """
+        now = self.now()
+        event = CoordinatorEvent(request, context, ResponseFuture(), now, self.metadata_cache.image)
+        if (result := self.machine.decide(event)) is not None:
+            self.commit(key, result, now)
+        return event.future
+
+    def on_timeout(self, key: str) -> None:
+        """The timer of ``key`` has run."""
+        now = self.now()
+        if (result := self.machine.on_timeout(key, now, self.metadata_cache.image)) is not None:
+            self.commit(key, result, now)
+
+    def commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
+        """Let ``result`` take effect: append, apply, complete, observe, reschedule.
+
+        Raises:
+            KafkaError: the log refused the records, and the result has nothing for that case.
+        """
+        machine, records, replaced = self.machine, result.records, NO_COMPLETIONS
+        if records:
+            try:
+                if result.is_atomic:
+                    self._append(records, result, now)
+                else:
+                    for start in range(0, len(records), RECORDS_PER_BATCH):
+                        self._append(records[start : start + RECORDS_PER_BATCH], result, now)
+            except KafkaError as error:
+                result = self._refused(key, result, error)
+            else:
+                if result.replace_with is not None:
+                    replaced = machine.replace(key, result.replace_with)
+        if result.completions:
+            self._complete(result.completions)
+        if replaced:
+            self._complete(replaced)
+        if not result.is_routine:
+            machine.observe(key, result)
+            self.timer.schedule(key, machine.next_deadline(key))
+
+    def _append(self, records: Sequence[Any], result: CoordinatorResult[Any], now: Now) -> None:
+        """Append one batch, and apply it unless the result has done so.
+
+        Raises:
+            KafkaError: nothing of the batch was appended.
+        """
+        machine = self.machine
+        try:
+            encoded = [NewRecord(now.wall_ms, *machine.encode(record)) for record in records]
+        except ValueError as error:
+            raise KafkaError(f"no record can hold this: {error}", code=ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        self.log.append(encoded)
+        if result.replace_with is None:
+            for record in records:
+                machine.apply(record)
+
+    def _refused(self, key: str, result: CoordinatorResult[Any], error: KafkaError) -> CoordinatorResult[Any]:
+        """What holds in the place of ``result``, whose records the log refuses."""
+        code = coordinator_code(error.code)
+        if result.refused is None:
+            raise KafkaError(str(error), code=code) from error
+        # Clients can cause this at any rate, by what is too large for a record.
+        self.throttled_log.warning(error.code.name, f"{key!r:.200}: a change is not written: {error}")
+        instead = result.refused(code)
+        assert not instead.records, f"{key}: {instead.records}"
+        return instead
+
+    def _complete(self, completions: Sequence[Completion]) -> None:
+        """Set responses, which are sent once all that is appended so far is durable."""
+        required_offset = self.log.required_offset
+        for completion in completions:
+            completion.future.set_result(completion.response, required_offset)
