@@ -73,7 +73,7 @@ class Loaded:
 
 
 def loaded(*records):
-    machine = GroupMachine(GroupCoordinatorConfig(), MetadataCache())
+    machine = GroupMachine(GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
     for record in records:
         machine.replay(encode_group_record(record))
     return Loaded(machine, machine.loaded(Now(0.0, 0), MetadataImage()))
