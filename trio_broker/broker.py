@@ -28,7 +28,7 @@ import resource
 import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import attrs
@@ -50,6 +50,7 @@ from trio_broker.network.socket_server import SocketServer
 from trio_broker.runtime.clock import Clock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.runtime import Runtime
+from trio_broker.storage import file_names
 from trio_broker.storage.errors import DataDirectoryError
 
 if TYPE_CHECKING:
@@ -200,8 +201,8 @@ class Broker:
         allowed_hosts = self.config.node.admin_allowed_hosts
         token_file = self.config.node.admin_token_file
         serve = partial(
-            serve_admin, view, host, port,
-            allowed_hosts=allowed_hosts, token_file=Path(token_file) if token_file else None, stopping=self._drained,
+            serve_admin, view, host, port, allowed_hosts=allowed_hosts,
+            token_file=PurePath(token_file) if token_file else None, stopping=self._drained,
         )  # fmt: skip
         try:
             address: AdminAddress = await admin_nursery.start(serve)
@@ -294,7 +295,7 @@ def announcement(broker: Broker) -> list[str]:
     host, _, port = str(broker.bound_endpoints[0]).partition("://")[2].rpartition(":")
     return [
         f"trio-broker {__version__}, node {node.node_id}, cluster {node.cluster_id}",
-        *(f"data       {Path(directory).absolute()}" for directory in config.node.log_dirs),
+        *(f"data       {file_names.absolute(PurePath(directory))}" for directory in config.node.log_dirs),
         f"durability {durability}: acks=all {DURABILITY_MEANS[durability]}",
         *(f"listening  {endpoint}" for endpoint in broker.bound_endpoints),
         f"admin      {broker.admin_url or 'off'}",

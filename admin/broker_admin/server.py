@@ -19,7 +19,7 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import attrs
 import trio
@@ -59,7 +59,7 @@ async def serve_admin(
     port: int,
     *,
     allowed_hosts: Iterable[str] = (),
-    token_file: Path | None = None,
+    token_file: PurePath | None = None,
     stopping: trio.Event | None = None,
     task_status: trio.TaskStatus[AdminAddress] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -73,7 +73,7 @@ async def serve_admin(
         AdminListenerError: the address cannot be bound, or is not loopback and there is no
             ``token_file``; or that file cannot be used.
     """
-    tokens = None if token_file is None else tokens_of(token_file)
+    tokens = None if token_file is None else tokens_of(Path(token_file))
     listening = await bind_listener(host, port, has_login=tokens is not None)
     # Bound before the imports below: a taken port is then reported at once, and clients wait in the backlog.
     stop = stopping if stopping is not None else trio.Event()

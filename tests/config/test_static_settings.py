@@ -8,23 +8,20 @@ from trio_broker.config.broker_config import load_broker_config
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
-from trio_broker.config.static_settings import environment_name
+from trio_broker.config.static_settings import SettingsFile, environment_name, read_settings_file
+from trio_broker.runtime.real_disk import RealDisk
 
 
 @pytest.fixture
-def properties(tmp_path):
-    def write(text):
-        path = tmp_path / "server.properties"
-        path.write_text(text)
-        return path
-
-    return write
+def properties():
+    """Return a file as it was read."""
+    return lambda text: SettingsFile("server.properties", text.encode())
 
 
 def test_the_command_line_wins_over_the_environment_over_the_file(properties):
-    path = properties("num.io.threads=2\nnum.network.threads=2\nnum.partitions=2\n")
+    file = properties("num.io.threads=2\nnum.network.threads=2\nnum.partitions=2\n")
     config = load_broker_config(
-        path,
+        file,
         {"num.io.threads": "4"},
         {"TRIO_BROKER_NUM_IO_THREADS": "3", "TRIO_BROKER_NUM_NETWORK_THREADS": "3", "HOME": "/"},
     )
@@ -35,10 +32,10 @@ def test_the_command_line_wins_over_the_environment_over_the_file(properties):
 
 
 def test_a_bad_value_is_reported_with_file_line_key_and_reason(properties):
-    path = properties("# threads\nnum.io.threads=none\n")
+    file = properties("# threads\nnum.io.threads=none\n")
     with pytest.raises(ConfigError) as refusal:
-        load_broker_config(path)
-    assert str(refusal.value) == f"{path}:2: num.io.threads: 'none' is refused: the value must be a whole number"
+        load_broker_config(file)
+    assert str(refusal.value) == f"{file.name}:2: num.io.threads: 'none' is refused: the value must be a whole number"
 
 
 def test_a_bad_value_elsewhere_is_reported_with_its_place():
@@ -49,20 +46,20 @@ def test_a_bad_value_elsewhere_is_reported_with_its_place():
 
 
 def test_what_has_no_effect_is_a_warning(properties):
-    path = properties("process.roles=broker\nnum.partitions=1\nnum.partitions=2\n")
-    config = load_broker_config(path, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
+    file = properties("process.roles=broker\nnum.partitions=1\nnum.partitions=2\n")
+    config = load_broker_config(file, environment={"TRIO_BROKER_NUM_IO_THREAD": "3"})
     assert config.warnings == [
-        f"{path}:3: num.partitions was set above already; the last value counts",
+        f"{file.name}:3: num.partitions was set above already; the last value counts",
         "environment variable TRIO_BROKER_NUM_IO_THREAD: no key has that name, and it is ignored;"
         " did you mean TRIO_BROKER_NUM_IO_THREADS?",
-        f"{path}:1: process.roles is not a key of this broker and is ignored",
+        f"{file.name}:1: process.roles is not a key of this broker and is ignored",
     ]
 
 
 def test_a_misspelt_key_of_a_file_is_warned_of_with_the_one_that_was_meant(properties):
-    path = properties("num.io.thread=12\n")
-    told = f"{path}:1: num.io.thread is not a key of this broker and is ignored; did you mean num.io.threads?"
-    assert load_broker_config(path).warnings == [told]
+    file = properties("num.io.thread=12\n")
+    told = f"{file.name}:1: num.io.thread is not a key of this broker and is ignored; did you mean num.io.threads?"
+    assert load_broker_config(file).warnings == [told]
 
 
 def test_the_variable_of_the_commands_for_a_cluster_is_no_mistake():
@@ -71,13 +68,12 @@ def test_the_variable_of_the_commands_for_a_cluster_is_no_mistake():
 
 def test_a_missing_file_is_one_clear_line(tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere: No such file or directory"):
-        load_broker_config(tmp_path / "nowhere")
+        read_settings_file(RealDisk(), tmp_path / "nowhere")
 
 
-def test_a_file_in_latin_1_is_read_as_java_reads_it(tmp_path):
-    path = tmp_path / "server.properties"
-    path.write_bytes("# Größe\nbroker.rack=Kühlraum\n".encode("latin-1"))
-    assert load_broker_config(path).node.broker_rack == "Kühlraum"
+def test_a_file_in_latin_1_is_read_as_java_reads_it():
+    file = SettingsFile("server.properties", "# Größe\nbroker.rack=Kühlraum\n".encode("latin-1"))
+    assert load_broker_config(file).node.broker_rack == "Kühlraum"
 
 
 def test_listeners_are_checked_at_once():
@@ -94,8 +90,8 @@ def levels(config, name):
 
 
 def test_every_level_shows_its_value_and_one_of_them_wins(properties):
-    path = properties("num.io.threads=2\n")
-    config = load_broker_config(path, {"num.io.threads": "4"}, {"TRIO_BROKER_NUM_IO_THREADS": "3"})
+    file = properties("num.io.threads=2\n")
+    config = load_broker_config(file, {"num.io.threads": "4"}, {"TRIO_BROKER_NUM_IO_THREADS": "3"})
     config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "5"})
     assert levels(config, "num.io.threads") == [
         ("cluster", "num.io.threads", "5", True),
@@ -112,15 +108,15 @@ def test_every_level_shows_its_value_and_one_of_them_wins(properties):
 
 
 def test_the_origin_of_a_level_names_the_line_and_the_variable(properties):
-    path = properties("\nnum.io.threads=2\n")
-    config = load_broker_config(path, environment={"TRIO_BROKER_NUM_IO_THREADS": "3"})
+    file = properties("\nnum.io.threads=2\n")
+    config = load_broker_config(file, environment={"TRIO_BROKER_NUM_IO_THREADS": "3"})
     origins = [each.origin for each in config.level_values(BROKER_KEYS["num.io.threads"])]
-    assert origins == ["environment variable TRIO_BROKER_NUM_IO_THREADS", f"{path}:2", ""]
+    assert origins == ["environment variable TRIO_BROKER_NUM_IO_THREADS", f"{file.name}:2", ""]
 
 
 def test_a_keys_own_name_in_the_file_wins_over_a_fallback_in_the_environment(properties):
-    path = properties("log.retention.ms=5000\n")
-    config = load_broker_config(path, environment={"TRIO_BROKER_LOG_RETENTION_HOURS": "1"})
+    file = properties("log.retention.ms=5000\n")
+    config = load_broker_config(file, environment={"TRIO_BROKER_LOG_RETENTION_HOURS": "1"})
     assert config.log.retention_ms == 5000
     assert levels(config, "log.retention.ms") == [
         ("environment", "log.retention.hours", "1", False),

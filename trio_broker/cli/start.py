@@ -48,11 +48,13 @@ def start(
     from trio_broker.broker import StartupError, run_until_signalled
     from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
-    from trio_broker.config.static_settings import gather_settings
+    from trio_broker.config.static_settings import gather_settings, read_settings_file
+    from trio_broker.runtime.real_disk import RealDisk
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT, stream=sys.stderr)
     try:
-        settings = gather_settings(config_file, parse_overrides(overrides), os.environ)
+        file = None if config_file is None else read_settings_file(RealDisk(), config_file)
+        settings = gather_settings(file, parse_overrides(overrides), os.environ)
         refuse_unknown_overrides(settings)
         apply_options(settings, data_dir, port, admin_port)
         config = broker_config_of(settings)

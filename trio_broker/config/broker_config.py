@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -42,7 +41,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.node_config import NodeConfig, RequestConfig
 from trio_broker.config.socket_server_config import SocketServerConfig
-from trio_broker.config.static_settings import StaticSetting, StaticSettings, gather_settings
+from trio_broker.config.static_settings import SettingsFile, StaticSetting, StaticSettings, gather_settings
 from trio_broker.suggestion import did_you_mean
 
 log = logging.getLogger(__name__)
@@ -479,16 +478,16 @@ def shown_value(key: ConfigKey, value: Any) -> str | None:
 
 
 def load_broker_config(
-    path: Path | None = None,
+    file: SettingsFile | None = None,
     overrides: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> BrokerConfig:
-    """Return the settings of ``path``, ``environment`` and ``overrides`` (the command line), checked as a whole.
+    """Return the settings of ``file``, ``environment`` and ``overrides`` (the command line), checked as a whole.
 
     Raises:
-        ConfigError: the file cannot be read, or a setting is not valid; the text is one line that names its origin.
+        ConfigError: the file is malformed, or a setting is not valid; the text is one line that names its origin.
     """
-    return broker_config_of(gather_settings(path, overrides or {}, environment or {}))
+    return broker_config_of(gather_settings(file, overrides or {}, environment or {}))
 
 
 def broker_config_of(settings: StaticSettings) -> BrokerConfig:

@@ -8,7 +8,7 @@ and line, the variable or the option.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import PurePath
 
 import attrs
 
@@ -16,6 +16,7 @@ from trio_broker.config.entries import ConfigLevel
 from trio_broker.config.errors import ConfigError
 from trio_broker.config.keys import BROKER_KEYS
 from trio_broker.config.properties import parse_properties
+from trio_broker.runtime.disk import Disk
 from trio_broker.suggestion import did_you_mean
 
 ENVIRONMENT_PREFIX = "TRIO_BROKER_"
@@ -58,26 +59,58 @@ def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
-def gather_settings(path: Path | None, overrides: Mapping[str, str], environment: Mapping[str, str]) -> StaticSettings:
+@attrs.frozen
+class SettingsFile:
+    """A properties file that was read, and its name as messages give it."""
+
+    name: str
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The content, which is in UTF-8 or, as Java reads properties, in Latin-1."""
+        try:
+            return self.content.decode("utf-8-sig")
+        # Never fails: in Latin-1 every byte is a character.
+        except UnicodeDecodeError:
+            return self.content.decode("latin-1")
+
+
+def read_settings_file(disk: Disk, path: PurePath) -> SettingsFile:
+    """Read a properties file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return SettingsFile(str(path), disk.read_file(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from None
+
+
+def gather_settings(
+    file: SettingsFile | None, overrides: Mapping[str, str], environment: Mapping[str, str]
+) -> StaticSettings:
     """Return the settings of the file, the environment and the command line, without checking their values.
 
     Raises:
-        ConfigError: the file cannot be read or is malformed.
+        ConfigError: the file is malformed.
     """
     settings = StaticSettings()
-    if path is not None:
-        _add_file(settings, path)
+    if file is not None:
+        _add_file(settings, file)
     _add_environment(settings, environment)
     for key, value in overrides.items():
         settings.set(key, value, COMMAND_LINE)
     return settings
 
 
-def _add_file(settings: StaticSettings, path: Path) -> None:
-    for item in parse_properties(_read(path), str(path)):
+def _add_file(settings: StaticSettings, file: SettingsFile) -> None:
+    for item in parse_properties(file.text, file.name):
+        origin = f"{file.name}:{item.line}"
         if item.key in settings.levels[ConfigLevel.FILE]:
-            settings.warnings.append(f"{path}:{item.line}: {item.key} was set above already; the last value counts")
-        settings.set(item.key, item.value, f"{path}:{item.line}", ConfigLevel.FILE)
+            settings.warnings.append(f"{origin}: {item.key} was set above already; the last value counts")
+        settings.set(item.key, item.value, origin, ConfigLevel.FILE)
 
 
 def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -> None:
@@ -90,16 +123,3 @@ def _add_environment(settings: StaticSettings, environment: Mapping[str, str]) -
         else:
             origin = f"environment variable {variable}"
             settings.set(key, environment[variable], origin, ConfigLevel.ENVIRONMENT)
-
-
-def _read(path: Path) -> str:
-    """Return the text of a file that is in UTF-8 or, as Java reads properties, in Latin-1."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    try:
-        return content.decode("utf-8-sig")
-    # Never fails: in Latin-1 every byte is a character.
-    except UnicodeDecodeError:
-        return content.decode("latin-1")

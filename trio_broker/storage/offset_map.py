@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import mmap
+import mmap  # noqa: TID251 - memory that no file is behind
 import struct
 from collections.abc import Sequence
 
