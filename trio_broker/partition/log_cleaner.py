@@ -16,7 +16,7 @@ Source: Kafka's LogCleaner and LogCleanerManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
 from time import perf_counter_ns
@@ -101,7 +101,7 @@ class _Round:
 
 
 class LogCleaner:
-    """See the head of the file. The lock is that of ``LogMaintenance``."""
+    """See the head of the file. ``change_directories`` is that of ``LogMaintenance``."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class LogCleaner:
         config: BrokerConfig,
         runtime: Runtime,
         *,
-        checkpoint_lock: trio.Lock,
+        change_directories: Callable[[Callable[[], object]], Awaitable[object]],
     ) -> None:
         self.replicas = replicas
         self.log_manager = log_manager
@@ -118,7 +118,7 @@ class LogCleaner:
         self.clock = runtime.clock
         self._random = runtime.random
         self._workers = runtime.workers
-        self.checkpoint_lock = checkpoint_lock
+        self._change_directories = change_directories
         self.limiter = trio.CapacityLimiter(config.log_manager.log_cleaner_threads)
         self._pace = BytesPerSecond(lambda: config.log_manager.log_cleaner_io_max_bytes_per_second)
         self._rounds: dict[Partition, _Round] = {}
@@ -307,8 +307,7 @@ class LogCleaner:
     async def _finish(self, partition: Partition, cleaning: Cleaning) -> None:
         """Write down how far the partition has been compacted. If that fails, the same is done again one day."""
         partition.log.first_dirty_offset = min(cleaning.end_offset, partition.log.log_end_offset)
-        async with self.checkpoint_lock:
-            await self._in_thread(self.log_manager.write_cleaner_checkpoints)
+        await self._change_directories(self.log_manager.write_cleaner_checkpoints)
 
     def _report(self, partition: Partition, cleaning: Cleaning, seconds: float) -> None:
         self._finished_rounds += 1

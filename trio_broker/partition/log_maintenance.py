@@ -1,7 +1,7 @@
 """What partitions need now and then: retention, removal of files, checkpoints, expiry, flushes by time.
 
-What changes a partition is a command of its ``PartitionWriter``. ``checkpoint_lock`` is held while checkpoints are
-written, since each has one temporary file.
+What changes a partition is a command of its ``PartitionWriter``. What changes the data directories, which are shared
+by all, is done by ``change_directories``, one after the other.
 
 Source: Kafka's LogManager; the intervals are Kafka's, by their keys.
 """
@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.disk_usage import DISK_USAGE_INTERVAL_MS, DiskUsageHistory
 from trio_broker.partition.log_cleaner import LogCleaner, PartitionOwner
 from trio_broker.runtime.clock import Clock
@@ -85,13 +86,13 @@ class LogMaintenance:
         self.disk_usage = DiskUsageHistory(log_manager.directories)
         self.retention_due_at_ms = self._next_retention_ms(config.log_manager.log_initial_task_delay_ms)
         self._clock_steps = ClockJumpDetector(clock)
-        self.checkpoint_lock = trio.Lock()
+        self._directory_commands = CommandQueue()
         self.log_cleaner = LogCleaner(
             replicas,
             log_manager,
             config,
             runtime,
-            checkpoint_lock=self.checkpoint_lock,
+            change_directories=self.change_directories,
         )
 
     async def run(self) -> None:
@@ -159,16 +160,23 @@ class LogMaintenance:
 
     async def write_checkpoints(self) -> set[PurePath]:
         """Write recovery points and log start offsets down; return the log directories where that failed."""
-        async with self.checkpoint_lock:
-            return await self.run_in_thread(self.log_manager.write_checkpoints)
+        return await self.change_directories(self.log_manager.write_checkpoints)
 
     async def write_high_watermarks(self) -> None:
         """Write the high watermarks down, from where Kafka's own tools would read them."""
-        await self.run_in_thread(partial(self.log_manager.write_high_watermarks, self.replicas.high_watermarks()))
+        write = partial(self.log_manager.write_high_watermarks, self.replicas.high_watermarks())
+        await self.change_directories(write)
 
     async def expire_producers(self) -> None:
         """Forget producers that have been silent for ``producer.id.expiration.ms``."""
         self.log_manager.remove_expired_producers(self.clock.now_ms())
+
+    async def change_directories(self, work: Callable[[], T]) -> T:
+        """Have ``work`` create or delete logs, or write checkpoints, in a worker thread, behind all that came before.
+
+        So no two threads write the same files, or an older state over a newer one.
+        """
+        return await self._directory_commands.execute(partial(self.run_in_thread, work))
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Do ``work`` in one of the worker threads that no client waits for."""

@@ -33,6 +33,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
+from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
 from trio_broker.partition.fetch_operation import FetchedPartition, FetchLimits, FetchOperation, FetchTarget
 from trio_broker.partition.fetch_sessions import FetchSessionCache
@@ -144,7 +145,7 @@ class ReplicaManager:
         self.topics: Mapping[str, HostedTopic] = self._topics
         self.topics_by_id: Mapping[bytes, HostedTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
-        self._assignment_lock = trio.Lock()
+        self._assignments = CommandQueue()
         self._parked_fetches: set[DelayedFetch] = set()
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
@@ -191,19 +192,21 @@ class ReplicaManager:
         Applying the same twice changes nothing. A topic of the same name with another id is an earlier one that was
         deleted: its records go first. A log that cannot be opened affects its partition alone.
         """
-        async with self._assignment_lock:
-            hosted = self._topics.get(assignment.name)
-            if hosted is not None and hosted.topic_id != assignment.topic_id:
-                await self._delete(hosted)
-                hosted = None
-            if hosted is None:
-                hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
-            await self._open_missing(hosted, assignment)
-            self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
-            for index, leader_epoch in assignment.leader_epochs.items():
-                if (partition := hosted.partitions.get(index)) and leader_epoch != partition.leader_epoch:
-                    await partition.writer.begin_epoch(leader_epoch)
-            self._configure(hosted, assignment.config)
+        await self._assignments.execute(partial(self._apply_topic, assignment))
+
+    async def _apply_topic(self, assignment: TopicAssignment) -> None:
+        hosted = self._topics.get(assignment.name)
+        if hosted is not None and hosted.topic_id != assignment.topic_id:
+            await self._delete(hosted)
+            hosted = None
+        if hosted is None:
+            hosted = HostedTopic(assignment.name, assignment.topic_id, assignment.config)
+        await self._open_missing(hosted, assignment)
+        self._topics[hosted.name] = self._topics_by_id[hosted.topic_id] = hosted
+        for index, leader_epoch in assignment.leader_epochs.items():
+            if (partition := hosted.partitions.get(index)) and leader_epoch != partition.leader_epoch:
+                await partition.writer.begin_epoch(leader_epoch)
+        self._configure(hosted, assignment.config)
 
     def update_config(self, name: str, config: LogConfig) -> None:
         """Let new settings of a topic count from now on; a topic that is not here has none."""
@@ -218,9 +221,11 @@ class ReplicaManager:
 
     async def delete_topic(self, name: str) -> None:
         """Forget the topic's partitions and have their files removed; requests that wait for them get an error."""
-        async with self._assignment_lock:
-            if hosted := self._topics.get(name):
-                await self._delete(hosted)
+        await self._assignments.execute(partial(self._delete_topic, name))
+
+    async def _delete_topic(self, name: str) -> None:
+        if hosted := self._topics.get(name):
+            await self._delete(hosted)
 
     async def _delete(self, hosted: HostedTopic) -> None:
         del self._topics[hosted.name]
@@ -240,18 +245,16 @@ class ReplicaManager:
 
     async def _delete_log(self, topic_partition: TopicPartition) -> None:
         """Have a log's files removed. A failure is only logged: the topic is forgotten nevertheless."""
-        async with self.log_maintenance.checkpoint_lock:
-            try:
-                await self.log_maintenance.run_in_thread(partial(self.log_manager.delete_log, topic_partition))
-            except OSError as error:
-                log.error("%s: its files could not be removed: %s", topic_partition, error)
+        try:
+            await self.log_maintenance.change_directories(partial(self.log_manager.delete_log, topic_partition))
+        except OSError as error:
+            log.error("%s: its files could not be removed: %s", topic_partition, error)
 
     async def _open_missing(self, hosted: HostedTopic, assignment: TopicAssignment) -> None:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
         if not missing:
             return
-        async with self.log_maintenance.checkpoint_lock:
-            opened = await self.run_in_io_thread(partial(self._open_logs, assignment, missing))
+        opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, missing))
         for index, outcome in zip(missing, opened, strict=True):
             if isinstance(outcome, KafkaError):
                 hosted.failures[index] = outcome

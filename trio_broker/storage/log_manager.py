@@ -9,6 +9,9 @@ A partition whose log cannot be opened stays where it is and is refused until so
 place would hide what it holds. A directory whose disk failed is given up alone: the others keep their checkpoints and
 their markers.
 
+What waits for the disk is called in a worker thread, one at a time: checkpoints have one temporary file each, and the
+later one must not write the older state.
+
 Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
 ``remove_expired_files``, which the floor above calls now and then.
 
@@ -20,7 +23,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -101,8 +103,6 @@ class LogManager:
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
         # A deque, since deletions add to it in one thread and ``take_expired_files`` takes from it in another.
         self._marked_directories: deque[DeletedFile] = deque()
-        # Worker threads write checkpoints, and the later one must not write the older state.
-        self._checkpoint_lock = threading.Lock()
 
     @property
     def cluster_id(self) -> str:
@@ -326,7 +326,7 @@ class LogManager:
 
     def take_expired_files(self, now_ms: int) -> list[PurePath]:
         """Return the deleted segments' files and partitions' directories whose time has come, each only once."""
-        expired = [path for log in self.logs.values() for path in log.take_expired_files(now_ms)]
+        expired = [path for log in list(self.logs.values()) for path in log.take_expired_files(now_ms)]
         # One turn around the deque: delays differ between topics, so the first is not always the next due.
         for _ in range(len(self._marked_directories)):
             marked = self._marked_directories.popleft()
@@ -413,17 +413,15 @@ class LogManager:
     def _in_each_directory(self, write: Callable[[LogDirectory], None], otherwise: str) -> set[PurePath]:
         """Write into every directory whose disk works; return those where it failed, now or earlier."""
         failed: set[PurePath] = set()
-        # Also because all writers of a checkpoint share one ``.tmp`` name.
-        with self._checkpoint_lock:
-            for directory in self.directories:
-                if directory.failure is not None:
-                    failed.add(directory.path)
-                    continue
-                try:
-                    write(directory)
-                except OSError as error:
-                    logger.error("%s: %s: %s", directory.path, otherwise, error)
-                    failed.add(directory.path)
+        for directory in self.directories:
+            if directory.failure is not None:
+                failed.add(directory.path)
+                continue
+            try:
+                write(directory)
+            except OSError as error:
+                logger.error("%s: %s: %s", directory.path, otherwise, error)
+                failed.add(directory.path)
         return failed
 
     def _logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
