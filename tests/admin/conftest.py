@@ -1,4 +1,4 @@
-"""A fake broker and a client of the admin app over it, and the same over a real broker."""
+"""A fake broker and a client of the admin app over it, the same over a real broker, and a browser."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from broker_admin.app import create_app
-from tests.admin.chromium import EXECUTABLE
+from tests.admin.chromium import EXECUTABLE, Browser, open_browser
 from tests.admin.fake_broker import FakeBroker
-from tests.admin.live_admin import LiveAdmin, open_live_admin
+from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from tests.oracles import absent
 
 
@@ -36,4 +36,17 @@ def chromium() -> None:
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[LiveAdmin]:
     async with open_live_admin(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def live_url(live: LiveAdmin) -> AsyncIterator[str]:
+    """The address at which a browser reaches the app of ``live``."""
+    async with served(create_app(live.view)) as url:
+        yield url
+
+
+@pytest.fixture
+async def browser(chromium: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    async with open_browser(tmp_path_factory.mktemp("profile")) as opened:
         yield opened

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from broker_admin.app import create_app
 from broker_admin.tokens import read_or_make_tokens
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import NAMES, make_group
 from tests.oracles import node_package
@@ -76,17 +76,13 @@ async def looked_at(page: Page, selector: str) -> list[str]:
 
 
 async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_its_window(
-    live: LiveAdmin, tmp_path: Path, axe: str
+    live: LiveAdmin, live_url: str, browser: Browser, tmp_path: Path, axe: str
 ) -> None:
     # The first change, which is the one whose page is looked at, is on trial: only then it has dialogs.
     await live.http.patch("/api/v1/config?try_seconds=600", json={"num.io.threads": 4})
     found: dict[str, list[str]] = {}
     guarded = create_app(live.view, tokens=read_or_make_tokens(tmp_path / "tokens"))
-    async with (
-        served(create_app(live.view)) as url,
-        served(guarded) as guarded_url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
+    async with served(guarded) as guarded_url:
         page = await browser.open_page("about:blank")
 
         async def look(address: str) -> list[str]:
@@ -97,7 +93,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
 
         found["/login"] = await look(f"{guarded_url}/login")
         for address in EMPTY_PAGES:
-            found[f"{address}, empty"] = await look(f"{url}{address}")
+            found[f"{address}, empty"] = await look(f"{live_url}{address}")
         await live.kafka.create_topic("orders", 2)
         await live.kafka.produce("orders", b"one", b"two")
         await live.http.patch("/api/v1/topics/orders/config", json={"retention.ms": 1000})
@@ -107,7 +103,7 @@ async def test_axe_finds_nothing_on_any_page_or_dialog_and_none_is_wider_than_it
             answer = await live.http.get(address, headers={"accept": "text/html"})
             if not answer.headers.get("content-type", "").startswith("text/html"):
                 continue
-            found[address] = await look(f"{url}{address}")
+            found[address] = await look(f"{live_url}{address}")
             for dialog in await page.evaluate(DIALOGS):
                 if (kind := dialog.rstrip("0123456789")) in seen_dialogs:
                     continue

@@ -13,7 +13,7 @@ import trio
 from broker_admin import parts
 from broker_admin.server import AdminAddress, serve_admin
 from broker_admin.tokens import Role, read_or_make_tokens
-from tests.admin.chromium import Browser, needs_chromium, open_browser
+from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import START_MS, FakeBroker
 
 pytestmark = needs_chromium
@@ -34,12 +34,6 @@ def fake() -> FakeBroker:
     fake = FakeBroker()
     fake.tick(90)
     return fake
-
-
-@pytest.fixture
-async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
-    async with open_browser(tmp_path) as opened:
-        yield opened
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from broker_admin.app import create_app
 from broker_admin.pages import VIEWER_REFUSAL
 from broker_admin.tokens import AdminTokens, Role
-from tests.admin.chromium import Browser, Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.live_admin import LiveAdmin, served
 from trio_broker.config.entries import ConfigScope
 
@@ -134,12 +133,6 @@ async def test_what_a_viewer_may_not_do_is_grey_and_says_why(live: LiveAdmin) ->
 
 
 # --- in a browser ---
-
-
-@pytest.fixture
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    async with open_browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 async def enter(page: Page, selector: str, text: str) -> None:

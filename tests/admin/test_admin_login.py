@@ -12,7 +12,7 @@ import pytest
 from broker_admin.app import create_app
 from broker_admin.routes.login_pages import FAILURE_SECONDS, MAX_FAILURES, LoginThrottle, local_target
 from broker_admin.tokens import SESSION_SECONDS, AdminTokens, Role, TokenFileError, read_or_make_tokens
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, served
 
@@ -276,8 +276,8 @@ PATCH = """fetch("/api/v1/config", {method: "PATCH", body: '{"num.io.threads": 1
 
 
 @needs_chromium
-async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, tmp_path: Path) -> None:
-    async with served(create_app(live.view, tokens=TOKENS)) as url, open_browser(tmp_path) as browser:
+async def test_a_browser_logs_in_as_each_role_and_out_again(live: LiveAdmin, browser: Browser) -> None:
+    async with served(create_app(live.view, tokens=TOKENS)) as url:
         page = await browser.open_page("about:blank")
         await page.command("Page.navigate", url=f"{url}/config?live=true")
         await page.until("location.pathname === '/login' && document.readyState === 'complete'")

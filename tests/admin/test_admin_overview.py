@@ -13,7 +13,6 @@ import attrs
 import pytest
 import trio
 
-from broker_admin.app import create_app
 from broker_admin.getting_started import bootstrap_address, snippets
 from broker_admin.pages import ASSETS
 from broker_admin.views.node import AdvertisedListener
@@ -24,8 +23,8 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.admin.chromium import needs_chromium, open_browser
-from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.admin.chromium import Browser, needs_chromium
+from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.running_broker import PATIENCE_SECONDS, fetch_request
 from trio_broker.coordinator.reporting.snapshot import GroupLagReading, GroupRates, LagTrend
 from trio_broker.network.client_activity import ClientSoftware
@@ -244,39 +243,33 @@ async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
 
 
 @needs_chromium
-async def test_the_first_record_changes_the_page_while_it_is_looked_at(tmp_path: Path) -> None:
-    async with (
-        open_live_admin(tmp_path / "broker") as live,
-        served(create_app(live.view)) as url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
-        page = await browser.open_page(f"{url}/")
-        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        await page.until("document.querySelector('[data-chart=records] svg') !== null")
-        assert await page.evaluate("document.querySelector('#start') !== null")
-        await live.kafka.create_topic("orders")
-        await live.kafka.produce("orders", b"one")
-        await page.until("document.querySelector('#start') === null")
-        await page.until("document.querySelector('#largest tbody a')?.textContent === 'orders'")
-        # The charts are the script's, and stay when all around them is put in place again.
-        assert await page.evaluate("document.querySelector('[data-chart=records] svg') !== null")
+async def test_the_first_record_changes_the_page_while_it_is_looked_at(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
+    page = await browser.open_page(f"{live_url}/")
+    await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+    await page.until("document.querySelector('[data-chart=records] svg') !== null")
+    assert await page.evaluate("document.querySelector('#start') !== null")
+    await live.kafka.create_topic("orders")
+    await live.kafka.produce("orders", b"one")
+    await page.until("document.querySelector('#start') === null")
+    await page.until("document.querySelector('#largest tbody a')?.textContent === 'orders'")
+    # The charts are the script's, and stay when all around them is put in place again.
+    assert await page.evaluate("document.querySelector('[data-chart=records] svg') !== null")
 
 
 @needs_chromium
 @pytest.mark.parametrize("has_records", [False, True])
-async def test_the_page_holds_together_at_every_width_in_both_themes(tmp_path: Path, has_records: bool) -> None:
-    async with (
-        open_live_admin(tmp_path / "broker") as live,
-        served(create_app(live.view)) as url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
-        if has_records:
-            await live.kafka.create_topic("o" * 249)
-            await live.kafka.produce("o" * 249, b"one")
-            await live.kafka.produce("nowhere", b"one")
-            await overview_once(live, "has_records", True)
-        page = await browser.open_page(f"{url}/?still")
-        for width in WIDTHS:
-            for dark in (False, True):
-                await page.set_view(width=width, dark=dark)
-                assert await page.evaluate("document.documentElement.scrollWidth") <= width
+async def test_the_page_holds_together_at_every_width_in_both_themes(
+    live: LiveAdmin, live_url: str, browser: Browser, has_records: bool
+) -> None:
+    if has_records:
+        await live.kafka.create_topic("o" * 249)
+        await live.kafka.produce("o" * 249, b"one")
+        await live.kafka.produce("nowhere", b"one")
+        await overview_once(live, "has_records", True)
+    page = await browser.open_page(f"{live_url}/?still")
+    for width in WIDTHS:
+        for dark in (False, True):
+            await page.set_view(width=width, dark=dark)
+            assert await page.evaluate("document.documentElement.scrollWidth") <= width

@@ -20,7 +20,7 @@ import trio
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.chromium import Browser, needs_chromium
 from trio_broker.testing import BrokerProcess
 
 pytestmark = [pytest.mark.compat, needs_chromium]
@@ -94,19 +94,18 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
 
 
-async def test_the_page_shows_a_broker_under_load(broker: BrokerProcess, tmp_path: Path) -> None:
+async def test_the_page_shows_a_broker_under_load(broker: BrokerProcess, browser: Browser, tmp_path: Path) -> None:
     picture = PICTURE if REWRITE else tmp_path / "admin-page.png"
     with load(broker):
-        async with open_browser(tmp_path / "profile") as browser:
-            page = await browser.open_page(broker.admin_url, width=WIDTH, height=HEIGHT)
-            await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-            await page.until("parseFloat(document.querySelector('[data-reading=requests] strong')?.textContent) > 0")
-            await page.until("document.querySelector('#groups')?.innerText.includes('fraud-detector')")
-            if REWRITE:
-                await trio.sleep(LOADED_SECONDS * 2 / 3)
-                await page.evaluate(CHANGE_THREADS)
-                await trio.sleep(LOADED_SECONDS / 3)
-            await page.picture(picture, whole=False)
+        page = await browser.open_page(broker.admin_url, width=WIDTH, height=HEIGHT)
+        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+        await page.until("parseFloat(document.querySelector('[data-reading=requests] strong')?.textContent) > 0")
+        await page.until("document.querySelector('#groups')?.innerText.includes('fraud-detector')")
+        if REWRITE:
+            await trio.sleep(LOADED_SECONDS * 2 / 3)
+            await page.evaluate(CHANGE_THREADS)
+            await trio.sleep(LOADED_SECONDS / 3)
+        await page.picture(picture, whole=False)
     assert size_of(picture) == (WIDTH, HEIGHT)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import httpx
 
 from broker_admin.app import create_app
 from broker_admin.routes.openapi import openapi_document
-from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
-from tests.admin.live_admin import LiveAdmin, served
+from tests.admin.live_admin import LiveAdmin
 
 
 async def test_every_operation_and_every_schema_is_on_the_page(client: httpx.AsyncClient) -> None:
@@ -36,23 +35,22 @@ async def test_a_get_is_tried_by_a_form_and_without_a_script_where_its_path_need
 
 
 @needs_chromium
-async def test_the_answer_of_a_tried_get_is_shown_with_its_status(live: LiveAdmin, tmp_path: Path) -> None:
+async def test_the_answer_of_a_tried_get_is_shown_with_its_status(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
     await live.kafka.create_topic("orders", 2)
-    async with served(create_app(live.view)) as url, open_browser(tmp_path / "profile") as browser:
-        page = await browser.open_page(f"{url}/api#segments.get_manifest")
-        await page.until("document.getElementById('segments.get_manifest').open")
-        form = "document.querySelector('form[data-path=\"/api/v1/topics/{topic}/manifest\"]')"
-        await page.evaluate(f"{form}.querySelector('[name=topic]').value = 'orders'")
-        await page.evaluate(f"{form}.querySelector('[name=partition]').value = '1'")
-        await page.evaluate(f"{form}.querySelector('button').click()")
-        await page.until(f"{form}.querySelector('[data-outcome]').textContent.startsWith('200')")
-        assert '"directory_name": "orders-1"' in await page.evaluate(
-            f"{form}.querySelector('[data-tried]').textContent"
-        )
-        await page.evaluate(f"{form}.querySelector('[name=partition]').value = 'x'")
-        await page.evaluate(f"{form}.querySelector('button').click()")
-        await page.until(f"{form}.querySelector('[data-outcome]').textContent.startsWith('400')")
-        assert '"pointer": "?partition"' in await page.evaluate(f"{form}.querySelector('[data-tried]').textContent")
-        for width in (420, 768, 1280):
-            await page.set_view(width=width)
-            assert await page.evaluate("document.documentElement.scrollWidth") <= width
+    page = await browser.open_page(f"{live_url}/api#segments.get_manifest")
+    await page.until("document.getElementById('segments.get_manifest').open")
+    form = "document.querySelector('form[data-path=\"/api/v1/topics/{topic}/manifest\"]')"
+    await page.evaluate(f"{form}.querySelector('[name=topic]').value = 'orders'")
+    await page.evaluate(f"{form}.querySelector('[name=partition]').value = '1'")
+    await page.evaluate(f"{form}.querySelector('button').click()")
+    await page.until(f"{form}.querySelector('[data-outcome]').textContent.startsWith('200')")
+    assert '"directory_name": "orders-1"' in await page.evaluate(f"{form}.querySelector('[data-tried]').textContent")
+    await page.evaluate(f"{form}.querySelector('[name=partition]').value = 'x'")
+    await page.evaluate(f"{form}.querySelector('button').click()")
+    await page.until(f"{form}.querySelector('[data-outcome]').textContent.startsWith('400')")
+    assert '"pointer": "?partition"' in await page.evaluate(f"{form}.querySelector('[data-tried]').textContent")
+    for width in (420, 768, 1280):
+        await page.set_view(width=width)
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width

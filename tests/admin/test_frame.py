@@ -28,7 +28,7 @@ from broker_admin.pages import TEMPLATES, frame
 from broker_admin.rail import RAIL, rail_of
 from broker_admin.routes.search import Searched
 from broker_admin.tables import Column, ListTable
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.fake_broker import FakeBroker
 from tests.admin.live_admin import LiveAdmin, served
 from tests.admin.test_api_conformance import make_group
@@ -107,9 +107,9 @@ def app(live: LiveAdmin, shown: NamesPage) -> Starlette:
 
 
 @pytest.fixture
-async def page(app: Starlette, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+async def page(app: Starlette, browser: Browser) -> AsyncIterator[Page]:
     """The page of names in a browser."""
-    async with served(app) as url, open_browser(tmp_path_factory.mktemp("profile")) as browser:
+    async with served(app) as url:
         opened = await browser.open_page(f"{url}/names")
         await opened.until("document.querySelector('[data-link-text]').textContent === 'live'")
         yield opened

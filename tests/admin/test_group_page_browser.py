@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from broker_admin.app import create_app
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.lagging_group import GROUP_ID, RECORDS, TOPIC, Consumer, make_group, make_lag
 from tests.admin.live_admin import LiveAdmin, open_live_admin, served
 from trio_broker.runtime.clock import ManualClock
@@ -28,14 +28,14 @@ class LaggingGroup:
 
 
 @pytest.fixture
-async def lagging(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LaggingGroup]:
+async def lagging(tmp_path: Path, browser: Browser) -> AsyncIterator[LaggingGroup]:
     clock = ManualClock()
     settings = {"offsets_topic_num_partitions": "1", "group_consumer_assignment_interval_ms": "0"}
     async with open_live_admin(tmp_path, clock=clock, **settings) as live:
         members = await make_group(live)
         await make_lag(live, clock, members)
         app = create_app(live.view)
-        async with served(app) as url, open_browser(tmp_path_factory.mktemp("profile")) as browser:
+        async with served(app) as url:
             yield LaggingGroup(live, members, url, await browser.open_page(f"{url}/groups/{GROUP_ID}"))
 
 

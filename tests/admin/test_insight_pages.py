@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import attrs
 import pytest
 
-from broker_admin.app import create_app
 from broker_admin.storage_texts import forecast_text, recovery_text, retention_text
 from broker_admin.views.storage import DirectoryReport, RecoverySummary, RetentionOutlook
 from kafka_wire.messages.api_versions import ApiVersionsRequest
 from kafka_wire.messages.metadata import MetadataRequest
-from tests.admin.chromium import needs_chromium, open_browser
-from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.admin.chromium import Browser, needs_chromium
+from tests.admin.live_admin import LiveAdmin
 
 ADDRESSES = (
     "/clients", "/clients/connections", "/clients/client?client_id=test", "/clients/doctor", "/storage", "/tasks",
@@ -131,17 +128,14 @@ def test_a_recovery_says_what_was_cut():
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path: Path) -> None:
-    async with (
-        open_live_admin(tmp_path / "broker") as live,
-        served(create_app(live.view)) as url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
-        await busy(live)
-        for address in ADDRESSES:
-            page = await browser.open_page(f"{url}{address}")
-            for width in WIDTHS:
-                for dark in (False, True):
-                    await page.set_view(width=width, dark=dark)
-                    assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
-            await page.close()
+async def test_the_pages_hold_together_at_every_width_in_both_themes(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
+    await busy(live)
+    for address in ADDRESSES:
+        page = await browser.open_page(f"{live_url}{address}")
+        for width in WIDTHS:
+            for dark in (False, True):
+                await page.set_view(width=width, dark=dark)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width, address
+        await page.close()

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broker_admin.views.messages import MessagesView, NewMessage
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.running_broker import connected, running, view_of
 
 pytestmark = needs_chromium
@@ -16,12 +16,8 @@ pytestmark = needs_chromium
 HOSTILE = b'<img src=x onerror="document.title=1">'
 
 
-async def test_the_page_of_records(tmp_path: Path) -> None:
-    async with (
-        running(tmp_path / "broker", admin_listener="127.0.0.1:0") as broker,
-        connected(broker) as kafka,
-        open_browser(tmp_path / "profile") as browser,
-    ):
+async def test_the_page_of_records(tmp_path: Path, browser: Browser) -> None:
+    async with running(tmp_path, admin_listener="127.0.0.1:0") as broker, connected(broker) as kafka:
         await kafka.create_topic("orders")
         view = view_of(broker)
         await view.messages.append("orders", [NewMessage(HOSTILE, b'{"a": {"b": 1}}')])
@@ -46,13 +42,11 @@ async def test_the_page_of_records(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def page_of_records(directory: Path, script: str = "") -> AsyncIterator[tuple[Page, MessagesView]]:
+async def page_of_records(
+    browser: Browser, directory: Path, script: str = ""
+) -> AsyncIterator[tuple[Page, MessagesView]]:
     """The page of the records of ``orders``, which has none yet; ``script`` runs before the page's own."""
-    async with (
-        running(directory / "broker", admin_listener="127.0.0.1:0") as broker,
-        connected(broker) as kafka,
-        open_browser(directory / "profile") as browser,
-    ):
+    async with running(directory, admin_listener="127.0.0.1:0") as broker, connected(broker) as kafka:
         await kafka.create_topic("orders")
         page = await browser.open_page(f"{(broker.admin_url or '').rstrip('/')}/topics/orders/messages", script=script)
         yield page, view_of(broker).messages
@@ -66,8 +60,8 @@ async def end_of(messages: MessagesView) -> int:
 SAID = "document.querySelector('#produce [data-outcome]').textContent"
 
 
-async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tmp_path: Path) -> None:
-    async with page_of_records(tmp_path) as (page, messages):
+async def test_a_record_is_produced_with_the_form_and_again_from_its_own_page(tmp_path: Path, browser: Browser) -> None:
+    async with page_of_records(browser, tmp_path) as (page, messages):
         await page.click("Produce …")
         await page.type("#produce [name=key]", "c1")
         await page.type("#produce [name=value]", '{"amount": ')
@@ -117,8 +111,8 @@ window.fetch = (address, options) => {
 NOTE = "document.querySelector('[data-file-note]').textContent"
 
 
-async def test_a_file_is_appended_in_parts_with_progress_and_can_be_cancelled(tmp_path: Path) -> None:
-    async with page_of_records(tmp_path, HOLD_SECOND_PART) as (page, messages):
+async def test_a_file_is_appended_in_parts_with_progress_and_can_be_cancelled(tmp_path: Path, browser: Browser) -> None:
+    async with page_of_records(browser, tmp_path, HOLD_SECOND_PART) as (page, messages):
         lines = [json.dumps({"key": f"k{number}", "value": "x"}) for number in range(1200)]
         await page.evaluate(f"{CHOOSE_FILE}({json.dumps(lines)})")
         await page.until(f"{NOTE} === '500 appended'")
@@ -141,8 +135,8 @@ window.setTimeout = (work, delay, ...more) => later(work, delay >= 600000 ? 0 : 
 """
 
 
-async def test_a_tail_stops_when_the_page_was_hidden_for_ten_minutes(tmp_path: Path) -> None:
-    async with page_of_records(tmp_path, TIME_PASSES_AT_ONCE) as (page, _):
+async def test_a_tail_stops_when_the_page_was_hidden_for_ten_minutes(tmp_path: Path, browser: Browser) -> None:
+    async with page_of_records(browser, tmp_path, TIME_PASSES_AT_ONCE) as (page, _):
         await page.click("Live")
         await page.until("document.querySelector('[data-tail-note]').textContent.startsWith('Waiting')")
         await page.evaluate("""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from broker_admin.app import create_app
 from broker_admin.topic_texts import retention_text, segment_end_text, span_text
 from broker_admin.views.topics import SegmentDetail
-from tests.admin.chromium import Page, needs_chromium, open_browser
-from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.admin.chromium import Browser, Page, needs_chromium
+from tests.admin.live_admin import LiveAdmin, open_live_admin
 from tests.admin.test_topics_api import commit
 from trio_broker.runtime.clock import ManualClock
 
@@ -220,12 +218,11 @@ async def test_retention_is_said_in_words(live: LiveAdmin) -> None:
 
 
 @pytest.fixture
-async def page(live: LiveAdmin, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page]:
+async def page(live_url: str, browser: Browser) -> Page:
     """The list of topics, without any, in a browser."""
-    async with served(create_app(live.view)) as url, open_browser(tmp_path_factory.mktemp("profile")) as browser:
-        opened = await browser.open_page(f"{url}/topics")
-        await opened.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        yield opened
+    opened = await browser.open_page(f"{live_url}/topics")
+    await opened.until("document.querySelector('[data-link-text]').textContent === 'live'")
+    return opened
 
 
 TYPE = """((selector, text) => {

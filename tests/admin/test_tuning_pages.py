@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import attrs
 import httpx
 import pytest
 
-from broker_admin.app import create_app
 from broker_admin.lifecycle_picture import BAR_WIDTH, lifecycle_bars
-from tests.admin.chromium import needs_chromium, open_browser
+from tests.admin.chromium import Browser, needs_chromium
 from tests.admin.fake_broker import FakeBroker
-from tests.admin.live_admin import LiveAdmin, open_live_admin, served
+from tests.admin.live_admin import LiveAdmin
 from tests.metrics.test_effect import EIGHT_THREADS, LOADED, span
 from trio_broker.changes.change import ChangeAction, ChangedResource, MadeChange
 from trio_broker.config.entries import ValueChange
@@ -167,43 +164,33 @@ async def test_names_that_clients_chose_are_inert(live: LiveAdmin) -> None:
 
 
 @needs_chromium
-async def test_a_setting_is_tried_and_undone_in_the_browser(tmp_path: Path) -> None:
-    async with (
-        open_live_admin(tmp_path / "broker") as live,
-        served(create_app(live.view)) as url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
-        page = await browser.open_page(f"{url}/tuning")
-        await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
-        form = "document.querySelector('[data-form=\"num.io.threads\"]')"
-        await page.evaluate(f"{form}.querySelector('input[type=number]').value = 64")
-        await page.evaluate(f"{form}.querySelector('input[type=number]').dispatchEvent(new Event('input'))")
-        await page.evaluate(f"{form}.querySelector('[data-try]').click()")
-        await page.until("document.querySelector('#trial a') !== null")
-        await page.until(f"{form}.querySelector('[data-now]').innerText === '64'")
-        assert live.broker.config.socket_server.num_io_threads == 64
-        assert await page.evaluate(f"{form}.querySelector('[data-reset]').hidden")
-        await page.evaluate("document.querySelector('#trial [data-opens=undo-trial]').click()")
-        await page.evaluate("document.querySelector('#undo-trial [data-does]').click()")
-        await page.until(
-            "document.querySelector('#effects').innerText.includes('tried and undone by a page of this site')"
-        )
-        await page.until("document.querySelector('#trial a') === null")
-        assert live.broker.config.socket_server.num_io_threads == 8
+async def test_a_setting_is_tried_and_undone_in_the_browser(live: LiveAdmin, live_url: str, browser: Browser) -> None:
+    page = await browser.open_page(f"{live_url}/tuning")
+    await page.until("document.querySelector('[data-link-text]').textContent === 'live'")
+    form = "document.querySelector('[data-form=\"num.io.threads\"]')"
+    await page.evaluate(f"{form}.querySelector('input[type=number]').value = 64")
+    await page.evaluate(f"{form}.querySelector('input[type=number]').dispatchEvent(new Event('input'))")
+    await page.evaluate(f"{form}.querySelector('[data-try]').click()")
+    await page.until("document.querySelector('#trial a') !== null")
+    await page.until(f"{form}.querySelector('[data-now]').innerText === '64'")
+    assert live.broker.config.socket_server.num_io_threads == 64
+    assert await page.evaluate(f"{form}.querySelector('[data-reset]').hidden")
+    await page.evaluate("document.querySelector('#trial [data-opens=undo-trial]').click()")
+    await page.evaluate("document.querySelector('#undo-trial [data-does]').click()")
+    await page.until("document.querySelector('#effects').innerText.includes('tried and undone by a page of this site')")
+    await page.until("document.querySelector('#trial a') === null")
+    assert live.broker.config.socket_server.num_io_threads == 8
 
 
 @needs_chromium
-async def test_the_pages_hold_together_at_every_width_in_both_themes(tmp_path: Path) -> None:
-    async with (
-        open_live_admin(tmp_path / "broker") as live,
-        served(create_app(live.view)) as url,
-        open_browser(tmp_path / "profile") as browser,
-    ):
-        number = await measured_change(live)
-        for address in ("/tuning", "/changes", f"/changes/{number}"):
-            page = await browser.open_page(f"{url}{address}?still")
-            for width in WIDTHS:
-                for dark in (False, True):
-                    await page.set_view(width=width, dark=dark)
-                    assert await page.evaluate("document.documentElement.scrollWidth") <= width
-            await page.close()
+async def test_the_pages_hold_together_at_every_width_in_both_themes(
+    live: LiveAdmin, live_url: str, browser: Browser
+) -> None:
+    number = await measured_change(live)
+    for address in ("/tuning", "/changes", f"/changes/{number}"):
+        page = await browser.open_page(f"{live_url}{address}?still")
+        for width in WIDTHS:
+            for dark in (False, True):
+                await page.set_view(width=width, dark=dark)
+                assert await page.evaluate("document.documentElement.scrollWidth") <= width
+        await page.close()

@@ -20,7 +20,7 @@ import trio
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.admin.chromium import Page, needs_chromium, open_browser
+from tests.admin.chromium import Browser, Page, needs_chromium
 from tests.admin.slow_disk_broker import WINDOW_SECONDS, SlowDiskBroker
 from trio_broker.metrics.effect import SATURATED
 from trio_broker.testing import BrokerProcess
@@ -119,17 +119,16 @@ def make_topic_with_a_record(servers: str) -> None:
     producer.flush()
 
 
-async def test_from_the_first_record_to_the_proof_of_a_setting(broker: BrokerProcess, tmp_path: Path) -> None:
+async def test_from_the_first_record_to_the_proof_of_a_setting(broker: BrokerProcess, browser: Browser) -> None:
     servers = broker.bootstrap_servers
-    async with open_browser(tmp_path / "profile") as browser:
-        page = await browser.open_page(broker.admin_url)
-        await trio.to_thread.run_sync(make_topic_with_a_record, servers)
-        await see_the_first_record(page)
-        producers = [partial(produce_one_by_one, servers, first) for first in range(PRODUCERS)]
-        async with at_work(*producers, partial(keep_up, servers), partial(hang_after_the_first_records, servers)):
-            await find_why_the_group_lags(page)
-            await turn_the_threads_up(page)
-            await read_what_it_brought(page)
+    page = await browser.open_page(broker.admin_url)
+    await trio.to_thread.run_sync(make_topic_with_a_record, servers)
+    await see_the_first_record(page)
+    producers = [partial(produce_one_by_one, servers, first) for first in range(PRODUCERS)]
+    async with at_work(*producers, partial(keep_up, servers), partial(hang_after_the_first_records, servers)):
+        await find_why_the_group_lags(page)
+        await turn_the_threads_up(page)
+        await read_what_it_brought(page)
 
 
 async def see_the_first_record(page: Page) -> None:
