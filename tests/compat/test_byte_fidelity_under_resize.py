@@ -13,8 +13,6 @@ import json
 import os
 import shutil
 import subprocess
-import threading
-import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -22,16 +20,17 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 
+from tests.checking.thread_tuner import SIZES, ThreadTuner
 from tests.oracles import absent
 from trio_broker.testing.process import BrokerProcess
 
 SECONDS = 60
 SLICE = 20_000
 MILLION = 1_000_000
+SEED = 11
 
 Carrier = Callable[[str, str, list[bytes]], list[bytes]]
 
@@ -132,52 +131,6 @@ def through_kafkajs(servers: str, topic: str, lines: list[bytes]) -> list[bytes]
     return subprocess.run(consume, timeout=SECONDS * 5, check=True, capture_output=True).stdout.split(b"\n")[:-1]
 
 
-class Tuner:
-    """Changes the three knobs, by HTTP and by a Kafka client in turn, until it is told to stop."""
-
-    STEPS = (
-        ("num.network.threads", (4, 6, 3, 2, 3)),
-        ("num.io.threads", (12, 16, 8, 4, 8)),
-        ("queued.max.requests", (7, 900, 500)),
-    )
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-        self.enough = threading.Event()
-        self.changes = 0
-        self.failure: BaseException | None = None
-        self.thread = threading.Thread(target=self.run, name="tuner")
-
-    def run(self) -> None:
-        try:
-            for round_number in itertools.count():
-                for key, values in self.STEPS:
-                    for value in values:
-                        change = (self.by_http, self.by_kafka_client)[round_number % 2]
-                        change(key, str(value))
-                        self.changes += 1
-                if self.enough.is_set():
-                    return
-        except BaseException as failure:
-            self.failure = failure
-
-    def by_http(self, key: str, value: str) -> None:
-        request = urllib.request.Request(
-            f"{self.broker.admin_url}api/v1/config",
-            data=json.dumps({key: value}).encode(),
-            headers={"X-Requested-With": "test", "Content-Type": "application/json"},
-            method="PATCH",
-        )
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
-            assert response.status == 200
-
-    def by_kafka_client(self, key: str, value: str) -> None:
-        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        self.admin.incremental_alter_configs([resource])[resource].result(SECONDS)
-
-
 def digest(lines: Iterable[bytes]) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
@@ -185,16 +138,10 @@ def digest(lines: Iterable[bytes]) -> str:
 def carry(broker: BrokerProcess, carrier: Carrier, topic: str, count: int) -> None:
     lines = [line for line in itertools.islice(library_lines(), count * 2) if line][:count]
     assert len(lines) == count
-    tuner = Tuner(broker)
-    tuner.thread.start()
-    try:
+    with ThreadTuner(broker, SEED) as tuner:
         found = carrier(broker.bootstrap_servers, topic, lines)
-    finally:
-        tuner.enough.set()
-        tuner.thread.join()
 
-    assert tuner.failure is None, tuner.failure
-    assert tuner.changes > 0
+    assert tuner.changes.total() >= len(SIZES)
     assert len(found) == count
     assert digest(found) == digest(lines)
 
