@@ -71,9 +71,14 @@ def view_of(broker: Broker) -> LiveBrokerView:
 
 @attrs.define
 class Connection:
-    """A client's connection; one request at a time."""
+    """A client's connection: ``ask`` for one request at a time, ``send`` and ``receive`` for several under way.
+
+    Requests are numbered. ``sent`` is the correlation id of the last request, ``answered`` that of the last answer.
+    """
 
     stream: trio.SocketStream
+    sent: int = 0
+    answered: int = 0
 
     async def ask(self, request: Any, version: int) -> Any:
         """The broker's response.
@@ -85,14 +90,15 @@ class Connection:
         return await self.receive(request, version)
 
     async def send(self, request: Any, version: int) -> None:
-        header = request_header(RequestHeader(request.API_KEY, version, 7, "test"))
+        self.sent += 1
+        header = request_header(RequestHeader(request.API_KEY, version, self.sent, "test"))
         frame = header + joined(encode(request, version))
         await self.stream.send_all(struct.pack(">i", len(frame)) + frame)
 
     async def receive(self, request: Any, version: int) -> Any:
         (size,) = struct.unpack(">i", await self._exactly(4))
         answer = await self._exactly(size)
-        _, position = read_response_header(request.API_KEY, version, answer)
+        self.answered, position = read_response_header(request.API_KEY, version, answer)
         response, _ = decode(type(request).RESPONSE, version, answer, position)
         return response
 

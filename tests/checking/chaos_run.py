@@ -12,20 +12,19 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import attrs
-import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.checking.chaos_plan import FIRST_PARTITIONS, Step
 from tests.checking.checker import check
-from tests.checking.history import Event, Op, Outcome, Recorder, Violation, read_history
+from tests.checking.history import Event, Op, Recorder, Violation, read_history
 from tests.checking.member_forker import MemberForker
 from tests.checking.recorded_members import HEARTBEAT_MS, SESSION_MS, RecordedMember
+from tests.checking.sender import Sender, SenderKind
 from trio_broker.client.address import parse_addresses
 from trio_broker.client.connection import Identity
 from trio_broker.client.deadline import Deadline
@@ -49,13 +48,12 @@ BROKER_SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
 }
 
-SEND_EVERY_SECONDS = 0.05
-RECORDS_PER_SEND = 4
+CHAOS_SENDERS = {"sender": SenderKind()}
+
 OBSERVE_EVERY_SECONDS = 0.3
 
 ADMIN_SECONDS = 20.0
 ASK_SECONDS = 2.0
-FLUSH_SECONDS = 60.0
 
 CATCH_UP_SECONDS = 90.0
 """Long enough for a session to end, a rebalance to wait for someone who never comes, and a loaded machine."""
@@ -63,63 +61,6 @@ CATCH_UP_SECONDS = 90.0
 BROKER_ANSWERS = "the broker answers"
 CATCHING_UP = "every group catches up"
 MEMBERS_LIVE = "members live until they are killed"
-
-
-class Sender:
-    """Sends numbered records to all partitions in turn, idempotently, and notes where the acknowledged ones are."""
-
-    def __init__(self, recorder: Recorder, servers: str) -> None:
-        self.recorder = recorder
-        self.partitions = FIRST_PARTITIONS
-        self.ends: Counter[int] = Counter()
-        """The offset after the last acknowledged record, by partition."""
-        self.sent = 0
-        self._enough = threading.Event()
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": servers,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "reconnect.backoff.max.ms": 200,
-                "message.timeout.ms": int(FLUSH_SECONDS * 1000),
-                "topic.metadata.refresh.interval.ms": 500,
-                "log_level": 0,
-            }
-        )
-        self.thread = threading.Thread(target=self._run, name="sender")
-        self.thread.start()
-
-    def _run(self) -> None:
-        while not self._enough.wait(SEND_EVERY_SECONDS):
-            for _ in range(RECORDS_PER_SEND):
-                self._send()
-            self._producer.poll(0)
-        self._producer.flush(FLUSH_SECONDS)
-
-    def _send(self) -> None:
-        partition, value = self.sent % self.partitions, self.sent
-        going_on = ExitStack()
-        draft = going_on.enter_context(self.recorder.doing(Op.SEND, records=[(partition, -1, value)]))
-
-        def delivered(error: Any, message: Any) -> None:
-            if error is None:
-                draft.tell(records=[(partition, message.offset(), value)])
-                self.ends[partition] = max(self.ends[partition], message.offset() + 1)
-            else:
-                draft.failed(error)
-            going_on.close()
-
-        self.sent += 1
-        try:
-            self._producer.produce(TOPIC, b"%d" % value, partition=partition, on_delivery=delivered)
-        except confluent_kafka.KafkaException as error:
-            # It has not heard of the newest partition yet.
-            draft.failed(error, Outcome.FAIL)
-            going_on.close()
-
-    def stop(self) -> None:
-        self._enough.set()
-        self.thread.join()
 
 
 class Observer:
@@ -130,8 +71,8 @@ class Observer:
     leaves sockets open when it cannot connect.
     """
 
-    def __init__(self, recorder: Recorder, servers: str, groups: Sequence[str]) -> None:
-        self.recorder, self.groups = recorder, groups
+    def __init__(self, recorder: Recorder, servers: str, groups: Sequence[str], ask_seconds: float) -> None:
+        self.recorder, self.groups, self.ask_seconds = recorder, groups, ask_seconds
         self.offsets: dict[str, dict[int, int]] = {group: {} for group in groups}
         self._ever: dict[str, set[int]] = {group: set() for group in groups}
         self._addresses = parse_addresses(servers)
@@ -145,7 +86,7 @@ class Observer:
 
     def look(self) -> bool:
         """Ask for every group once; whether all the answers came."""
-        with KafkaClient(self._addresses, Identity("observer", "1"), Deadline(ASK_SECONDS)) as client:
+        with KafkaClient(self._addresses, Identity("observer", "1"), Deadline(self.ask_seconds)) as client:
             return all(self._look(client, group) for group in self.groups)
 
     def _look(self, client: KafkaClient, group: str) -> bool:
@@ -205,19 +146,29 @@ class ChaosRun:
     """Everything that lives during a run."""
 
     def __init__(
-        self, directory: Path, kinds: Sequence[type[RecordedMember]], broker: Callable[..., BrokerProcess]
+        self,
+        directory: Path,
+        kinds: Sequence[type[RecordedMember]],
+        broker: Callable[..., BrokerProcess] = BrokerProcess,
+        *,
+        settings: Mapping[str, str] = BROKER_SETTINGS,
+        senders: Mapping[str, SenderKind] = CHAOS_SENDERS,
+        ask_seconds: float = ASK_SECONDS,
     ) -> None:
         self.directory = directory / "history"
         self.directory.mkdir()
         self.groups = [kind.name for kind in kinds]
-        self.broker = broker(directory / "broker", overrides=BROKER_SETTINGS).start()
+        self.broker = broker(directory / "broker", overrides=settings).start()
         self.servers = self.broker.bootstrap_servers
         self.nemesis = Recorder(self.directory, "nemesis")
         self.admin = AdminClient({"bootstrap.servers": self.servers, "reconnect.backoff.max.ms": 200, "log_level": 0})
         self.admin.create_topics([NewTopic(TOPIC, FIRST_PARTITIONS, 1)])[TOPIC].result(ADMIN_SECONDS)
         self.nursery = MemberForker(self.directory)
-        self.sender = Sender(Recorder(self.directory, "sender"), self.servers)
-        self.observer = Observer(Recorder(self.directory, "observer"), self.servers, self.groups)
+        self.senders = [
+            Sender(Recorder(self.directory, name), self.servers, TOPIC, FIRST_PARTITIONS, kind)
+            for name, kind in senders.items()
+        ]
+        self.observer = Observer(Recorder(self.directory, "observer"), self.servers, self.groups, ask_seconds)
         self.living: dict[str, str] = {}
         """The group of everybody who was neither killed nor asked to leave."""
         self.leaving: list[str] = []
@@ -259,23 +210,26 @@ class ChaosRun:
         self.broker.start()
 
     def grow(self, step: Step) -> None:
-        count = self.sender.partitions + 1
+        count = self.senders[0].partitions + 1
         self.admin.create_partitions([NewPartitions(TOPIC, count)])[TOPIC].result(ADMIN_SECONDS)
-        self.sender.partitions = count
+        for sender in self.senders:
+            sender.partitions = count
 
     # ---- the end
 
     def settle(self, seconds: float) -> None:
         """Wait until every group has committed all that was sent."""
-        self.sender.stop()
-        ends = dict(self.sender.ends)
+        ends: Counter[int] = Counter()
+        for sender in self.senders:
+            sender.stop()
+            ends |= sender.ends
         deadline = time.monotonic() + seconds
         behind = self.groups
         while behind and time.monotonic() < deadline:
             behind = [group for group in self.groups if self.observer.offsets.get(group) != ends]
             time.sleep(OBSERVE_EVERY_SECONDS)
         for group in behind:
-            text = f"{group} has committed {self.observer.offsets.get(group)}, and the topic ends at {ends}"
+            text = f"{group} has committed {self.observer.offsets.get(group)}, and the topic ends at {dict(ends)}"
             self.violations.append(Violation(CATCHING_UP, text))
 
     def end(self) -> None:
@@ -298,7 +252,8 @@ class ChaosRun:
 
     def close(self) -> None:
         self.nursery.close()
-        self.sender.stop()
+        for sender in self.senders:
+            sender.stop()
         self.observer.stop()
         with suppress(ProcessLookupError):
             self.broker.kill()
