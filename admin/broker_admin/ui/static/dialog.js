@@ -7,7 +7,7 @@
  */
 
 import { bodyOf, curlOf, queryOf, twinOf } from "./action_call.js";
-import { quietly } from "./live.js";
+import { leaveFor, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 import { toast } from "./toast.js";
 
@@ -145,7 +145,7 @@ class Action {
     const then = this.dialog.dataset.then;
     const link = sequence === undefined ? { address: "/changes", link: "see the changes" } : { address: `/changes/${sequence}`, link: "see the change" };
     toast(`${title}: done.`, link, then !== undefined);
-    if (then) location.assign(then);
+    if (then) leaveFor(then);
     else await quietly(() => refreshRegions());
   }
 }

@@ -3,7 +3,7 @@
 
 import "./dialog.js";
 import "./table.js";
-import { isLive, isStill, keepUpToDate, quietly } from "./live.js";
+import { isLive, isStill, keepUpToDate, loadAnew, quietly } from "./live.js";
 import { refreshRegions } from "./morph.js";
 
 const REFRESH_MS = 3_000; // between two readings of the page while it is looked at
@@ -20,7 +20,7 @@ async function refresh() {
   isLoading = true;
   try {
     const status = await refreshRegions();
-    if (status === (isMissing ? 200 : 404)) location.reload(); // the group has come, or is gone
+    if (status === (isMissing ? 200 : 404)) loadAnew(); // the group has come, or is gone
   } finally {
     isLoading = false;
   }

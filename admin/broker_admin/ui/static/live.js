@@ -69,6 +69,20 @@ export async function get(address) {
  * @param {() => Promise<unknown>} work */
 export const quietly = (work) => work().catch(() => undefined);
 
+let isLeft = false; // another page was asked for, and has not come yet
+addEventListener("pageshow", () => (isLeft = false)); // also when the reader comes back to it
+
+/** Go to another page. @param {string} address */
+export function leaveFor(address) {
+  isLeft = true;
+  location.assign(address);
+}
+
+/** Load this page anew, unless it is left: that would end the way to the other page. */
+export function loadAnew() {
+  if (!isLeft) location.reload();
+}
+
 /** Times in the reader's own zone, with the date where it is not today. */
 export function showLocalTimes() {
   for (const place of document.querySelectorAll("[data-at-ms]")) {
@@ -147,7 +161,7 @@ function showBanner(kind, text) {
 async function loadNode() {
   /** @type {Node} */
   const node = await get("/api/v1/node");
-  if (node.version !== document.body.dataset.version) location.reload(); // other pages and scripts belong to it
+  if (node.version !== document.body.dataset.version) loadAnew(); // other pages and scripts belong to it
   if (node.started_at_ms !== startedAtMs) notice = `The broker was restarted at ${localTime(new Date(node.started_at_ms))}.`;
   startedAtMs = node.started_at_ms;
   uptime = { seconds: node.uptime_seconds, at: performance.now() };

@@ -5,6 +5,7 @@
  */
 
 import "./fresh.js";
+import { leaveFor } from "./live.js";
 import "./selection.js";
 
 const TYPING_MS = 300; // after the last letter, so that a word is one request
@@ -79,7 +80,7 @@ function tellOutcome(dialog) {
   if (dialog.dataset.address !== "/api/v1/topics") return;
   dialog.addEventListener("done", (event) => {
     event.preventDefault();
-    location.assign(`/topics/${encodeURIComponent(/** @type {CustomEvent} */ (event).detail.name)}`);
+    leaveFor(`/topics/${encodeURIComponent(/** @type {CustomEvent} */ (event).detail.name)}`);
   });
 }
 
