@@ -10,6 +10,7 @@ import trio.testing
 from trio_broker.partition.delayed_operations import (
     PRUNED_ABOVE,
     DelayedFetch,
+    DelayedOperations,
     DelayedProduce,
     ExpirationReaper,
 )
@@ -101,3 +102,24 @@ async def test_a_fetch_of_committed_records_does_not_wake_for_those_of_an_open_t
 
 async def test_a_time_below_zero_is_no_time(autojump_clock):
     assert not await DelayedFetch(1).wait(-1)
+
+
+def test_fetches_are_woken_in_the_order_in_which_they_came():
+    """What a broker does next must not follow from where its objects lie in memory."""
+    woken: list[int] = []
+
+    class NumberedFetch(DelayedFetch):
+        def __init__(self, number: int) -> None:
+            super().__init__(1)
+            self.number = number
+
+        def wake(self) -> None:
+            woken.append(self.number)
+
+    delayed = DelayedOperations()
+    fetches = [NumberedFetch(number) for number in range(200)]
+    for fetch in fetches:
+        delayed.add_fetch(fetch)
+    delayed.remove_fetch(fetches[7])
+    delayed.wake_fetches()
+    assert woken == [number for number in range(200) if number != 7]

@@ -49,10 +49,12 @@ class BrokerMetadataPublisher:
             self._defaults = self.config.log
             self._update_configs(image.topics.values())
         else:
-            names = {each.name for each in delta.changed_configs if each.type is ConfigResourceType.TOPIC}
+            names = [each.name for each in delta.changed_configs if each.type is ConfigResourceType.TOPIC]
             # Those of changed topics have been applied with their partitions.
-            names.difference_update(delta.changed_topics)
-            self._update_configs(topic for name in names if (topic := image.topics.get(name)))
+            changed = frozenset(delta.changed_topics)
+            self._update_configs(
+                topic for name in names if name not in changed and (topic := image.topics.get(name)) is not None
+            )
 
     async def apply_topics(self, topics: Iterable[TopicImage]) -> None:
         """Open the partitions of ``topics`` that this node leads, and apply their leader epochs."""

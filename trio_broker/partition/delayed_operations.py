@@ -176,7 +176,8 @@ class DelayedOperations:
     def __init__(self) -> None:
         # A heap by the offset waited for.
         self.produces: list[HighWatermarkWaiter] = []
-        self.fetches: set[DelayedFetch] = set()
+        # In the order in which they came, as a dict; a set of objects has another order each time.
+        self.fetches: dict[DelayedFetch, None] = {}
         self._order = itertools.count()
 
     def add_produce(self, required_offset: int, parked: DelayedProduce) -> None:
@@ -193,11 +194,11 @@ class DelayedOperations:
 
     def add_fetch(self, parked: DelayedFetch) -> None:
         """Notify ``parked`` of every byte that becomes visible, and of all else after which it must read again."""
-        self.fetches.add(parked)
+        self.fetches[parked] = None
 
     def remove_fetch(self, parked: DelayedFetch) -> None:
         """Forget a Fetch that reads again, or whose time is over."""
-        self.fetches.discard(parked)
+        self.fetches.pop(parked, None)
 
     def advanced(self, advance: Advance, high_watermark: int, visible_bytes: int) -> None:
         """Readers may see ``visible_bytes`` more, up to ``high_watermark``."""

@@ -249,7 +249,7 @@ class FetchOperation:
     storage_failed: StorageFailure
     run_in_thread: RunInThread
     may_wait: Callable[[], bool]
-    parked: set[DelayedFetch]
+    parked: dict[DelayedFetch, None]
 
     def run(self, release_handler: ReleaseHandler) -> Steps[list[FetchedPartition]]:
         """Read; wait for more if that is too little; return what is there in the end.
@@ -278,12 +278,12 @@ class FetchOperation:
         reads_committed = self.limits.isolation_level is IsolationLevel.READ_COMMITTED
         parked = DelayedFetch(bytes_missing, reads_committed=reads_committed)
         partitions = [target.found for target in self.targets if isinstance(target.found, Partition)]
-        self.parked.add(parked)
+        self.parked[parked] = None
         for partition in partitions:
             partition.delayed.add_fetch(parked)
         try:
             await parked.wait(deadline - trio.current_time())
         finally:
-            self.parked.discard(parked)
+            self.parked.pop(parked, None)
             for partition in partitions:
                 partition.delayed.remove_fetch(parked)

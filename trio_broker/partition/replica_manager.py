@@ -146,7 +146,7 @@ class ReplicaManager:
         self.topics_by_id: Mapping[bytes, HostedTopic] = self._topics_by_id
         # One change of topics at a time: opening and deleting wait for threads in between.
         self._assignments = CommandQueue()
-        self._parked_fetches: set[DelayedFetch] = set()
+        self._parked_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
         self._storage_error_logged_at = -math.inf

@@ -82,7 +82,7 @@ def _end_offset(disk: Disk, path: PurePath) -> int:
 
 
 def _remove_orphaned_indexes(disk: Disk, directory: PurePath) -> None:
-    names = set(names_in(disk.list_directory(directory)))
+    names = dict.fromkeys(names_in(disk.list_directory(directory)))  # keeps their order
     for suffix in file_names.SEGMENT_SUFFIXES[1:]:
         for name in names:
             offset = file_names.offset_of(name, suffix)

@@ -209,11 +209,12 @@ class _Collection:
         """Count the partitions that are owned and not committed. Without them, a group that starts would look as if it
         were hardly behind.
         """
-        uncommitted: set[TopicPartition] = set()
+        # A dict, since a set would give the partitions in another order each time.
+        uncommitted: dict[TopicPartition, None] = {}
         for place in reported.owned_partitions(self.image):
             await self.budget.maybe_yield()
             if not machine.offsets.has_offset(reported.group_id, place.topic, place.partition):
-                uncommitted.add(place)
+                uncommitted[place] = None
         for place in uncommitted:
             group.topics[place.topic].add_without_lag()
             if self.with_partitions:
