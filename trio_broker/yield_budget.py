@@ -2,15 +2,15 @@
 
 One request or timer may touch ten thousand groups, topics or partitions. Each takes microseconds or milliseconds, and
 all of them together would delay every other client. How long one takes is not known beforehand, so the budget is time:
-``YieldBudget`` yields to Trio once it is spent. A request of common size never yields.
+``YieldBudget`` yields to Trio once it is spent, by Trio's clock. A request of common size never yields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from time import perf_counter
 from typing import Generic, TypeVar
 
+from trio import current_time
 from trio.lowlevel import checkpoint
 
 T = TypeVar("T")
@@ -25,11 +25,11 @@ class YieldBudget:
 
     def __init__(self, seconds: float | None = None) -> None:
         self._seconds = YIELD_BUDGET_SECONDS if seconds is None else seconds
-        self._began = perf_counter()
+        self._began = current_time()
 
     @property
     def is_spent(self) -> bool:
-        return perf_counter() - self._began > self._seconds
+        return current_time() - self._began > self._seconds
 
     async def maybe_yield(self) -> None:
         """Yield if the budget is spent, and begin a new one. Any state may have changed after a yield."""
@@ -39,7 +39,7 @@ class YieldBudget:
     async def renewed(self) -> None:
         """Yield, and begin a new budget."""
         await checkpoint()
-        self._began = perf_counter()
+        self._began = current_time()
 
 
 class InTurns(Generic[T]):

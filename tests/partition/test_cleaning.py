@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from tests.partition.real_logs import add_topic, make_replicas
 from trio_broker.config.entries import ConfigScope
 from trio_broker.config.log_manager_config import LogManagerConfig
 from trio_broker.config.resource_config import topic_config
-from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
+from trio_broker.partition.compaction_pace import BytesPerSecond, Slice, run_slice
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage import checkpoints
 from trio_broker.storage.cleaner import Cleaning
@@ -172,7 +174,7 @@ async def test_what_is_not_known_to_be_on_the_disk_is_synced_and_then_compacted(
 async def test_producers_and_consumers_go_on_between_the_slices(replicas, cleaner, monkeypatch):
     [partition] = await add_topic(replicas, configs=COMPACT)
     await fill(replicas, partition, 40)
-    monkeypatch.setattr("trio_broker.partition.log_cleaner.run_slice", lambda work: run_slice(work, 0.0))
+    monkeypatch.setattr("trio_broker.partition.log_cleaner.run_slice", lambda work, clock: run_slice(work, clock, 0.0))
     ends = []
 
     async def produce():
@@ -404,11 +406,18 @@ async def test_no_rate_is_no_wait(autojump_clock):
 
 
 def test_a_slice_ends_when_its_time_is_over_or_the_work_is():
-    assert (run_slice(iter([1, 2, 3]), 10).size_bytes, run_slice(iter([1, 2, 3]), 10).is_last) == (6, True)
-    work = iter([1, 2, 3])
-    assert (run_slice(work, 0).size_bytes, run_slice(work, 0).size_bytes) == (1, 2)
-    assert not run_slice(work, 0).is_last
-    assert run_slice(work, 0).is_last
+    clock = ManualClock()
+
+    def work() -> Iterator[int]:
+        for size_bytes in (1, 2, 4, 8):
+            clock.advance(1)
+            yield size_bytes
+
+    assert run_slice(work(), clock, 10) == Slice(15, is_last=True)
+    steps = work()
+    assert run_slice(steps, clock, 2) == Slice(3, is_last=False)
+    assert run_slice(steps, clock, 2) == Slice(12, is_last=False)
+    assert run_slice(steps, clock, 2) == Slice(0, is_last=True)
 
 
 async def test_a_row_that_was_cut_meanwhile_ends_the_round(replicas, cleaner, monkeypatch):

@@ -9,11 +9,12 @@ Source: Kafka's Throttler; ``log.cleaner.io.max.bytes.per.second``.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import attrs
 import trio
+
+from trio_broker.runtime.clock import Clock
 
 SLICE_SECONDS = 0.0005
 """A request that comes while compaction computes waits for the end of a slice, or of one batch where that takes longer.
@@ -28,13 +29,13 @@ class Slice:
     is_last: bool
 
 
-def run_slice(work: Iterator[int], seconds: float = SLICE_SECONDS) -> Slice:
+def run_slice(work: Iterator[int], clock: Clock, seconds: float = SLICE_SECONDS) -> Slice:
     """Go on with ``work`` for about ``seconds``. Runs in a worker thread."""
-    ends_at = time.perf_counter() + seconds
+    ends_at = clock.monotonic() + seconds
     size_bytes = 0
     for step_bytes in work:
         size_bytes += step_bytes
-        if time.perf_counter() >= ends_at:
+        if clock.monotonic() >= ends_at:
             return Slice(size_bytes, is_last=False)
     return Slice(size_bytes, is_last=True)
 

@@ -281,7 +281,7 @@ class LogCleaner:
         is_last = False
         while not is_last:
             partition.require_leader()  # its disk may have failed
-            done = await self._in_thread(partial(run_slice, work))
+            done = await self._in_thread(partial(run_slice, work, self.clock))
             is_last = done.is_last
             # Paid outside the thread, so that a throttled round holds no worker thread.
             await self._pace.pay(done.size_bytes)

@@ -1,0 +1,26 @@
+"""The time that a task may hold the event loop, by Trio's clock."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from trio_broker.yield_budget import InTurns, YieldBudget
+
+
+async def test_a_budget_is_spent_when_its_time_is_over_and_new_after_a_yield(mock_clock: trio.testing.MockClock):
+    budget = YieldBudget(5)
+    with trio.testing.assert_no_checkpoints():
+        mock_clock.jump(4.9)
+        await budget.maybe_yield()
+        assert not budget.is_spent
+        mock_clock.jump(0.2)
+        assert budget.is_spent
+    with trio.testing.assert_checkpoints():
+        await budget.maybe_yield()
+    assert not budget.is_spent
+
+
+async def test_items_that_take_no_time_come_without_a_checkpoint(mock_clock: trio.testing.MockClock):
+    with trio.testing.assert_no_checkpoints():
+        assert [item async for item in InTurns(range(100_000))] == list(range(100_000))
