@@ -13,6 +13,7 @@ from tests.fakes.metadata_subscriber import RecordingSubscriber
 from trio_broker.changes.caller import CALLER
 from trio_broker.changes.change import ChangeChannel, ChangedResource, ChangeOrigin
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.controller import Controller
 from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.config.broker_config import BrokerConfig
@@ -177,3 +178,16 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
     assert again.image.next_producer_id == 1000
     assert again.image.partition_count == 3
     assert config.socket_server.num_io_threads == 9
+
+
+async def test_decisions_about_topics_read_the_settings_of_the_image(controller, metadata_log):
+    """Whatever this process has in effect: here none of the dynamic settings."""
+    await controller.change_configs([setting(CLUSTER_DEFAULT, "log.cleaner.max.compaction.lag.ms", "5")])
+    elsewhere = Controller(metadata_log, controller.publisher, BrokerConfig({"node.id": "1"}))
+    topic = NewTopic(name="t", configs={"min.compaction.lag.ms": "6"})
+    [refused] = await elsewhere.create_topics([topic])
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.INVALID_CONFIG
+    await controller.change_configs([setting(BROKER, "log.cleaner.max.compaction.lag.ms", "7")])
+    [created] = await elsewhere.create_topics([topic])
+    assert not isinstance(created, KafkaError), created

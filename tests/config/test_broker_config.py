@@ -34,6 +34,16 @@ def test_per_broker_wins_over_cluster_default_over_static_over_built_in():
     assert config.socket_server.num_io_threads == 5
 
 
+def test_other_dynamic_layers_make_other_settings_and_leave_these_alone():
+    config = BrokerConfig({"num.io.threads": "4"})
+    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "6"})
+    config.try_values({"queued.max.requests": "10"})
+    other = config.with_dynamic({ConfigScope.CLUSTER: {"num.io.threads": "5"}, ConfigScope.BROKER: {}})
+    assert (other.socket_server.num_io_threads, other.socket_server.queued_max_requests) == (5, 500)
+    other.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "7"})
+    assert (config.socket_server.num_io_threads, config.socket_server.queued_max_requests) == (6, 10)
+
+
 @pytest.mark.parametrize(
     ("static", "retention_ms"),
     [

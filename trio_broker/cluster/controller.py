@@ -13,7 +13,7 @@ Source: Kafka's QuorumController, without the quorum.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -28,7 +28,13 @@ from trio_broker.cluster.controller_client import ConfigOutcome
 from trio_broker.cluster.controller_result import ControllerResult, attempt, outcomes_of
 from trio_broker.cluster.features import FeatureUpdate, decide_feature_updates
 from trio_broker.cluster.leader_elections import ElectionType, decide_election
-from trio_broker.cluster.metadata_image import MetadataImage, TopicImage
+from trio_broker.cluster.metadata_image import (
+    CLUSTER_DEFAULT,
+    ConfigResource,
+    ConfigResourceType,
+    MetadataImage,
+    TopicImage,
+)
 from trio_broker.cluster.metadata_log import QuorumInfo
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
@@ -43,6 +49,7 @@ from trio_broker.cluster.replication_control import (
     decide_topic_deletions,
 )
 from trio_broker.config.broker_config import BrokerConfig
+from trio_broker.config.entries import ConfigScope
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -76,6 +83,8 @@ class Controller:
         self.publisher = publisher
         self.config = config
         self.node_id = config.node.node_id
+        self._settings = config
+        self._settings_layers: Mapping[ConfigScope, Mapping[str, str]] | None = None
         self._metadata_log = metadata_log
         self._lock = trio.Lock()
 
@@ -84,13 +93,30 @@ class Controller:
         """The image that the next decision is made on."""
         return self.publisher.cache.image
 
+    @property
+    def settings(self) -> BrokerConfig:
+        """The settings that decisions about topics and groups read: those that the image has for the cluster and for
+        the controller's node, over the static ones of the node.
+
+        They do not depend on what this process has in effect or on trial, so a controller of another start or on
+        another node decides alike. Kafka's ConfigurationControlManager resolves them in the same order.
+        """
+        resources = {
+            ConfigScope.CLUSTER: CLUSTER_DEFAULT,
+            ConfigScope.BROKER: ConfigResource.of_broker(self.config.node.node_id),
+        }
+        layers = {scope: self.image.configs(resource) for scope, resource in resources.items()}
+        if layers != self._settings_layers:
+            self._settings_layers, self._settings = layers, self.config.with_dynamic(layers)
+        return self._settings
+
     # --- requests ---
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
         async with self._lock:
-            return await self._carry_out(decide_new_topics(self.image, self.config, topics), validate_only)
+            return await self._carry_out(decide_new_topics(self.image, self.settings, topics), validate_only)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
@@ -102,15 +128,19 @@ class Controller:
         self, targets: Sequence[TopicTarget], *, validate_only: bool = False
     ) -> list[TopicImage | KafkaError]:
         async with self._lock:
-            return await self._carry_out(decide_topic_deletions(self.image, self.config, targets), validate_only)
+            return await self._carry_out(decide_topic_deletions(self.image, self.settings, targets), validate_only)
 
     async def change_configs(self, changes: Sequence[ConfigChange], *, validate_only: bool = False) -> ConfigOutcome:
         async with self._lock:
-            decide = partial(decide_config_change, self.image, self.config)
-            decisions = [attempt(partial(decide, change)) async for change in InTurns(changes)]
+            decisions = [attempt(partial(self._decide_config, change)) async for change in InTurns(changes)]
             recorded = [] if validate_only else await self._commit(decisions)
             results = outcomes_of(decisions)
             return ConfigOutcome(results, recorded)
+
+    def _decide_config(self, change: ConfigChange) -> ControllerResult[ConfigResource]:
+        # A broker checks its own settings against what is in effect: the rule about pool sizes is about those that run.
+        is_of_broker = change.resource.type is ConfigResourceType.BROKER
+        return decide_config_change(self.image, self.config if is_of_broker else self.settings, change)
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition]
@@ -146,7 +176,7 @@ class Controller:
         async with self._lock:
             # Under the lock, so that the registration, the first record of its batch, gets just this offset.
             offset = self._metadata_log.log_end_offset
-            decision = decide_registration(self.image, self.config, node, broker_epoch=offset)
+            decision = decide_registration(self.image, self.settings, node, broker_epoch=offset)
             await self._carry_out([decision], False)
             return decision.outcome
 

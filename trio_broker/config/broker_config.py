@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
+from copy import copy
 from typing import Any
 
 import attrs
@@ -115,6 +116,14 @@ class BrokerConfig:
     def dynamic(self, scope: ConfigScope) -> Mapping[str, str]:
         """Return the texts that are set dynamically in ``scope``."""
         return dict(self._dynamic[scope])
+
+    def with_dynamic(self, layers: Mapping[ConfigScope, Mapping[str, str]]) -> BrokerConfig:
+        """Return settings with the same static layer and these dynamic ones, without anything on trial."""
+        other = copy(self)
+        other._subscribers, other._tried = {}, {}
+        other._dynamic = {scope: _valid_texts(scope, values) for scope, values in layers.items()}
+        other._take(other._check_layers(other._dynamic, {}, strict=False))
+        return other
 
     # --- change ---
 
