@@ -12,7 +12,7 @@ without an exception.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import PurePath
@@ -26,7 +26,7 @@ from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublishe
 from trio_broker.cluster.cluster_control import NodeRegistration
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller import Controller
-from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
+from trio_broker.cluster.dynamic_config_publisher import BrokerReconfigurable, DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_delta import replayed
 from trio_broker.cluster.metadata_image import MetadataImage
@@ -51,11 +51,15 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_services(
-    config: BrokerConfig, runtime: Runtime, advertised: Mapping[str, Endpoint]
+    config: BrokerConfig,
+    runtime: Runtime,
+    advertised: Mapping[str, Endpoint],
+    reconfigurables: Sequence[BrokerReconfigurable] = (),
 ) -> AsyncIterator[BrokerServices]:
     """Open the data directories of ``config`` and everything that lives on them.
 
-    ``advertised`` is what each listener, by name, tells its clients.
+    ``advertised`` is what each listener, by name, tells its clients; ``reconfigurables`` are further parts that act on
+    a change of their settings.
 
     Raises:
         DataDirectoryError: a directory is locked, foreign, damaged or unreadable; the message is one line.
@@ -86,7 +90,9 @@ async def open_services(
             dynamic_config = DynamicConfigPublisher(config)
             dynamic_config.apply(image, image.configs_by_resource)
             await workers.run(partial(load_logs, log_manager, image, config))
-            replicas = make_replica_manager(log_manager, config, runtime, changes)
+            io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
+            replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
+            dynamic_config.reconfigurables = (replicas, replicas.log_maintenance.log_cleaner, *reconfigurables)
             node = NodeInfo(
                 node_id=config.node.node_id,
                 cluster_id=log_manager.cluster_id,
@@ -153,16 +159,6 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
     report = log_manager.load(config_for, leader_epoch_of)
     for stray in report.strays:
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
-
-
-def make_replica_manager(
-    log_manager: LogManager, config: BrokerConfig, runtime: Runtime, changes: ChangeLog
-) -> ReplicaManager:
-    """The ReplicaManager, with as many worker threads as ``num.io.threads`` says, also after a live change."""
-    io_limiter = trio.CapacityLimiter(config.socket_server.num_io_threads)
-    replicas = ReplicaManager(log_manager, config, runtime, io_limiter=io_limiter, changes=changes)
-    config.subscribe("num.io.threads", replicas.resize_io_threads)
-    return replicas
 
 
 def registration(node: NodeInfo) -> NodeRegistration:

@@ -36,9 +36,7 @@ import trio
 
 from trio_broker import __version__
 from trio_broker.bootstrap import open_services
-from trio_broker.config import keys
 from trio_broker.config.broker_config import BrokerConfig
-from trio_broker.config.config_key import UpdateMode
 from trio_broker.config.listeners import Endpoint, advertised_endpoints, listener_endpoints
 from trio_broker.config.validators import parse_host_port
 from trio_broker.handlers.support.dispatch import Dispatcher
@@ -137,10 +135,11 @@ class Broker:
         """
         self._open_ports()
         try:
-            async with open_services(self.config, self.runtime, self.advertised) as services:
+            async with open_services(self.config, self.runtime, self.advertised, (self,)) as services:
                 self._dispatcher = Dispatcher(services, self.server.channel.metrics)
                 self.server.handlers.handle = self._dispatcher.answer
-                self._follow_config()
+                # What was changed before this start is in effect already, except in the server that was made without.
+                self.reconfigure(self.config)
                 if reason := await self._serve(services, task_status):
                     raise StartupError(reason)
             log.info("stopped")
@@ -224,13 +223,10 @@ class Broker:
         services.groups.runtime.close()
         await self.server.drain(trio.current_time() + grace_seconds)
 
-    def _follow_config(self) -> None:
+    def reconfigure(self, config: BrokerConfig) -> None:
         """Let the socket server follow the settings that may change while it runs."""
-        for key in keys.KEY_GROUPS["Listeners and connections"]:
-            if key.update_mode is not UpdateMode.READ_ONLY:
-                self.config.subscribe(key.name, lambda _: self.server.reconfigure(self.config.socket_server))
-        # What was changed before this start is in effect already, except in the server that was made without it.
-        self.server.reconfigure(self.config.socket_server)
+        if config.socket_server != self.server.config:
+            self.server.reconfigure(config.socket_server)
 
 
 def not_running(request: QueuedRequest) -> Answer:

@@ -156,16 +156,6 @@ async def test_what_happens_to_topics_is_recorded(controller):
     assert [change.number for change in controller.publisher.changes.changes] == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_a_part_that_fails_on_new_settings_does_not_fail_the_request(controller, config, caplog):
-    def fail(value):
-        raise RuntimeError("no")
-
-    config.subscribe("num.io.threads", fail)
-    outcome = await controller.change_configs([setting(BROKER, "num.io.threads", "9")])
-    assert outcome.results == [BROKER]
-    assert "could not follow the change of num.io.threads" in caplog.text
-
-
 async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller, metadata_log):
     await controller.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
     await controller.create_partitions([NewPartitions(name="t", count=3)])

@@ -194,27 +194,6 @@ def test_checking_changes_nothing():
 # --- applying a change ---
 
 
-def test_subscribers_hear_of_effective_changes_only():
-    config = BrokerConfig()
-    heard: list[object] = []
-    config.subscribe("num.io.threads", heard.append)
-    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "8"})
-    config.set_dynamic(ConfigScope.CLUSTER, {"num.io.threads": "9"})
-    assert heard == []
-    config.set_dynamic(ConfigScope.BROKER, {"num.io.threads": "10"})
-    config.set_dynamic(ConfigScope.BROKER, {})
-    assert heard == [10, 9]
-
-
-def test_a_subscription_ends_when_asked():
-    config = BrokerConfig()
-    heard: list[object] = []
-    end = config.subscribe("queued.max.requests", heard.append)
-    end()
-    config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10"})
-    assert heard == []
-
-
 def test_replacing_a_layer_returns_all_effective_values_that_changed():
     config = BrokerConfig()
     assert config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "10", "num.io.threads": "9"}) == (
@@ -229,8 +208,6 @@ def test_replacing_a_layer_returns_all_effective_values_that_changed():
 def test_a_value_on_trial_is_in_effect_in_no_layer_and_ends_without_a_trace():
     config = BrokerConfig({"num.io.threads": "4"})
     config.set_dynamic(ConfigScope.BROKER, {"queued.max.requests": "9"})
-    heard: list[object] = []
-    config.subscribe("num.io.threads", heard.append)
     assert config.try_values({"num.io.threads": "16"}) == (ValueChange("num.io.threads", "4", "16"),)
     assert (config.socket_server.num_io_threads, config.dynamic(ConfigScope.BROKER)) == (
         16,
@@ -239,7 +216,7 @@ def test_a_value_on_trial_is_in_effect_in_no_layer_and_ends_without_a_trace():
     [first, *_] = config.synonyms(BROKER_KEYS["num.io.threads"])
     assert (first.value, first.source) == ("16", ConfigSource.DYNAMIC_BROKER_CONFIG)
     assert config.end_trial() == (ValueChange("num.io.threads", "16", "4"),)
-    assert (config.socket_server.num_io_threads, config.tried, heard) == (4, {}, [16, 4])
+    assert (config.socket_server.num_io_threads, config.tried) == (4, {})
 
 
 def test_taking_a_value_away_can_be_tried_too():

@@ -377,6 +377,7 @@ async def test_as_many_rounds_run_at_a_time_as_there_are_threads_and_that_may_ch
     nursery.start_soon(cleaner.run)
     await under_way(1)
     replicas.config.set_dynamic(ConfigScope.BROKER, {"log.cleaner.threads": "2"})
+    cleaner.reconfigure(replicas.config)
     await under_way(2)
     go_on.set()
     for _ in iter(lambda: cleaner.statistics().rounds, len(partitions)):

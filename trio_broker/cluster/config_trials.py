@@ -78,9 +78,9 @@ class ConfigTrials:
         """
         async with self._lock:
             self.check(values, seconds)
-            effective = self._config.try_values(values)
+            effective = self.dynamic_config.try_values(values)
             if not effective:
-                self._config.end_trial()
+                self.dynamic_config.end_trial()
                 return None
             made = self._made(effective)
             trial = Trial(seconds, self.clock.now_ms() + seconds * 1000)
@@ -126,7 +126,7 @@ class ConfigTrials:
             [result] = (await self.controller.change_configs([wanted])).results
             if isinstance(result, KafkaError):
                 raise result
-            self._config.end_trial()
+            self.dynamic_config.end_trial()
             return self._note(change, TrialOutcome.KEPT, self.clock.now_ms(), CALLER.get().change_origin)
 
     async def undo(self, number: int, origin: ChangeOrigin | None = None) -> Change:
@@ -145,7 +145,7 @@ class ConfigTrials:
         return change
 
     async def _end(self, change: Change, origin: ChangeOrigin | None) -> Change:
-        effective = self._config.end_trial()
+        effective = self.dynamic_config.end_trial()
         if not effective:
             raise self._replaced(change)
         by = origin or CALLER.get().change_origin

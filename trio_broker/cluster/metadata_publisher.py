@@ -12,22 +12,19 @@ Source: Kafka's MetadataLoader and MetadataPublisher.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import attrs
 
 from trio_broker.changes.change import Change, MadeChange
 from trio_broker.changes.change_log import ChangeLog
+from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.dynamic_config_publisher import DynamicConfigPublisher
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_changes import made_changes
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import MetadataImage
-
-log = logging.getLogger(__name__)
 
 
 class MetadataSubscriber(Protocol):
@@ -60,21 +57,14 @@ class MetadataPublisher:
         self.cache.set_image(image)
         made: list[MadeChange] = []
         # Before the settings take effect: a topic's change shows what it inherited until now.
-        with barrier(type(self.changes).__name__):
+        with barrier(self.changes):
             made += made_changes(delta, image, self.dynamic_config.config)
-        with barrier(type(self.dynamic_config).__name__):
+        with barrier(self.dynamic_config):
             made += self.dynamic_config.apply(image, delta.changed_configs)
-        recorded = [self.changes.record(each) for each in made]
+        recorded = []
+        with barrier(self.changes):
+            recorded += [self.changes.record(each) for each in made]
         for subscriber in self.subscribers:
-            with barrier(type(subscriber).__name__):
+            with barrier(subscriber):
                 await subscriber.apply_metadata(delta, image)
         return recorded
-
-
-@contextmanager
-def barrier(name: str) -> Iterator[None]:
-    """Log what the part ``name`` raises, so that the next one is notified."""
-    try:
-        yield
-    except Exception:
-        log.exception("%s failed on a change of the metadata", name)

@@ -1,4 +1,4 @@
-"""The broker's settings: static and dynamic layers, checks before a change, and notifications after it.
+"""The broker's settings: static and dynamic layers, and checks before a change.
 
 There are four layers, of which a later one wins: built-in defaults, static settings (file, environment, command line),
 dynamic defaults of the cluster, dynamic values of this broker. The layers are merged before fallbacks are applied: a
@@ -15,7 +15,7 @@ Source: Kafka's DynamicBrokerConfig (layers, validateConfigs), DynamicThreadPool
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 from typing import Any
 
@@ -63,7 +63,8 @@ class PoolLimits:
 class BrokerConfig:
     """The effective settings of one broker, as one settings object for each part of the broker.
 
-    An object is replaced when a value in it changes, so a reader gets it from here each time, or subscribes.
+    An object is replaced when a value in it changes, so a reader gets it from here each time, or is a
+    ``BrokerReconfigurable`` of the ``DynamicConfigPublisher``.
     """
 
     node: NodeConfig
@@ -100,7 +101,6 @@ class BrokerConfig:
             self._static[name] = text
         self._dynamic: dict[ConfigScope, dict[str, str]] = {scope: {} for scope in ConfigScope}
         self._tried: dict[str, str | None] = {}
-        self._subscribers: dict[str, list[Callable[[Any], None]]] = {}
         self._checked: _Checked | None = None
         self._take(self._check_layers(self._dynamic, self._tried))
 
@@ -120,7 +120,7 @@ class BrokerConfig:
     def with_dynamic(self, layers: Mapping[ConfigScope, Mapping[str, str]]) -> BrokerConfig:
         """Return settings with the same static layer and these dynamic ones, without anything on trial."""
         other = copy(self)
-        other._subscribers, other._tried = {}, {}
+        other._tried = {}
         other._dynamic = {scope: _valid_texts(scope, values) for scope, values in layers.items()}
         other._take(other._check_layers(other._dynamic, {}, strict=False))
         return other
@@ -185,11 +185,9 @@ class BrokerConfig:
         return PoolLimits(current, max(1, current // 2), min(current * 2, INT_MAX))
 
     def set_dynamic(self, scope: ConfigScope, values: Mapping[str, str]) -> tuple[ValueChange, ...]:
-        """Replace the dynamic values of ``scope``, notify the subscribers, and return the effective values that
-        changed.
+        """Replace the dynamic values of ``scope``; return the effective values that changed.
 
-        The error of a subscriber is logged, and the other subscribers are still notified, because the value is in
-        effect already. A value for this broker ends the trial of its key.
+        A value for this broker ends the trial of its key.
         """
         dynamic = {**self._dynamic, scope: _valid_texts(scope, values)}
         tried = self._tried_after(dynamic)
@@ -254,21 +252,7 @@ class BrokerConfig:
         )
         for change in changes:
             log.info("%s changed from %s to %s", change.name, change.old, change.new)
-            for callback in tuple(self._subscribers.get(change.name, ())):
-                _notify(change.name, callback, self._values[change.name])
         return changes
-
-    # --- subscriptions ---
-
-    def subscribe(self, name: str, callback: Callable[[Any], None]) -> Callable[[], None]:
-        """Call ``callback`` with the new value whenever the effective value of the key ``name`` changes.
-
-        Returns a function that ends the subscription.
-        """
-        assert name in BROKER_KEYS, name
-        callbacks = self._subscribers.setdefault(name, [])
-        callbacks.append(callback)
-        return lambda: callbacks.remove(callback)
 
     # --- description ---
 
@@ -393,14 +377,6 @@ class _Checked:
 def overlaid(layer: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
     """``layer`` with ``changes``; None takes a value away."""
     return {name: text for name, text in {**layer, **changes}.items() if text is not None}
-
-
-def _notify(name: str, callback: Callable[[Any], None], value: Any) -> None:
-    """Call one subscriber, and log an error instead of raising it."""
-    try:
-        callback(value)
-    except Exception:
-        log.exception("a part of the broker could not follow the change of %s", name)
 
 
 def _refuse_read_only(names: Iterable[str]) -> None:

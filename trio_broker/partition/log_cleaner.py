@@ -129,11 +129,13 @@ class LogCleaner:
         self._max_dirty_ratio = 0.0
         self._dirtiest: tuple[DirtyPartition, ...] = ()
         self._busy_time = BusyTime()
-        config.subscribe("log.cleaner.threads", self._resize)
 
-    def _resize(self, threads: int) -> None:
-        self.limiter.total_tokens = threads
-        self._round_ended.set()
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Follow ``log.cleaner.threads``."""
+        threads = config.log_manager.log_cleaner_threads
+        if threads != self.limiter.total_tokens:
+            self.limiter.total_tokens = threads
+            self._round_ended.set()
 
     # ---- which one next -------------------------------------------------------------------------------------------
 

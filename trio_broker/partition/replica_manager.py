@@ -509,6 +509,10 @@ class ReplicaManager:
         """Do ``work`` in one of the worker threads that clients wait for."""
         return await self.workers.run(work, limiter=self.io_limiter)
 
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Follow ``num.io.threads``."""
+        self.resize_io_threads(config.socket_server.num_io_threads)
+
     def resize_io_threads(self, count: int) -> None:
         """Change how many worker threads clients may wait for at a time, and how many partitions may sync."""
         self.io_limiter.total_tokens = count
