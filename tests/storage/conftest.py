@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from kafka_wire.records.compression import Codec
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.disk import Disk
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.log import Log
@@ -74,6 +76,7 @@ def marker() -> Callable[..., bytearray]:
 class LogBench:
     """A log and the ways to open it again: after a clean stop, or after a crash with nothing said to the disk."""
 
+    disk: Disk
     directory: Path
     config: LogConfig
     log: Log
@@ -131,7 +134,7 @@ class LogBench:
     ) -> OpenedLog:
         """Open a log again that was let go or closed, with what the checkpoints say, or something else."""
         opened = open_log(
-            RealDisk(),
+            self.disk,
             self.directory,
             TopicPartition("orders", 0),
             TOPIC_ID,
@@ -150,12 +153,20 @@ class LogBench:
 
 
 @pytest.fixture
-def make_log(tmp_path: Path) -> Callable[..., LogBench]:
+def disk() -> Disk:
+    """What the logs lie on. A module whose tests need another one has a fixture of this name."""
+    return RealDisk()
+
+
+@pytest.fixture
+def make_log(disk: Disk, tmp_path: Path) -> Callable[..., LogBench]:
     """Make a log; keyword arguments are those of ``LogConfig``, and ``log_start_offset``."""
 
+    numbers = itertools.count()
+
     def make(*, log_start_offset: int = 0, **config: object) -> LogBench:
-        directory = tmp_path / f"log-{len(list(tmp_path.iterdir()))}"
-        bench = LogBench(directory, LogConfig(**config), None)  # type: ignore[arg-type]
+        directory = tmp_path / f"log-{next(numbers)}"
+        bench = LogBench(disk, directory, LogConfig(**config), None)  # type: ignore[arg-type]
         bench.reopen(clean=False, recovery_point=0, log_start_offset=log_start_offset)
         return bench
 
