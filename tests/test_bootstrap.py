@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
+import attrs
 import pytest
 import trio
 
@@ -16,10 +17,12 @@ from trio_broker.bootstrap import open_services, run_shielded
 from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
 from trio_broker.cluster.metadata_image import ConfigResource, ConfigResourceType
 from trio_broker.cluster.metadata_log import MetadataLog
+from trio_broker.cluster.metadata_snapshot import image_records
 from trio_broker.cluster.replication_control import NewPartitions, NewTopic, TopicTarget
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.real import real_runtime
 from trio_broker.runtime.real_workers import RealWorkers
+from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.storage.errors import DataDirectoryError
 
 CLEAN_MARKER = ".kafka_cleanshutdown"
@@ -75,6 +78,21 @@ async def test_topics_settings_and_records_are_there_at_the_next_start(tmp_path)
         assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 2)
         assert partition.log.config.retention_ms == 1234
         assert (partition.log_end_offset, partition.high_watermark) == (1, 1)
+
+
+async def test_all_of_a_broker_lies_on_the_disk_of_its_runtime(tmp_path):
+    """The directory of this machine stays empty, and the next start finds everything in memory."""
+    clock = ManualClock()
+    runtime = attrs.evolve(real_runtime(clock), disk=SimulatedDisk(clock))
+    runtime.disk.make_directory(tmp_path)
+    config = broker_config(tmp_path)
+    async with open_services(config, runtime, ADVERTISED) as services:
+        await create(services)
+        await append(services)
+        services.metadata_log.take_snapshot(image_records(services.metadata_cache.image))
+    async with open_services(config, runtime, ADVERTISED) as services:
+        assert services.replicas.topic("orders").partition(0).log_end_offset == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_metadata_log_that_does_not_close_leaves_no_clean_marker(tmp_path, monkeypatch):
