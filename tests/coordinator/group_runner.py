@@ -19,7 +19,7 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
 from kafka_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
-from tests.coordinator.appended import appended
+from tests.coordinator.appended import appended, restored
 from tests.fakes.images import image_after
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -229,7 +229,7 @@ class GroupRunner:
         classic = None
         for record in self.records():
             if isinstance(record.value, GroupMetadataValue):
-                classic = ClassicGroup.restored(GROUP, record.value, self.settings, self.now)
+                classic = restored(record.value, self.settings, self.now)
             else:
                 group.apply(record)
         assert classic is None or not group.exists, "both a classic group and a consumer group are in the log"

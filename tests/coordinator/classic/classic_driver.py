@@ -19,7 +19,7 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
-from tests.coordinator.appended import appended
+from tests.coordinator.appended import appended, restored
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup
@@ -198,7 +198,7 @@ class ClassicDriver:
         else:
             value = self.last_record.value
             assert isinstance(value, GroupMetadataValue)
-            self.group = ClassicGroup.restored("g", value, self.settings, self.now)
+            self.group = restored(value, self.settings, self.now)
         self._shown_state = self._state()
         return [self._shown_state]
 

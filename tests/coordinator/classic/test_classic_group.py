@@ -16,7 +16,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
 from tests.coordinator import conversations
-from tests.coordinator.appended import appended
+from tests.coordinator.appended import appended, restored
 from tests.coordinator.classic.classic_driver import ClassicDriver
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
@@ -366,7 +366,7 @@ def test_the_record_of_a_generation_is_the_group_again():
     group = stable_group("a", "b")
     record = group.metadata_record()
     assert isinstance(record.value, GroupMetadataValue)
-    again = ClassicGroup.restored("g", record.value, group.settings, at(100))
+    again = restored(record.value, group.settings, at(100))
     assert again.metadata_record() == record
     assert again.state is ClassicGroupState.STABLE
     assert (again.leader_id, again.protocol_name, again.subscribed_topics) == ("a", "range", frozenset({"a", "b"}))
@@ -381,7 +381,7 @@ def test_a_record_of_an_old_broker_is_read_as_far_as_it_goes():
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol="range", leader="gone", members=[member]
     )
-    group = ClassicGroup.restored("g", value, GroupCoordinatorConfig(), at(0))
+    group = restored(value, GroupCoordinatorConfig(), at(0))
     assert group.members["a"].rebalance_timeout_ms == 10_000
     assert group.leader_id == "a"
     assert group.state_since_ms == -1
@@ -389,7 +389,7 @@ def test_a_record_of_an_old_broker_is_read_as_far_as_it_goes():
 
 def test_after_the_greatest_generation_comes_0():
     value = GroupMetadataValue(protocol_type="", generation=2**31 - 1, protocol=None, leader=None, members=[])
-    group = ClassicGroup.restored("g", value, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), at(0))
+    group = restored(value, GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0), at(0))
     assert (group.is_deserted, group.protocol_type) == (True, None)
     join(group)
     assert joined(group.tick(at(0), IMAGE)).generation_id == 0

@@ -21,7 +21,7 @@ from kafka_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from kafka_wire.stored.groups import GroupMetadataValue, GroupRecord, decode_group_record, encode_group_record
-from tests.coordinator.appended import appended
+from tests.coordinator.appended import appended, restored
 from tests.coordinator.classic.classic_driver import IMAGE, in_version
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
@@ -192,7 +192,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def the_broker_is_killed_and_started_again(self) -> None:
         assert self.last_record is not None
         self.uncompleted.clear()
-        self.group = ClassicGroup.restored("g", self.last_record, SETTINGS, self.now)
+        self.group = restored(self.last_record, SETTINGS, self.now)
         self.greatest_generation = self.last_record.generation
         for member in self.last_record.members:
             self.told_generation[member.member_id] = self.last_record.generation
@@ -354,6 +354,12 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 if member.instance_id is None and self.told_generation[member.member_id] != group.generation_id
             ]
             assert not of_another_generation
+
+    @invariant()
+    def a_stable_group_is_what_its_record_says(self) -> None:
+        if self.group.state is STABLE:
+            assert self.last_record is not None
+            assert restored(self.last_record, SETTINGS, self.now).metadata_record() == self.group.metadata_record()
 
     @invariant()
     def no_alarm_is_late(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from kafka_wire.stored.groups import GroupMetadataValue, MemberMetadata, OffsetCommitKey
 from kafka_wire.stored.offset_commits import NO_EXPIRE_TIMESTAMP, encode_commit_key, encode_commit_value
+from tests.coordinator.appended import restored
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
@@ -42,7 +43,7 @@ def group(*, subscribed: bytes | None = None, protocol_type: str = "consumer", s
         current_state_timestamp=since_ms,
         members=[] if subscribed is None else [member],
     )
-    return ClassicGroup.restored("g", value, SETTINGS, NOW)
+    return restored(value, SETTINGS, NOW)
 
 
 def simple_group() -> ClassicGroup:

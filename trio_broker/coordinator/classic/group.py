@@ -74,6 +74,7 @@ from trio_broker.coordinator.classic.responses import (
     join_error,
     leave_result,
     rebalance_timeout_ms,
+    refused_completions,
     sync_error,
 )
 from trio_broker.coordinator.group_event import GroupEvent, GroupEventKind
@@ -119,13 +120,11 @@ class ClassicGroupState(enum.Enum):
 EMPTY, PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE, DEAD = ClassicGroupState
 
 PREVIOUS_STATES: Final = {
-    EMPTY: {PREPARING_REBALANCE},
     PREPARING_REBALANCE: {EMPTY, COMPLETING_REBALANCE, STABLE},
     COMPLETING_REBALANCE: {PREPARING_REBALANCE},
-    STABLE: {COMPLETING_REBALANCE},
     DEAD: set(ClassicGroupState),
 }
-"""From which states each may follow: Kafka's ClassicGroupState.addValidPreviousStates."""
+"""From which states each may follow that no record brings: Kafka's ClassicGroupState.addValidPreviousStates."""
 
 # Heartbeats are the most frequent requests of a group, and members of an enum class are slow to look up.
 _NONE: Final = ErrorCode.NONE
@@ -194,20 +193,6 @@ class ClassicGroup:
         # Not kept until the next event: responses hold the assignments of all members.
         result, self._result = self._result, GroupResult()
         return result
-
-    @classmethod
-    def restored(
-        cls, group_id: str, value: GroupMetadataValue, settings: GroupCoordinatorConfig, now: Now
-    ) -> ClassicGroup:
-        """The group as its last record describes it. Every member has a whole session for its next request.
-
-        Raises:
-            ContradictoryRecords: two members have the same member id or instance id.
-        """
-        group = cls(group_id, settings, now)
-        group.apply(GroupRecord(GroupMetadataKey(group=group_id), value))
-        group.loaded(now)
-        return group
 
     @classmethod
     def of_members(
@@ -337,7 +322,7 @@ class ClassicGroup:
             self._rebalance_or_complete_join(f"{member.member_id}: {kind.value}")
         else:
             self._extend_session(member)
-            self._result.complete(join.future, self._joined(member.member_id, self.leader_id, self.members.values()))
+            self._result.complete(join.future, self._joined(member.member_id))
 
     def _replace(self, join: _Join, old: ClassicMember) -> None:
         """A static member comes back under a new id."""
@@ -358,25 +343,24 @@ class ClassicGroup:
     def _replace_in_generation(
         self, join: _Join, old: ClassicMember, new: ClassicMember, members: Sequence[ClassicMember]
     ) -> None:
-        """Decide that ``new`` has the place of ``old`` in the stable generation, and what its response is."""
-        leader_id = new.member_id if old.member_id == self.leader_id else self.leader_id
-        response = self._joined(new.member_id, leader_id, members)
-        if join.context.version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT:
-            response.skip_assignment = new.member_id == leader_id
-        else:
-            # A client that does not know the field would assign anew if it learned that it leads (KIP-814).
-            response.leader = self.leader_id or NO_MEMBER_ID
-            response.members = []
+        """Decide that ``new`` has the place of ``old`` in the stable generation."""
+        leads, response = old.member_id == self.leader_id, self._joined(NO_MEMBER_ID)
+        response.member_id = new.member_id
+        if leads and join.context.version >= FIRST_JOIN_WITH_SKIP_ASSIGNMENT:
+            # An older client, which does not know the field, would assign anew if it learned that it leads (KIP-814).
+            response.leader, response.skip_assignment = new.member_id, True
+            response.members = [each.for_leader(self.protocol_name) for each in members]
         self._replacement = new
         self._record_replacement(join, old, new)
         self._result.complete(join.future, response)
+        leader_id = new.member_id if leads else self.leader_id
         self._result.records.append(self._record_of(members, leader_id, self.state_since_ms))
         self._result.refused = partial(self._replacement_refused, join, old)
 
     def _replacement_refused(self, join: _Join, old: ClassicMember, code: ErrorCode) -> GroupResult:
         """The id that the log has stays the valid one. Its client lives: it may need a while to ask again."""
         self._extend_session(old)
-        response = self._joined(NO_MEMBER_ID, self.leader_id, ())
+        response = self._joined(NO_MEMBER_ID)
         response.error_code = code
         return GroupResult(completions=[Completion(join.future, response)])
 
@@ -540,11 +524,7 @@ class ClassicGroup:
         the members of the last generation would be back, until their sessions end.
         """
         self.apply(record)
-        result = GroupResult(events=events)
-        for each in completions:
-            leaves = isinstance(each.response, LeaveGroupResponse)
-            result.complete(each.future, LeaveGroupResponse(error_code=code) if leaves else each.response)
-        return result
+        return GroupResult(completions=refused_completions(completions, code), events=events)
 
     def _begin_generation(self) -> None:
         self._next_generation()
@@ -553,8 +533,7 @@ class ClassicGroup:
         self._move_to(COMPLETING_REBALANCE)
         for member in self.members.values():
             if (future := self.member_table.pop_awaiting_join(member)) is not None:
-                response = self._joined(member.member_id, self.leader_id, self.members.values())
-                self._result.complete(future, response)
+                self._result.complete(future, self._joined(member.member_id))
             self._extend_session(member)
             member.is_new = False
         self.member_table.pending_syncs.update(self.members)
@@ -563,16 +542,16 @@ class ClassicGroup:
     def _next_generation(self) -> None:
         self.generation_id = 0 if self.generation_id >= MAX_GENERATION else self.generation_id + 1
 
-    def _joined(self, member_id: str, leader_id: str | None, members: Iterable[ClassicMember]) -> JoinGroupResponse:
+    def _joined(self, member_id: str) -> JoinGroupResponse:
         """The generation as it is; the leader also learns who the members are."""
-        leads = member_id == leader_id
+        members = self.members.values() if member_id == self.leader_id else ()
         return JoinGroupResponse(
             generation_id=self.generation_id,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            leader=leader_id or NO_MEMBER_ID,
+            leader=self.leader_id or NO_MEMBER_ID,
             member_id=member_id,
-            members=[each.for_leader(self.protocol_name) for each in members] if leads else [],
+            members=[each.for_leader(self.protocol_name) for each in members],
         )
 
     # --- Completing a rebalance ---
@@ -589,8 +568,7 @@ class ClassicGroup:
 
     def _assignment_refused(self, completions: Iterable[Completion], code: ErrorCode) -> GroupResult:
         """No member gets the assignment, since a restart would bring back another one, and the group rebalances."""
-        for each in completions:
-            self._result.complete(each.future, each.response if each.response.error_code else sync_error(code))
+        self._result.completions = refused_completions(completions, code)
         self._record_event(GroupEventKind.ASSIGNMENT_LOST, reason=code.name)
         self._prepare_rebalance("the assignment could not be written down")
         return self._take_result()
@@ -957,9 +935,5 @@ def first_join(
     assert not result.records, result.records
     result.records = [*tombstones, record]
     result.replace_with = group
-    result.refused = partial(_first_join_refused, event)
+    result.refused = lambda code: GroupResult(completions=[Completion(event.future, join_error(code))])
     return result
-
-
-def _first_join_refused(event: CoordinatorEvent[JoinGroupRequest], code: ErrorCode) -> GroupResult:
-    return GroupResult(completions=[Completion(event.future, join_error(code, event.request.member_id))])

@@ -8,12 +8,15 @@ Source: Kafka's GroupCoordinatorService.joinGroup, JoinGroupResponse, SyncGroupR
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from kafka_wire.messages.leave_group import MemberIdentity, MemberResponse
 from kafka_wire.messages.sync_group import SyncGroupResponse
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.protocols import are_too_large
+from trio_broker.coordinator.runtime.result import Completion
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
@@ -46,3 +49,18 @@ def sync_error(code: ErrorCode) -> SyncGroupResponse:
 
 def leave_result(member: MemberIdentity, code: ErrorCode) -> MemberResponse:
     return MemberResponse(member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code)
+
+
+def refused_completions(completions: Iterable[Completion], code: ErrorCode) -> list[Completion]:
+    """Error responses with ``code`` in the place of those that are none."""
+    return [each if each.response.error_code else _refused(each, code) for each in completions]
+
+
+def _refused(completion: Completion, code: ErrorCode) -> Completion:
+    match completion.response:
+        case JoinGroupResponse(member_id=member_id):
+            return Completion(completion.future, join_error(code, member_id))
+        case SyncGroupResponse():
+            return Completion(completion.future, sync_error(code))
+        case response:
+            return Completion(completion.future, type(response)(error_code=code))

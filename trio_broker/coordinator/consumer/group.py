@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
@@ -32,16 +32,16 @@ from kafka_wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from kafka_wire.messages.heartbeat import HeartbeatRequest
-from kafka_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from kafka_wire.messages.join_group import JoinGroupRequest
 from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
-from kafka_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from kafka_wire.messages.sync_group import SyncGroupRequest
 from kafka_wire.stored.groups import GroupRecord
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import first_join
 from trio_broker.coordinator.classic.protocols import CONSUMER_PROTOCOL_TYPE
-from trio_broker.coordinator.classic.responses import join_error, sync_error
+from trio_broker.coordinator.classic.responses import join_error, refused_completions, sync_error
 from trio_broker.coordinator.consumer import classic_members, descriptions
 from trio_broker.coordinator.consumer.downgrade import downgraded
 from trio_broker.coordinator.consumer.group_patterns import GroupPatterns
@@ -177,9 +177,7 @@ class ConsumerGroup:
             if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
                 deadline = now.monotonic_seconds + member.rebalance_timeout_ms / 1000
                 self.timers.start_if_absent(MemberTimer.REVOCATION, member.member_id, deadline)
-        return GroupResult(
-            completions=[Completion(each.future, _error_response(each.response, code)) for each in completions]
-        )
+        return GroupResult(completions=refused_completions(completions, code))
 
     def _join_or_stay(
         self,
@@ -443,15 +441,3 @@ def _assignment(assigned: PartitionEpochs) -> Assignment:
 
 def _stale(member: ConsumerMember) -> ErrorCode:
     return ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
-
-
-def _error_response(response: Any, code: ErrorCode) -> Any:
-    """A response like ``response`` that says that the request had no effect."""
-    match response:
-        case JoinGroupResponse():
-            return JoinGroupResponse(
-                error_code=code, protocol_name=None, leader="", member_id=response.member_id, members=[]
-            )
-        case SyncGroupResponse():
-            return SyncGroupResponse(error_code=code, assignment=b"")
-    return type(response)(error_code=code)
