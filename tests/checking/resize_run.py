@@ -12,7 +12,7 @@ import json
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -93,10 +93,12 @@ class ResizeReport:
         return f"{self.seconds:.0f} s: " + ", ".join(f"{count} {name}" for name, count in figures.items())
 
 
-def run_resizes(directory: Path, seed: int, seconds: float) -> ResizeReport:
-    """Resize for ``seconds`` what can be resized, and check everything."""
+def run_resizes(
+    directory: Path, seed: int, seconds: float, *, broker: Callable[..., BrokerProcess] = BrokerProcess
+) -> ResizeReport:
+    """Resize for ``seconds`` what can be resized, or until a pipeline has failed, and check everything."""
     began = time.monotonic()
-    run = ChaosRun(directory, KINDS, settings=SETTINGS, senders=SENDERS, ask_seconds=LOOK_SECONDS)
+    run = ChaosRun(directory, KINDS, broker, settings=SETTINGS, senders=SENDERS, ask_seconds=LOOK_SECONDS)
     try:
         # The pipelines' records have a time long ago, and are not to be retired for it.
         wanted = NewTopic(PIPELINED_TOPIC, PIPELINES, 1, config={"retention.ms": "-1"})

@@ -1,6 +1,6 @@
-"""Brokers with a bug in their groups, put there on purpose, to show that a run finds it.
+"""Brokers with a bug in their groups or in a resize, put there on purpose, to show that a run finds it.
 
-A bug replaces one function of the coordinator before the broker starts, in the broker's process alone:
+A bug replaces one function of the broker before that starts, in the broker's process alone:
 ``python -m tests.checking.seeded_bugs <bug> start …``.
 
 Source: the habit of testing a test; mutation testing.
@@ -21,6 +21,9 @@ from trio_broker.coordinator.classic.group import ClassicGroup
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
 from trio_broker.coordinator.offsets import requests
 from trio_broker.coordinator.runtime.log import CoordinatorLog
+from trio_broker.network.connection import Connection
+from trio_broker.network.errors import CloseConnection
+from trio_broker.network.processor import Processor
 from trio_broker.testing.process import BrokerProcess
 
 
@@ -95,6 +98,18 @@ def revocations_are_not_waited_for() -> None:
     replace(Reconciliation, "_still_has", lambda *_: False)
 
 
+def connections_are_closed_when_they_move() -> None:
+    """From one Processor to another."""
+    accept = Processor.accept
+
+    def accept_new_ones(processor: Processor, connection: Connection) -> None:
+        accept(processor, connection)
+        if connection.bytes_in:
+            connection.close_now(CloseConnection("it has moved"))
+
+    replace(Processor, "accept", accept_new_ones)
+
+
 BUGS: dict[str, Callable[[], None]] = {
     bug.__name__: bug
     for bug in (
@@ -104,6 +119,7 @@ BUGS: dict[str, Callable[[], None]] = {
         everybody_gets_the_assignment_of_the_leader,
         generations_stay_the_same,
         revocations_are_not_waited_for,
+        connections_are_closed_when_they_move,
     )
 }
 

@@ -13,7 +13,8 @@ from tests.checking.commits import COMMITS_STAY
 from tests.checking.history import Op
 from tests.checking.ownership import ONE_OWNER_AT_A_TIME, ONE_OWNER_PER_GENERATION
 from tests.checking.recorded_members import ConfluentConsumer, ConfluentRange
-from tests.checking.seeded_bugs import BUGS, BuggyBroker
+from tests.checking.resize_run import ANSWERS_IN_TURN, NO_CONNECTION_IS_DROPPED, run_resizes
+from tests.checking.seeded_bugs import BuggyBroker
 
 pytestmark = [pytest.mark.compat, pytest.mark.soak]
 
@@ -40,8 +41,11 @@ STEPS = [
 CATCH_UP_SECONDS = 3.0
 """What bugs leave of a group may never catch up."""
 
+RESIZE_SECONDS = 30.0
+"""At most: a run ends with the first pipeline that fails."""
 
-@pytest.mark.parametrize("bug", BUGS)
+
+@pytest.mark.parametrize("bug", BROKEN)
 def test_a_run_finds(bug: str, tmp_path: Path) -> None:
     broker = partial(BuggyBroker, bug=bug)
     report = run_steps(tmp_path, STEPS, KINDS, broker=broker, catch_up_seconds=CATCH_UP_SECONDS)
@@ -50,3 +54,9 @@ def test_a_run_finds(bug: str, tmp_path: Path) -> None:
 
 def test_a_run_finds_nothing_where_there_is_no_bug(tmp_path: Path) -> None:
     assert run_steps(tmp_path, STEPS, KINDS).violations == []
+
+
+def test_a_run_of_resizes_finds_connections_that_are_closed(tmp_path: Path) -> None:
+    broker = partial(BuggyBroker, bug="connections_are_closed_when_they_move")
+    report = run_resizes(tmp_path, 1, RESIZE_SECONDS, broker=broker)
+    assert {violation.promise for violation in report.violations} >= {NO_CONNECTION_IS_DROPPED, ANSWERS_IN_TURN}, report
