@@ -19,7 +19,6 @@ from pathlib import PurePath
 
 import trio
 
-from kafka_wire.primitives import random_uuid
 from trio_broker.changes.change_file import FILE_NAME, ChangeFile
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
@@ -41,6 +40,7 @@ from trio_broker.config.resource_config import topic_config
 from trio_broker.coordinator.group_coordinator import GroupCoordinator
 from trio_broker.handlers.support.services import BrokerServices, NodeInfo
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.runtime.chance import random_uuid
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.runtime.workers import Workers
 from trio_broker.storage.log_manager import LogManager
@@ -100,11 +100,11 @@ async def open_services(
                 advertised=advertised,
             )
             publisher = MetadataPublisher(metadata_cache, dynamic_config, changes)
-            controller = Controller(metadata_log, publisher, config)
-            broker_epoch = await controller.register_node(registration(node))
+            controller = Controller(metadata_log, publisher, config, runtime.random)
+            broker_epoch = await controller.register_node(registration(node, random_uuid(runtime.random)))
             partitions = BrokerMetadataPublisher(replicas, config)
             await partitions.apply_topics(metadata_cache.image.topics.values())
-            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, clock)
+            groups = GroupCoordinator(replicas, controller, metadata_cache, changes, config, runtime)
             # In this order: the coordinator finds the partitions of a new topic open.
             publisher.subscribers = (partitions, groups)
             yield BrokerServices(
@@ -161,10 +161,10 @@ def load_logs(log_manager: LogManager, image: MetadataImage, config: BrokerConfi
         log.warning("%s: no topic of this cluster has this partition, so it was renamed", stray)
 
 
-def registration(node: NodeInfo) -> NodeRegistration:
+def registration(node: NodeInfo, incarnation_id: bytes) -> NodeRegistration:
     return NodeRegistration(
         node_id=node.node_id,
-        incarnation_id=random_uuid(),
+        incarnation_id=incarnation_id,
         endpoints=tuple(node.advertised.values()),
         rack=node.rack,
     )

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import secrets
 import struct
 from typing import Annotated, Any, Final, Protocol, TypeAlias
 
@@ -211,17 +210,3 @@ def parse_uuid(text: str) -> bytes:
     if len(uuid) != UUID_BYTES:
         raise ValueError(f"{text!r} is not a uuid: {len(uuid)} bytes instead of {UUID_BYTES}")
     return uuid
-
-
-def random_uuid() -> bytes:
-    """Return a new random uuid (version 4), none of the reserved ones.
-
-    As Kafka's does, it avoids a text that begins with a dash, which a command line would take for an option.
-    """
-    while True:
-        raw = bytearray(secrets.token_bytes(UUID_BYTES))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        uuid = bytes(raw)
-        if uuid not in RESERVED_UUIDS and not uuid_text(uuid).startswith("-"):
-            return uuid

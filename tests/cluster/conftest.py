@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
-from kafka_wire.primitives import random_uuid
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from trio_broker.cluster.cluster_control import NodeRegistration
@@ -28,7 +29,7 @@ def metadata_log():
 @pytest.fixture
 def node():
     endpoint = Endpoint("PLAINTEXT", SecurityProtocol.PLAINTEXT, "localhost", 9092)
-    return NodeRegistration(node_id=1, incarnation_id=random_uuid(), endpoints=[endpoint], rack="r1")
+    return NodeRegistration(node_id=1, incarnation_id=uuid4().bytes, endpoints=[endpoint], rack="r1")
 
 
 @pytest.fixture

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import random_uuid
 from kafka_wire.stored.metadata import ConfigRecord, TopicRecord
 from tests.fakes.images import image_after
 from trio_broker.cluster.configuration_control import (
@@ -37,7 +38,7 @@ def record(resource, name, value):
 @pytest.fixture
 def image():
     image = MetadataImage()
-    image = image_after(image, TopicRecord(name="orders", topic_id=random_uuid()))
+    image = image_after(image, TopicRecord(name="orders", topic_id=uuid4().bytes))
     for name, value in (("retention.ms", "5"), ("cleanup.policy", "delete")):
         image = image_after(
             image, ConfigRecord(resource_type=TOPIC.type, resource_name="orders", name=name, value=value)

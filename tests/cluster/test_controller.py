@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import SystemRandom
+
 import pytest
 import trio
 
@@ -173,7 +175,7 @@ async def test_a_replay_gives_back_the_image_and_the_dynamic_settings(controller
 async def test_decisions_about_topics_read_the_settings_of_the_image(controller, metadata_log):
     """Whatever this process has in effect: here none of the dynamic settings."""
     await controller.change_configs([setting(CLUSTER_DEFAULT, "log.cleaner.max.compaction.lag.ms", "5")])
-    elsewhere = Controller(metadata_log, controller.publisher, BrokerConfig({"node.id": "1"}))
+    elsewhere = Controller(metadata_log, controller.publisher, BrokerConfig({"node.id": "1"}), SystemRandom())
     topic = NewTopic(name="t", configs={"min.compaction.lag.ms": "6"})
     [refused] = await elsewhere.create_topics([topic])
     assert isinstance(refused, KafkaError)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+from uuid import uuid4
 
 import attrs
 import pytest
 
-from kafka_wire.primitives import random_uuid
 from kafka_wire.stored.metadata import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -31,7 +31,7 @@ from trio_broker.cluster.metadata_image import (
     TopicImage,
 )
 
-TOPIC_ID = random_uuid()
+TOPIC_ID = uuid4().bytes
 TOPIC = ConfigResource(ConfigResourceType.TOPIC, "orders")
 
 
@@ -121,7 +121,7 @@ def test_a_broker_registers_and_changes():
     image = image_of(
         RegisterBrokerRecord(
             broker_id=1,
-            incarnation_id=random_uuid(),
+            incarnation_id=uuid4().bytes,
             broker_epoch=7,
             end_points=[],
             features=[],
@@ -158,7 +158,7 @@ def test_a_record_that_this_broker_never_writes_is_not_passed_over():
 
 
 def test_a_change_of_a_topic_that_is_not_there_is_an_error(image):
-    unknown = PartitionChangeRecord(partition_id=0, topic_id=random_uuid(), leader=1)
+    unknown = PartitionChangeRecord(partition_id=0, topic_id=uuid4().bytes, leader=1)
     removal = RemoveTopicRecord(topic_id=TOPIC_ID)
     for records in ([unknown], [removal, partition_record(1)], [removal, removal]):
         with pytest.raises(ContradictoryMetadata):
@@ -176,7 +176,7 @@ def test_an_image_names_the_last_record_that_it_contains(image):
 
 def test_an_image_stays_as_it_was_whatever_comes_after_it(image):
     before = copy.deepcopy(attrs.asdict(image, recurse=False))
-    new = random_uuid()
+    new = uuid4().bytes
     image_after(
         image,
         TopicRecord(name="new", topic_id=new),
@@ -193,7 +193,7 @@ def test_an_image_stays_as_it_was_whatever_comes_after_it(image):
 
 
 def test_an_image_shares_what_the_records_do_not_change(image):
-    new = random_uuid()
+    new = uuid4().bytes
     records = [TopicRecord(name="new", topic_id=new), partition_record(topic_id=new)]
     after = image_after(image, *records)
     assert after.topics["orders"] is image.topics["orders"]
@@ -205,7 +205,7 @@ def test_an_image_shares_what_the_records_do_not_change(image):
 
 
 def test_a_topic_that_its_own_records_delete_leaves_nothing_behind(image):
-    new = random_uuid()
+    new = uuid4().bytes
     config = ConfigResource(ConfigResourceType.TOPIC, "new")
     delta = delta_of(
         image,
@@ -224,7 +224,7 @@ def test_a_topic_that_its_own_records_delete_leaves_nothing_behind(image):
 
 
 def test_a_delta_names_what_records_change(image):
-    other = random_uuid()
+    other = uuid4().bytes
     records = [
         TopicRecord(name="new", topic_id=other),
         config_record("retention.ms", "1", ConfigResource(ConfigResourceType.TOPIC, "new")),
@@ -248,7 +248,7 @@ def test_a_deleted_topic_is_named_as_such_alone_and_as_it_was(image):
 
 
 def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(image):
-    new = random_uuid()
+    new = uuid4().bytes
     delta = delta_of(
         image,
         RemoveTopicRecord(topic_id=TOPIC_ID),

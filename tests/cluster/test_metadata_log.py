@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from uuid import uuid4
 
 import pytest
 
-from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import ControlRecordType, read_control_record
 from kafka_wire.records.record import NewRecord
@@ -26,7 +27,7 @@ from trio_broker.storage.append import AppendOrigin
 
 
 def topic(name):
-    return TopicRecord(name=name, topic_id=random_uuid())
+    return TopicRecord(name=name, topic_id=uuid4().bytes)
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import attrs
 import pytest
 
-from kafka_wire.primitives import random_uuid
 from kafka_wire.records.batch import read_batches
 from kafka_wire.stored.metadata import (
     BrokerEndpoint,
@@ -32,7 +33,7 @@ from trio_broker.cluster.metadata_snapshot import (
 from trio_broker.runtime.real_disk import RealDisk
 from trio_broker.storage.dump import dump
 
-ORDERS, GONE = random_uuid(), random_uuid()
+ORDERS, GONE = uuid4().bytes, uuid4().bytes
 
 
 def partition(topic_id, index=0):
@@ -57,7 +58,7 @@ HISTORY = [
     FeatureLevelRecord(name="metadata.version", feature_level=25),
     RegisterBrokerRecord(
         broker_id=1,
-        incarnation_id=random_uuid(),
+        incarnation_id=uuid4().bytes,
         broker_epoch=7,
         end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092, security_protocol=0)],
         features=[],

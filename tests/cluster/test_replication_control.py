@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import SystemRandom
 from typing import Any, cast
+from uuid import uuid4
 
 import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import (
     ConfigRecord,
     PartitionRecord,
@@ -34,13 +36,15 @@ from trio_broker.cluster.replication_control import (
 from trio_broker.cluster.topic_names import is_internal_topic, is_valid_topic_name
 from trio_broker.config.broker_config import BrokerConfig
 
+RANDOM = SystemRandom()
+
 
 def register(image, broker_id):
     return image_after(
         image,
         RegisterBrokerRecord(
             broker_id=broker_id,
-            incarnation_id=random_uuid(),
+            incarnation_id=uuid4().bytes,
             broker_epoch=0,
             end_points=[],
             features=[],
@@ -58,7 +62,7 @@ def config():
 @pytest.fixture
 def image(config):
     image = register(MetadataImage(), 1)
-    return accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)]))
+    return accept(image, *decide_new_topics(image, config, [NewTopic(name="orders.eu", num_partitions=2)], RANDOM))
 
 
 def accept(image, *decisions):
@@ -80,7 +84,7 @@ def codes(outcomes):
 
 
 def code_for(image, config, **topic):
-    [outcome] = decide_new_topics(image, config, [NewTopic(**topic)])
+    [outcome] = decide_new_topics(image, config, [NewTopic(**topic)], RANDOM)
     return codes([outcome])[0]
 
 
@@ -89,7 +93,7 @@ def code_for(image, config, **topic):
 
 def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
+        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})], RANDOM)
     )
     topic, setting, *partitions = decision.records
     assert isinstance(topic, TopicRecord)
@@ -104,7 +108,7 @@ def test_a_topic_comes_as_topic_settings_and_partitions(image, config):
 
 
 def test_every_topic_gets_an_id_of_its_own(image, config):
-    decisions = [accepted(decide_new_topics(image, config, [NewTopic(name="t")])) for _ in range(5)]
+    decisions = [accepted(decide_new_topics(image, config, [NewTopic(name="t")], RANDOM)) for _ in range(5)]
     ids = {decision.outcome.topic_id for [decision] in decisions}
     assert len(ids) == 5
     assert NO_UUID not in ids
@@ -112,7 +116,7 @@ def test_every_topic_gets_an_id_of_its_own(image, config):
 
 def test_minus_one_stands_for_the_brokers_defaults(image, config):
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)])
+        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=-1, replication_factor=-1)], RANDOM)
     )
     assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (3, 1)
 
@@ -144,7 +148,7 @@ def test_a_name_of_249_characters_is_allowed(image, config):
 
 def test_a_name_that_differs_only_in_dot_and_underscore_collides(image, config):
     assert code_for(image, config, name="orders_eu") is ErrorCode.INVALID_TOPIC_EXCEPTION
-    outcomes = decide_new_topics(image, config, [NewTopic(name="x.y"), NewTopic(name="x_y")])
+    outcomes = decide_new_topics(image, config, [NewTopic(name="x.y"), NewTopic(name="x_y")], RANDOM)
     assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
@@ -158,7 +162,7 @@ def test_the_brokers_own_topics_are_known():
 
 
 def test_a_topic_named_twice_is_refused_twice_and_others_are_not(image, config):
-    outcomes = decide_new_topics(image, config, [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a")])
+    outcomes = decide_new_topics(image, config, [NewTopic(name="a"), NewTopic(name="b"), NewTopic(name="a")], RANDOM)
     assert codes(outcomes) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
 
@@ -171,7 +175,9 @@ def test_bad_settings_are_refused(image, config, configs):
 
 def test_a_manual_assignment_counts(image, config):
     image = register(image, 2)
-    [decision] = accepted(decide_new_topics(image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})]))
+    [decision] = accepted(
+        decide_new_topics(image, config, [NewTopic(name="t", assignments={1: [1, 2], 0: [2, 1]})], RANDOM)
+    )
     assert [record.replicas for record in decision.records[1:]] == [[2, 1], [1, 2]]
     assert [record.leader for record in decision.records[1:]] == [2, 1]
     assert (decision.outcome.num_partitions, decision.outcome.replication_factor) == (2, 2)
@@ -193,7 +199,7 @@ def test_a_manual_assignment_excludes_numbers(image, config, numbers):
 def test_leaders_go_round_over_the_brokers(image, config):
     image = register(image, 2)
     [decision] = accepted(
-        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)])
+        decide_new_topics(image, config, [NewTopic(name="t", num_partitions=4, replication_factor=2)], RANDOM)
     )
     assert [record.leader for record in decision.records[1:]] == [1, 2, 1, 2]
 
@@ -202,13 +208,13 @@ def test_one_request_may_not_ask_for_too_many_partitions(image, config):
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
     topics = [NewTopic(name=name, num_partitions=half) for name in "ab"]
     with pytest.raises(KafkaError) as refusal:
-        decide_new_topics(image, config, topics)
+        decide_new_topics(image, config, topics, RANDOM)
     assert refusal.value.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_a_node_has_room_for_so_many_partitions_and_no_more(image, config):
     image = attrs.evolve(image, partition_count=MAX_PARTITIONS - 3)
-    outcomes = decide_new_topics(image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"])
+    outcomes = decide_new_topics(image, config, [NewTopic(name=name, num_partitions=2) for name in "ab"], RANDOM)
     assert codes(outcomes) == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
 
 
@@ -263,9 +269,9 @@ def test_a_topic_goes_by_name_or_by_id(image, config):
     ("target", "code"),
     [
         (TopicTarget(), ErrorCode.INVALID_REQUEST),
-        (TopicTarget("orders.eu", random_uuid()), ErrorCode.INVALID_REQUEST),
+        (TopicTarget("orders.eu", uuid4().bytes), ErrorCode.INVALID_REQUEST),
         (TopicTarget("x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (TopicTarget(topic_id=random_uuid()), ErrorCode.UNKNOWN_TOPIC_ID),
+        (TopicTarget(topic_id=uuid4().bytes), ErrorCode.UNKNOWN_TOPIC_ID),
     ],
 )
 def test_a_topic_that_is_not_there_cannot_go(image, config, target, code):

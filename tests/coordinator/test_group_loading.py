@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from random import Random
 
 import attrs
 import pytest
@@ -73,7 +74,7 @@ class Loaded:
 
 
 def loaded(*records):
-    machine = GroupMachine(GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
+    machine = GroupMachine(Random(1), GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
     for record in records:
         machine.replay(encode_group_record(record))
     return Loaded(machine, machine.loaded(Now(0.0, 0), MetadataImage()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import SystemRandom
 from typing import Any
 
 from trio_broker.changes.change_log import ChangeLog
@@ -21,6 +22,5 @@ def make_controller(metadata_log: MetadataLogWriter, config: BrokerConfig, recor
     image = replayed(records, offset=metadata_log.log_end_offset - 1)
     dynamic_config = DynamicConfigPublisher(config)
     dynamic_config.apply(image, image.configs_by_resource)
-    return Controller(
-        metadata_log, MetadataPublisher(MetadataCache(image), dynamic_config, ChangeLog(SystemClock())), config
-    )
+    publisher = MetadataPublisher(MetadataCache(image), dynamic_config, ChangeLog(SystemClock()))
+    return Controller(metadata_log, publisher, config, SystemRandom())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import attrs
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader
-from kafka_wire.primitives import random_uuid
 from tests.fakes.controllers import make_controller
 from tests.fakes.memory_metadata_log import MemoryMetadataLog
 from tests.handlers.handler_client import CONNECTION, joined, response_of
@@ -70,5 +70,5 @@ async def make_admin_client(**static: str) -> AdminClient:
     config = BrokerConfig({"node.id": "1", **{name.replace("_", "."): value for name, value in static.items()}})
     metadata_log = MemoryMetadataLog()
     controller = make_controller(metadata_log, config)
-    await controller.register_node(NodeRegistration(node_id=1, incarnation_id=random_uuid(), endpoints=(), rack=None))
+    await controller.register_node(NodeRegistration(node_id=1, incarnation_id=uuid4().bytes, endpoints=(), rack=None))
     return AdminClient(config, controller, metadata_log)

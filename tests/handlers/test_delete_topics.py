@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.primitives import NO_UUID
 from tests.handlers.admin_client import make_admin_client
 from trio_broker.cluster.replication_control import NewTopic
 from trio_broker.handlers.delete_topics import delete_topics, error_response
@@ -38,7 +40,7 @@ async def test_topics_go_by_name_in_every_version(version):
 
 async def test_a_topic_goes_by_id_and_the_answer_names_both():
     client = await client_with_topic()
-    topic_id, unknown = client.controller.image.topics["t"].topic_id, random_uuid()
+    topic_id, unknown = client.controller.image.topics["t"].topic_id, uuid4().bytes
     states = [DeleteTopicState(name=None, topic_id=each) for each in (topic_id, unknown)]
     response = await client.ask(delete_topics, DeleteTopicsRequest(topics=states, timeout_ms=1), 6)
     assert [(item.name, item.topic_id, item.error_code) for item in response.responses] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -14,7 +16,7 @@ from kafka_wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.primitives import NO_UUID
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.replication_control import NewTopic
@@ -89,7 +91,7 @@ async def test_version_10_goes_by_id_and_the_coordinator_hears_the_name(version)
 
 
 @pytest.mark.parametrize("version", BY_ID)
-@pytest.mark.parametrize("topic_id", [NO_UUID, random_uuid()])
+@pytest.mark.parametrize("topic_id", [NO_UUID, uuid4().bytes])
 async def test_an_unknown_id_is_error_100(version, topic_id):
     client = await client_with_topics("t")
     response = await client.ask(offset_commit, request(topic([0, 1], topic_id=topic_id)), version)

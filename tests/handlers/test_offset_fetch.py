@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -15,7 +17,7 @@ from kafka_wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from kafka_wire.primitives import NO_UUID, random_uuid
+from kafka_wire.primitives import NO_UUID
 from tests.handlers.admin_client import make_admin_client
 from tests.handlers.scripted_groups import ScriptedGroups
 from trio_broker.cluster.replication_control import NewTopic
@@ -67,7 +69,7 @@ def request(version, client, *, topic="t", indexes=(0, 2), everything=False, **f
     else:
         known = client.controller.image.topics.get(topic)
         wanted = OffsetFetchRequestTopics(
-            topic_id=known.topic_id if known else random_uuid(), partition_indexes=indexes
+            topic_id=known.topic_id if known else uuid4().bytes, partition_indexes=indexes
         )
     group = OffsetFetchRequestGroup(group_id="g", topics=None if everything else [wanted])
     return OffsetFetchRequest(groups=[group], **fields)

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
-    NO_UUID,
     parse_uuid,
-    random_uuid,
     read_tag,
     read_unsigned_varint,
     skip_tags,
@@ -84,10 +82,3 @@ def test_the_metadata_topics_id_looks_as_in_kafka() -> None:
 def test_text_that_is_no_uuid_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"uuid|ASCII"):
         parse_uuid(text)
-
-
-def test_random_uuids_are_new_and_can_be_given_on_a_command_line() -> None:
-    uuids = {random_uuid() for _ in range(500)}
-    assert len(uuids) == 500
-    assert NO_UUID not in uuids
-    assert not any(uuid_text(uuid).startswith("-") for uuid in uuids)

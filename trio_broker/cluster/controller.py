@@ -50,6 +50,7 @@ from trio_broker.cluster.replication_control import (
 )
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ConfigScope
+from trio_broker.runtime.chance import Random
 from trio_broker.topic_partition import TopicPartition
 from trio_broker.yield_budget import InTurns
 
@@ -79,13 +80,16 @@ class MetadataLogWriter(Protocol):
 class Controller:
     """Decides about topics, leaders, settings, features, nodes and producer ids. Implements ``ControllerClient``."""
 
-    def __init__(self, metadata_log: MetadataLogWriter, publisher: MetadataPublisher, config: BrokerConfig) -> None:
+    def __init__(
+        self, metadata_log: MetadataLogWriter, publisher: MetadataPublisher, config: BrokerConfig, random: Random
+    ) -> None:
         self.publisher = publisher
         self.config = config
         self.node_id = config.node.node_id
         self._settings = config
         self._settings_layers: Mapping[ConfigScope, Mapping[str, str]] | None = None
         self._metadata_log = metadata_log
+        self._random = random
         self._lock = trio.Lock()
 
     @property
@@ -116,7 +120,8 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[CreatedTopic | KafkaError]:
         async with self._lock:
-            return await self._carry_out(decide_new_topics(self.image, self.settings, topics), validate_only)
+            decisions = decide_new_topics(self.image, self.settings, topics, self._random)
+            return await self._carry_out(decisions, validate_only)
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False

@@ -1,9 +1,9 @@
 """Decides about topics: their creation, growth and deletion, and the records to write.
 
-Nothing here changes anything or does I/O: the image of the cluster, the settings and a request go in, and records or
-``KafkaError`` come out. All of it is determined by its input but the ids of new topics, which are random. A request
-names many topics; each is decided by itself, but counting those before it in the same request, so that two of one name,
-or more partitions than fit, are refused.
+Nothing here changes anything or does I/O: the image of the cluster, the settings, a request and the random numbers for
+the ids of new topics go in, and records or ``KafkaError`` come out. A request names many topics; each is decided by
+itself, but counting those before it in the same request, so that two of one name, or more partitions than fit, are
+refused.
 
 Source: Kafka's ReplicationControlManager (createTopics, createPartitions, deleteTopics) and ControllerApis.
 """
@@ -19,7 +19,7 @@ import attrs
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
-from kafka_wire.primitives import NO_UUID, random_uuid, uuid_text
+from kafka_wire.primitives import NO_UUID, uuid_text
 from kafka_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from trio_broker.cluster.controller_result import ControllerResult, attempt
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
@@ -30,6 +30,7 @@ from trio_broker.cluster.topic_names import (
 )
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.resource_config import check_topic_configs
+from trio_broker.runtime.chance import Random, random_uuid
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """New partitions that one request may ask for; Kafka's number. They are created one after the other, and other changes
@@ -94,22 +95,23 @@ class TopicTarget:
 
 
 def decide_new_topics(
-    image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic]
+    image: MetadataImage, config: BrokerConfig, topics: Sequence[NewTopic], random: Random
 ) -> Iterator[ControllerResult[CreatedTopic] | KafkaError]:
     """Decide about each topic, in order, when it is asked for."""
     # Before any topic is decided: a request beyond the limit is refused as a whole, as by Kafka's controller.
     refuse_excess(sum(_wanted_partitions(topic, config) for topic in topics))
     counts = Counter(topic.name for topic in topics)
-    planner = _TopicPlanner(image, config)
+    planner = _TopicPlanner(image, config, random)
     return (attempt(partial(planner.plan, topic, occurrences=counts[topic.name])) for topic in topics)
 
 
 class _TopicPlanner:
     """Decides about the topics of one request in order, counting the names and partitions of those before."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Random) -> None:
         self.image = image
         self.config = config
+        self.random = random
         self.partition_count = image.partition_count
 
     @cached_property
@@ -130,7 +132,7 @@ class _TopicPlanner:
         require_room(self.partition_count, len(assignment))
         created = CreatedTopic(
             name=topic.name,
-            topic_id=random_uuid(),
+            topic_id=random_uuid(self.random),
             num_partitions=len(assignment),
             replication_factor=len(assignment[0]),
             configs=configs,

@@ -48,7 +48,7 @@ from trio_broker.coordinator.runtime.result import RequestContext
 from trio_broker.coordinator.runtime.shard import Shard
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.request_phase import ReleaseHandler
-from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.runtime import Runtime
 from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.yield_budget import YieldBudget
@@ -71,10 +71,11 @@ class GroupCoordinator:
         metadata_cache: MetadataCache,
         changes: ChangeLog,
         config: BrokerConfig,
-        clock: Clock,
+        runtime: Runtime,
     ) -> None:
         self.replicas = replicas
-        self.clock = clock
+        self.clock = clock = runtime.clock
+        self._random = runtime.random
         self.changes = changes
         self.settings = config.group_coordinator
         self.runtime: CoordinatorRuntime[GroupMachine] = CoordinatorRuntime(
@@ -106,7 +107,7 @@ class GroupCoordinator:
             await self.runtime.load_new_partitions()
 
     def _new_machine(self) -> GroupMachine:
-        return GroupMachine(self.settings, self.runtime.metadata_cache, self._notify_rebalance)
+        return GroupMachine(self._random, self.settings, self.runtime.metadata_cache, self._notify_rebalance)
 
     def _offsets_topic(self) -> NewTopic:
         return NewTopic(

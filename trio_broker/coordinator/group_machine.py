@@ -14,7 +14,6 @@ Source: Kafka's GroupCoordinatorShard and GroupMetadataManager; docs/formats/con
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.offset_delete import OffsetDeleteRequest
 from kafka_wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from kafka_wire.messages.sync_group import SyncGroupRequest
-from kafka_wire.primitives import random_uuid, uuid_text
+from kafka_wire.primitives import uuid_text
 from kafka_wire.stored.groups import (
     GroupMetadataKey,
     GroupRecord,
@@ -64,6 +63,7 @@ from trio_broker.coordinator.runtime.errors import ContradictoryRecords
 from trio_broker.coordinator.runtime.log import EncodedRecord
 from trio_broker.coordinator.runtime.machine import Machine
 from trio_broker.coordinator.runtime.result import Completion, CoordinatorEvent, CoordinatorResult, Now
+from trio_broker.runtime.chance import Random, random_uuid, random_uuid_text
 from trio_broker.steps import Steps
 
 COMMIT_PREFIX = b"\0\1"
@@ -89,6 +89,7 @@ class GroupMachine(Machine[Any]):
 
     def __init__(
         self,
+        random: Random,
         settings: GroupCoordinatorConfig,
         metadata_cache: MetadataCache,
         on_rebalance: Callable[[str], None] = lambda group_id: None,
@@ -102,6 +103,7 @@ class GroupMachine(Machine[Any]):
         self.rebalances = 0
         self._contradictory = ContradictoryGroups()
         self._timelines: dict[str, Timeline] = {}
+        self._random = random
         self._settings = settings
         self._metadata_cache = metadata_cache
         self._on_rebalance = on_rebalance
@@ -236,7 +238,7 @@ class GroupMachine(Machine[Any]):
             event.future.set_result(join_error(code, request.member_id))
             return None
         name = (request.group_instance_id or event.context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
-        event.new_member_id = f"{name}-{uuid.uuid4()}"
+        event.new_member_id = f"{name}-{random_uuid_text(self._random)}"
         return first_join(event, self._settings) if group is None else group.join(event)
 
     def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> GroupResult:
@@ -261,7 +263,7 @@ class GroupMachine(Machine[Any]):
         """A heartbeat of the consumer protocol."""
         group_id = event.request.group_id
         group = self.groups.get(group_id)
-        event.new_member_id = uuid_text(random_uuid())
+        event.new_member_id = uuid_text(random_uuid(self._random))
         if isinstance(group, ConsumerGroup):
             return group.consumer_heartbeat(event)
         settings = self._settings_of(group_id, event.image)

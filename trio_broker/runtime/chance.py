@@ -12,6 +12,11 @@ from random import Random as Random
 from kafka_wire.primitives import RESERVED_UUIDS, UUID_BYTES, uuid_text
 
 
+def random_uuid_text(random: Random) -> str:
+    """Return a new random uuid (version 4) as Java writes it, with dashes."""
+    return str(uuid.UUID(bytes=random.randbytes(UUID_BYTES), version=4))
+
+
 def random_uuid(random: Random) -> bytes:
     """Return a new random uuid (version 4), none of the reserved ones.
 
