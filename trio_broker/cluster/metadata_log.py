@@ -147,6 +147,8 @@ class MetadataLog:
             log.latest_epoch or 0,
             snapshot.epoch if snapshot is not None else 0,
         )
+        # What was replayed is in effect from here on, and so has to stay.
+        log.sync_after_crash()
         leader_epoch = max(epochs) + 1
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.

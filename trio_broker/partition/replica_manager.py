@@ -283,7 +283,7 @@ class ReplicaManager:
             if self.durability is Durability.FSYNC and opened.recovery_point < opened.log_end_offset:
                 # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
                 # the high watermark must not begin before them; hence they are made durable before anybody asks.
-                opened.sync()
+                opened.sync_after_crash()
         except (OSError, CorruptCheckpoint, KafkaError) as error:
             log.error("%s cannot be opened: %s", topic_partition, error)
             return KafkaError(f"{topic_partition} cannot be opened: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)

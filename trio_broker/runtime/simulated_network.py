@@ -7,9 +7,11 @@ on TCP: partial sends, full buffers, half-closed connections and resets.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
+import weakref
 from typing import Any
 
 IP_AND_TCP_LEVELS = frozenset({socket.IPPROTO_TCP, socket.IPPROTO_IPV6})
@@ -23,6 +25,7 @@ class SimulatedSocket(socket.socket):
     host: str = ""
     port: int = 0
     peers: itertools.count[int]
+    accepted: weakref.WeakKeyDictionary[socket.socket, None]
 
     def setsockopt(self, *arguments: Any) -> None:
         if arguments[0] not in IP_AND_TCP_LEVELS:
@@ -35,6 +38,7 @@ class SimulatedSocket(socket.socket):
         number, _ = self._accept()  # type: ignore[attr-defined]
         accepted = SimulatedSocket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=number)
         accepted.host, accepted.port = self.host, self.port
+        self.accepted[accepted] = None
         return accepted, ("10.0.0.2", next(self.peers))
 
 
@@ -46,11 +50,16 @@ class SimulatedNetwork:
         self._prefix = f"\0simulated-{os.getpid()}-{next(_NETWORKS)}"
         self._ports = itertools.count(9092)
         self._peers = itertools.count(50_000)
+        self._resets = 0
+        # As keys, in the order in which they were made.
+        self._sockets: weakref.WeakKeyDictionary[socket.socket, None] = weakref.WeakKeyDictionary()
 
     def stream_socket(self, host: str, port: int) -> tuple[socket.socket, Any]:
         """See ``Network``. Port 0 gets the next free one."""
         sock = SimulatedSocket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.host, sock.port, sock.peers = host, port or next(self._ports), self._peers
+        sock.accepted = self._sockets
+        self._sockets[sock] = None
         return sock, self._address(sock.port)
 
     def connect(self, port: int) -> socket.socket:
@@ -68,5 +77,15 @@ class SimulatedNetwork:
             raise
         return sock
 
+    def reset(self) -> None:
+        """Do what the kernel does when a process ends: close its listening sockets and its connections."""
+        for sock in list(self._sockets):
+            # Not closed: descriptors belong to tasks, which are about to end.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._sockets.clear()
+        # The names are free at once, although the sockets are not closed yet.
+        self._resets += 1
+
     def _address(self, port: int) -> str:
-        return f"{self._prefix}-{port}"
+        return f"{self._prefix}-{self._resets}-{port}"

@@ -481,6 +481,20 @@ class Log:
             self.recovery_point = max(self.recovery_point, synced.end_offset)
         return min(synced.end_offset, self.recovery_point)
 
+    def sync_after_crash(self) -> None:
+        """Make everything durable that this start found behind the recovery point. Blocks.
+
+        It is written again first. After a sync that failed, Linux counts the pages that it could not write as clean:
+        the records are still read, a sync succeeds, and a power cut takes them back.
+
+        Raises:
+            OSError: the disk refused.
+            StorageFailed: a sync failed.
+        """
+        for segment in self.segments_from(self.recovery_point):
+            segment.rewrite(self.recovery_point)
+        self.sync()
+
     def _sync_segment(self, segment: Segment) -> None:
         try:
             segment.sync()

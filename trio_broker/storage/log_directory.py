@@ -116,8 +116,12 @@ class LogDirectory:
             raise
 
     def _make(self) -> None:
+        new = [each for each in (self.path, *self.path.parents) if not self.disk.exists(each)]
         try:
             self.disk.make_directory(self.path)
+            # Otherwise a power cut could take the whole directory, however well its content was synced.
+            for each in new:
+                self.disk.sync_directory(each.parent)
         except (FileExistsError, NotADirectoryError) as error:
             disk, paths = self.disk, (self.path, *self.path.parents)
             taken = (str(path) for path in paths if disk.exists(path) and not disk.is_directory(path))

@@ -104,14 +104,13 @@ class LogFile:
         file = self.opened()
         return file.read_cached(size, position) if nowait else file.read(size, position)
 
-    def overwrite(self, data: bytes, position: int) -> None:
-        """Write ``data`` over as many bytes at ``position``, durably.
+    def overwrite(self, data: bytes | bytearray, position: int) -> None:
+        """Write ``data`` over as many bytes at ``position``.
 
         Raises:
             OSError: the disk refused; the bytes may be the old or the new ones.
         """
         write_all(self.opened(), data, position)
-        self.sync()
 
     def region(self, position: int, size: int) -> FileRegion:
         """Return a region that stays readable whatever happens to this file's name."""

@@ -362,7 +362,8 @@ class _Opening:
         RecordBatch(header, memoryview(data)).stamp(
             base_offset=header.base_offset, partition_leader_epoch=header.partition_leader_epoch
         )
-        segment.file.overwrite(bytes(data), located.position)
+        segment.file.overwrite(data, located.position)
+        segment.file.sync()
         self.note(
             f"the batch at {header.base_offset} had a leader epoch beyond {self.leader_epoch}, which the metadata has:"
             f" put right as {header.partition_leader_epoch}",

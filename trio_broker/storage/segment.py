@@ -66,6 +66,10 @@ class FetchedRecords:
     row: tuple[Segment, ...] = ()
 
 
+REWRITE_BYTES = 1024 * 1024
+"""Bytes that are read and written again at a time after a crash: few system calls, and little memory."""
+
+
 @attrs.frozen
 class ReadBoundary:
     """Where a batch ends in the file, and the first offset behind it."""
@@ -573,6 +577,15 @@ class Segment:
             # of a batch.
             self.load_tail()
         self.next_offset = offset
+
+    def rewrite(self, offset: int) -> None:
+        """Write the batches from ``offset`` on over themselves, so that the next sync brings them to the disk."""
+        span = self.find(offset)
+        position = self.size if span is None else span.position
+        while position < self.size:
+            chunk = self.file.read(min(REWRITE_BYTES, self.size - position), position)
+            self.file.overwrite(chunk, position)
+            position += len(chunk)
 
     def sync(self) -> None:
         """Wait until the batches written before the call are on the disk."""
