@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from trio_broker.cluster.barrier import barrier
 from trio_broker.cluster.metadata_delta import MetadataDelta
 from trio_broker.cluster.metadata_image import ConfigResourceType, MetadataImage, TopicImage
 from trio_broker.config.broker_config import BrokerConfig
@@ -41,7 +42,8 @@ class BrokerMetadataPublisher:
     async def apply_metadata(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply ``delta``, which has led to ``image``."""
         for deleted in delta.deleted_topics:
-            await self.replicas.delete_topic(deleted.name)
+            with barrier(self.replicas):
+                await self.replicas.delete_topic(deleted.name)
         await self.apply_topics(image.topics[name] for name in delta.changed_topics)
         if self.config.log != self._defaults:
             # Only log settings are defaults of topics: a change of num.io.threads must not resolve ten thousand of

@@ -268,7 +268,7 @@ class MetadataLog:
             origin=AppendOrigin.COORDINATOR,
         )
         self._last_timestamp_ms = info.max_timestamp
-        # Append, then sync, then return: the controller applies the records to its image only after this.
+        # Append, then sync, then return: the records are published only after this.
         durable = self.log.sync()
         assert durable > info.last_offset, f"durable to {durable}, appended to {info.last_offset}"
         return info.first_offset

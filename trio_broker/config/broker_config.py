@@ -63,8 +63,8 @@ class PoolLimits:
 class BrokerConfig:
     """The effective settings of one broker, as one settings object for each part of the broker.
 
-    An object is replaced when a value in it changes, so a reader gets it from here each time, or is a
-    ``BrokerReconfigurable`` of the ``DynamicConfigPublisher``.
+    An object is replaced when a value in it changes, so a reader gets it from here each time. A part that must act on a
+    change is a ``BrokerReconfigurable``.
     """
 
     node: NodeConfig

@@ -1,0 +1,68 @@
+"""Partitions that follow the metadata, on a ReplicaManager that only notes what it is asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from trio_broker.cluster.broker_metadata_publisher import BrokerMetadataPublisher
+from trio_broker.cluster.configuration_control import ConfigAlteration, ConfigOperation, ResourceAlterations
+from trio_broker.cluster.metadata_image import CLUSTER_DEFAULT, ConfigResource, ConfigResourceType
+from trio_broker.cluster.replication_control import NewTopic, TopicTarget
+
+
+@attrs.define(eq=False)
+class NotedReplicas:
+    applied: list[tuple[str, dict[int, int], int]] = attrs.field(factory=list)
+    deleted: list[str] = attrs.field(factory=list)
+    configured: list[tuple[str, int]] = attrs.field(factory=list)
+    fails_on: str = ""
+
+    async def apply_topic(self, assignment):
+        if assignment.name == self.fails_on:
+            raise OSError("no space")
+        self.applied.append((assignment.name, assignment.leader_epochs, assignment.config.retention_ms))
+
+    async def delete_topic(self, name):
+        if name == self.fails_on:
+            raise RuntimeError("a mistake")
+        self.deleted.append(name)
+
+    def update_config(self, name, config):
+        self.configured.append((name, config.retention_ms))
+
+
+@pytest.fixture
+def replicas(controller, config):
+    made: Any = NotedReplicas()
+    controller.publisher.subscribers = (BrokerMetadataPublisher(made, config),)
+    return made
+
+
+async def set_retention(controller, resource, name, value):
+    alteration = ConfigAlteration(name, ConfigOperation.SET, value)
+    await controller.change_configs([ResourceAlterations(resource, (alteration,))])
+
+
+async def test_a_new_topic_is_applied_once_with_its_settings(controller, replicas):
+    await controller.create_topics([NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})])
+    assert replicas.applied == [("t", {0: 0, 1: 0}, 5)]
+    assert replicas.configured == []
+
+
+async def test_settings_of_a_topic_reach_it_alone_and_defaults_reach_all(controller, replicas):
+    await controller.create_topics([NewTopic(name="a"), NewTopic(name="b")])
+    await set_retention(controller, ConfigResource(ConfigResourceType.TOPIC, "a"), "retention.ms", "5")
+    assert replicas.configured == [("a", 5)]
+    await set_retention(controller, CLUSTER_DEFAULT, "log.retention.ms", "7")
+    assert replicas.configured == [("a", 5), ("a", 5), ("b", 7)]
+
+
+async def test_a_topic_that_fails_leaves_the_others_of_its_request_alone(controller, replicas):
+    replicas.fails_on = "b"
+    await controller.create_topics([NewTopic(name=name) for name in "abc"])
+    assert [name for name, _, _ in replicas.applied] == ["a", "c"]
+    await controller.delete_topics([TopicTarget(name) for name in "abc"])
+    assert replicas.deleted == ["a", "c"]
