@@ -7,7 +7,6 @@ same are one row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from time import perf_counter_ns
 
 import attrs
 import trio
@@ -19,6 +18,7 @@ from trio_broker.network.socket_server import SocketServer
 from trio_broker.network.step_monitor import StepMonitor
 from trio_broker.network.task_frames import TaskPlace, place_of
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.yield_budget import YieldBudget
 
 MAX_ROWS = 500

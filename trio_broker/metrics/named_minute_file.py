@@ -17,7 +17,7 @@ import json
 import logging
 import math
 import struct
-import threading
+import threading  # noqa: TID251 - for a lock
 import zlib
 from array import array
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ it ends, have shown figures above 1 (KAFKA-7354) and wrong averages (KIP-1207).
 
 from __future__ import annotations
 
-from time import perf_counter_ns
+from trio_broker.runtime.measurement import perf_counter_ns
 
 
 class BusyTime:

@@ -8,7 +8,6 @@ reads.
 from __future__ import annotations
 
 from collections import Counter
-from time import perf_counter_ns
 
 from kafka_wire.apis import api_name
 from kafka_wire.error_codes import ErrorCode
@@ -19,6 +18,7 @@ from trio_broker.network.connection import Connection, ConnectionState
 from trio_broker.network.request_channel import QueuedRequest
 from trio_broker.network.statistics import ApiErrors, ApiUse, ConnectionStage, ConnectionStatistics, ProducedBatches
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.measurement import perf_counter_ns
 
 MUTED_BECAUSE = {
     ConnectionStage.WAITING_FOR_MEMORY: "memory pool",

@@ -23,7 +23,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
-from time import perf_counter_ns
 from types import CoroutineType
 from typing import Any, TypeAlias
 
@@ -36,6 +35,7 @@ from trio_broker.network.busy_time import BusyTime, Utilization
 from trio_broker.network.errors import STOPPING, CloseCause, CloseConnection
 from trio_broker.network.request_channel import Answer, QueuedRequest, Reply, RequestChannel, no_slot
 from trio_broker.network.statistics import HandlerPoolStatistics, HandlerSlotStatistics
+from trio_broker.runtime.measurement import perf_counter_ns
 
 log = logging.getLogger(__name__)
 

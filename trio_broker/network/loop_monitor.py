@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import perf_counter_ns
 
 import trio
 
 from trio_broker.network.busy_time import BusyTime
+from trio_broker.runtime.measurement import perf_counter_ns
 
 RECENT_INTERVALS = 60
 """Seconds of which the longest pass is kept."""

@@ -27,7 +27,6 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from time import perf_counter_ns
 from typing import Any, TypeAlias
 
 import attrs
@@ -49,6 +48,7 @@ from trio_broker.network.request_memory_pool import SMALL_FRAME_BYTES, RequestMe
 from trio_broker.network.send import ColdRead, Pause, Sender, SendUnderWay
 from trio_broker.network.statistics import ProcessorStatistics
 from trio_broker.runtime.clock import Clock
+from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
 from typing import Protocol
 
 import attrs
@@ -26,6 +25,7 @@ from trio_broker.network.errors import CloseConnection
 from trio_broker.network.request_metrics import RequestChannelMetrics, RequestWaits
 from trio_broker.network.statistics import RequestChannelStatistics
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.measurement import perf_counter_ns
 
 Answer = Sequence[Chunk] | None
 """Chunks of one response, its header included and its size prefix not, or None for silence (``acks=0``)."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping
-from time import perf_counter_ns
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -28,6 +27,7 @@ from trio_broker.histogram import (
 )
 from trio_broker.network.recent_errors import RecentErrors
 from trio_broker.request_phase import RequestPhase
+from trio_broker.runtime.measurement import perf_counter_ns
 
 RECENT_INTERVALS = 60
 """Seconds that are kept: what Kafka's one-minute rates cover."""

@@ -23,7 +23,6 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from time import perf_counter_ns
 
 import attrs
 import trio
@@ -43,6 +42,7 @@ from trio_broker.network.request_channel import ConnectionInfo, RequestChannel
 from trio_broker.network.request_memory_pool import RequestMemoryPool
 from trio_broker.network.statistics import SocketServerStatistics
 from trio_broker.runtime.clock import Clock, SystemClock
+from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.network import Network, RealNetwork
 from trio_broker.runtime.real_workers import RealWorkers
 from trio_broker.runtime.workers import Workers

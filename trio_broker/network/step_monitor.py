@@ -8,12 +8,12 @@ itself.
 from __future__ import annotations
 
 from collections import deque
-from time import perf_counter_ns
 
 import attrs
 import trio
 
 from trio_broker.network.task_frames import place_of
+from trio_broker.runtime.measurement import perf_counter_ns
 
 WANTED_SECONDS = 60.0
 """How long steps are timed after the last time somebody asked."""

@@ -14,7 +14,6 @@ retry would acknowledge what is lost: the partition goes offline instead, and no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
 from typing import Protocol
 
 import attrs
@@ -22,6 +21,7 @@ import trio
 
 from trio_broker.histogram import Histogram, HistogramSnapshot
 from trio_broker.partition.thread_occupancy import ThreadOccupancy, ThreadOccupancyStatistics
+from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.workers import Workers, WorkQueue
 
 

@@ -19,7 +19,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from heapq import nlargest
-from time import perf_counter_ns
 from typing import Protocol, TypeVar
 
 import attrs
@@ -30,6 +29,7 @@ from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.network.busy_time import BusyTime
 from trio_broker.partition.compaction_pace import BytesPerSecond, run_slice
 from trio_broker.partition.partition import Partition
+from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading
+import threading  # noqa: TID251 - for a lock
 from collections.abc import Sequence
 from pathlib import PurePath
 

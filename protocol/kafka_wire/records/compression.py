@@ -110,7 +110,7 @@ ZSTD_REPEATED_BYTE, ZSTD_COMPRESSED = 1, 2
 ZSTD_BLOCK_BYTES = 128 * 1024
 """What a block inflates to at most."""
 
-ZSTD_SEPARATOR = os.urandom(32)
+ZSTD_SEPARATOR = os.urandom(32)  # noqa: TID251 - the output does not depend on it
 """Inflated between frames that do not say how large they are, to be found again. No data can hold it, since it is
 chosen when the process starts. One of this length is looked for at eight bytes a nanosecond."""
 ZSTD_SEPARATOR_FRAME = struct.pack("<IBBHB", ZSTD_MAGIC, 0x20, len(ZSTD_SEPARATOR), len(ZSTD_SEPARATOR) << 3 | 1, 0)
