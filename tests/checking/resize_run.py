@@ -48,9 +48,10 @@ SENDERS = {
 SETTINGS = BROKER_SETTINGS | {
     # Connections without work, such as the first one of each client, must not be closed by anything but a resize.
     "connections.max.idle.ms": "86400000",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.segment.bytes": "1048576",
+    # So that segments roll under the load, and the cleaner has work for its threads.
+    "internal.segment.bytes": "300000",
     "log.cleaner.backoff.ms": "500",
+    "log.cleaner.min.cleanable.ratio": "0.01",
 }
 
 PIPELINED_TOPIC = "pipelined"

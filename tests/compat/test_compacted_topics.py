@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
+from tests.checking.thread_tuner import ThreadTuner
 from tests.java_programs import Java
 from trio_broker.testing.process import BrokerProcess
 
@@ -151,14 +152,15 @@ def test_a_consumer_reads_the_newest_value_of_every_key_from_a_compacted_topic(b
 
 
 @pytest.mark.soak
-def test_writing_reading_and_compacting_at_once_loses_no_key(broker: BrokerProcess) -> None:
+def test_writing_reading_and_compacting_at_once_loses_no_key_while_threads_change(broker: BrokerProcess) -> None:
     """Without a time for tombstones, which a consumer that began before may miss; so only values are compared."""
     create(broker, delete_retention_ms="0")
     newest: Newest = {}
-    for seed in range(5):
-        write(broker, seed, newest)
-        found = newest_of(read(broker))
-        assert {place: found.get(place) for place in newest} == newest
+    with ThreadTuner(broker, seed=11):
+        for seed in range(5):
+            write(broker, seed, newest)
+            found = newest_of(read(broker))
+            assert {place: found.get(place) for place in newest} == newest
     wait_until_compacted(broker)
     assert newest_of(read(broker)) == newest
 
