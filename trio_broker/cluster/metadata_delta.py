@@ -219,7 +219,9 @@ def merged(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V
     """``before`` with ``changes``, None taking one away; ``before`` itself when nothing changes."""
     if not changes:
         return before
-    after = dict(before)
+    assert isinstance(before, dict), type(before)
+    # Not ``dict(before)``, which inserts entry by entry once anything was removed, and takes four times as long.
+    after: dict[K, V] = before.copy()
     for key, value in changes.items():
         if value is None:
             after.pop(key, None)
