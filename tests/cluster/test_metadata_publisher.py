@@ -93,11 +93,11 @@ async def test_image_settings_and_journal_come_before_the_subscribers(controller
 
 
 async def test_a_request_that_is_cancelled_after_the_append_is_still_published_to_all(controller, publisher):
-    subscribers = [ActingSubscriber(lambda: scope.cancel()), ActingSubscriber(lambda: None), RecordingSubscriber()]
-    publisher.subscribers = subscribers
+    last = RecordingSubscriber()
+    publisher.subscribers = (ActingSubscriber(lambda: scope.cancel()), ActingSubscriber(lambda: None), last)
     with trio.CancelScope() as scope:
         await controller.create_topics([NewTopic(name="t")])
-    assert [delta.changed_topics for delta in subscribers[-1].deltas] == [("t",)]
+    assert [delta.changed_topics for delta in last.deltas] == [("t",)]
     assert "t" in controller.image.topics
 
 
