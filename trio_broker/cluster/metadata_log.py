@@ -149,6 +149,8 @@ class MetadataLog:
         )
         # What was replayed is in effect from here on, and so has to stay.
         log.sync_after_crash()
+        # The name of a new log's directory: without it a power cut takes all that is appended.
+        disk.sync_directory(data_directory)
         leader_epoch = max(epochs) + 1
         # Written before the first batch of the epoch: if the broker dies between the two, the next start skips an
         # epoch.
