@@ -115,7 +115,7 @@ async def test_an_image_has_the_offset_and_the_epoch_of_its_last_record(controll
     for name in "ab":
         await controller.create_topics([NewTopic(name=name, num_partitions=2)])
         assert cache.image.offset == metadata_log.log_end_offset - 1
-    assert cache.image.epoch == metadata_log.quorum.leader_epoch
+    assert cache.image.epoch == metadata_log.leader_epoch
 
 
 async def test_an_image_may_be_kept_while_topics_come_and_go(controller, cache):

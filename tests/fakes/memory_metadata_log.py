@@ -7,9 +7,7 @@ from typing import Any
 
 import trio
 
-from kafka_wire.primitives import NO_UUID
 from kafka_wire.stored.metadata import decode_metadata_record, encode_metadata_record
-from trio_broker.cluster.metadata_log import QuorumInfo
 
 
 class MemoryMetadataLog:
@@ -18,19 +16,11 @@ class MemoryMetadataLog:
     def __init__(self) -> None:
         self.batches: list[list[Any]] = []
         self.failure: OSError | None = None
+        self.leader_epoch = 1
 
     @property
     def log_end_offset(self) -> int:
         return sum(len(batch) for batch in self.batches)
-
-    @property
-    def quorum(self) -> QuorumInfo:
-        return QuorumInfo(
-            leader_epoch=1,
-            high_watermark=self.log_end_offset,
-            log_end_offset=self.log_end_offset,
-            directory_id=NO_UUID,
-        )
 
     @property
     def records(self) -> list[Any]:

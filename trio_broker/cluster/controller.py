@@ -35,7 +35,6 @@ from trio_broker.cluster.metadata_image import (
     MetadataImage,
     TopicImage,
 )
-from trio_broker.cluster.metadata_log import QuorumInfo
 from trio_broker.cluster.metadata_publisher import MetadataPublisher
 from trio_broker.cluster.partition_reassignments import Reassignment, decide_reassignment
 from trio_broker.cluster.producer_ids import ProducerIdBlock, decide_producer_id_block
@@ -68,8 +67,8 @@ class MetadataLogWriter(Protocol):
         ...
 
     @property
-    def quorum(self) -> QuorumInfo:
-        """Who leads the log, and how far it has come."""
+    def leader_epoch(self) -> int:
+        """The epoch that records are appended in."""
         ...
 
     async def append(self, records: Sequence[Any]) -> int:
@@ -102,8 +101,8 @@ class Controller:
         """The settings that decisions about topics and groups read: those that the image has for the cluster and for
         the controller's node, over the static ones of the node.
 
-        They do not depend on what this process has in effect or on trial, so a controller of another start or on
-        another node decides alike. Kafka's ConfigurationControlManager resolves them in the same order.
+        So a decision depends on the log and the node's file alone, not on what is on trial or has failed to take
+        effect. Kafka's ConfigurationControlManager resolves settings in the same order.
         """
         resources = {
             ConfigScope.CLUSTER: CLUSTER_DEFAULT,
@@ -213,6 +212,6 @@ class Controller:
         with trio.CancelScope(shield=True):
             first_offset = await self._metadata_log.append(records)
             recorded += await self.publisher.publish(
-                records, offset=first_offset + len(records) - 1, epoch=self._metadata_log.quorum.leader_epoch
+                records, offset=first_offset + len(records) - 1, epoch=self._metadata_log.leader_epoch
             )
         return recorded

@@ -50,7 +50,9 @@ class MetadataPublisher:
 
         To be shielded: a part that misses a batch would follow the next one from a state that never was.
         """
-        delta = MetadataDelta(self.cache.image)
+        before = self.cache.image
+        assert offset >= before.offset + len(records), f"{len(records)} records to {offset} after {before.offset}"
+        delta = MetadataDelta(before)
         for record in records:
             delta.replay(record)
         image = delta.apply(offset=offset, epoch=epoch)
