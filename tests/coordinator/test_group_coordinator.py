@@ -21,7 +21,8 @@ from kafka_wire.records.record import NewRecord
 from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
-from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS
+from trio_broker.coordinator.classic.group import ClassicGroup
+from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS, GroupMachine
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
 
@@ -128,6 +129,46 @@ async def loaded(broker):
     with trio.fail_after(10):
         while broker.groups.statistics().loading:
             await trio.lowlevel.checkpoint()
+
+
+async def test_groups_in_memory_are_those_that_a_restart_reads(broker):
+    for group_id in ("simple", "stable", "left", "deleted", "consumers"):
+        await broker.groups.find(group_id)
+    for number, group_id in enumerate(("simple", "stable", "deleted")):
+        await broker.commit(group_id, number)
+    await broker.settle("stable")
+    await broker.leave(await broker.settle("left"), "left")
+    await broker.groups.delete_groups(["deleted"], no_park)
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="consumers",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=9,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    await broker.groups.call("consumers", heartbeat, RequestContext("client", "/127.0.0.1", 1), no_park)
+    seen = set()
+    for shard in broker.groups.runtime.active_shards():
+        again = GroupMachine(broker.groups.settings, broker.services.metadata_cache)
+        async for part in shard.log.slices():
+            for record in part.records:
+                again.replay(record)
+        again.loaded(broker.groups.runtime.now(), broker.services.metadata_cache.image)
+        assert contents(again) == contents(shard.machine)
+        seen |= shard.machine.groups.keys()
+    assert seen == {"simple", "stable", "left", "consumers"}
+
+
+def contents(machine):
+    """All that the log has."""
+    groups = {
+        group_id: group.metadata_record() if isinstance(group, ClassicGroup) else vars(group.stored)
+        for group_id, group in machine.groups.items()
+        if group.exists
+    }
+    offsets = {group_id: machine.offsets.of_group(group_id) for group_id in machine.offsets.groups()}
+    return machine.groups.keys(), groups, offsets
 
 
 async def test_a_member_that_does_not_come_back_after_a_restart_times_out(tmp_path, autojump_clock):

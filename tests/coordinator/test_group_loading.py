@@ -133,6 +133,15 @@ def test_two_members_of_one_id_cost_their_classic_group_its_members_and_other_gr
     assert after.results["g"].records == [GroupRecord(GroupMetadataKey(group="g"), None)]
 
 
+def test_offsets_are_a_group_of_their_own_before_and_after_their_group():
+    tombstone = GroupRecord(GroupMetadataKey(group="g"), None)
+    for records in ([commit("g", 7)], [commit("g", 7), classic("g", ("a", None)), tombstone]):
+        after = loaded(*records)
+        assert after.members == {"g": set()}
+        assert after.machine.groups["g"].state.value == "Empty"
+    assert loaded(commit("g", 7), GroupRecord(commit("g", 7).key, None), tombstone).members == {}
+
+
 def test_contradictions_are_found_without_assertions():
     """As ``python -O`` runs the broker, which leaves them out."""
     program = "from tests.coordinator.test_group_loading import *; print(loaded(*CONTRADICTION).members)"

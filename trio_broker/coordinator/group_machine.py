@@ -77,7 +77,7 @@ MAX_MEMBER_ID_PREFIX_CHARACTERS = 255
 one."""
 
 NOT_LOADED = Now(0.0, 0)
-"""The time while records are replayed: no deadline counts before all of them are."""
+"""The time for a group that records make: nothing has happened in it, and no deadline counts before all are read."""
 
 
 class GroupMachine(Machine[Any]):
@@ -98,7 +98,7 @@ class GroupMachine(Machine[Any]):
         rebalance.
         """
         self.groups: dict[str, Group] = {}
-        self.offsets = CommittedOffsets()
+        self.offsets = CommittedOffsets(self._ensure_group)
         self.commits = 0
         self.rebalances = 0
         self._contradictory = ContradictoryGroups()
@@ -136,12 +136,22 @@ class GroupMachine(Machine[Any]):
             group = self.groups[group_id] = self._new_group(kind, group_id)
         group.apply(record)
         if not group.exists:
-            del self.groups[group_id]
+            self._drop(group)
 
     def _new_group(self, kind: GroupType, group_id: str) -> Group:
         if kind is GroupType.CLASSIC:
             return ClassicGroup(group_id, self._settings, NOT_LOADED)
         return ConsumerGroup(group_id, self._settings)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """Committed offsets are a group, if only the simplest one."""
+        if group_id not in self.groups:
+            self.groups[group_id] = self._new_group(GroupType.CLASSIC, group_id)
+
+    def _drop(self, group: Group) -> None:
+        del self.groups[group.group_id]
+        if self.offsets.has_offsets(group.group_id):
+            self._ensure_group(group.group_id)
 
     def replay(self, record: EncodedRecord) -> None:
         key, value = record
@@ -158,12 +168,11 @@ class GroupMachine(Machine[Any]):
         try:
             self.apply(record)
         except ContradictoryRecords as error:
-            self._contradictory.add(self.groups.pop(group_id), record, error)
+            group = self.groups[group_id]
+            self._contradictory.add(group, record, error)
+            self._drop(group)
 
     def loaded(self, now: Now, image: MetadataImage) -> Mapping[str, GroupResult]:
-        for group_id in self.offsets.groups():
-            if group_id not in self.groups:
-                self.groups[group_id] = ClassicGroup(group_id, self._settings, now)
         for group_id, group in self.groups.items():
             group.settings = self._settings_of(group_id, image)
             group.loaded(now)
@@ -200,12 +209,10 @@ class GroupMachine(Machine[Any]):
         return None if group is None else group.next_deadline()
 
     def observe(self, key: str, result: CoordinatorResult[Any]) -> None:
-        """Keep the timeline of the group, and commits without a group in one."""
+        """Keep the timeline of the group."""
         group = self.groups.get(key)
         if group is None:
             self._timelines.pop(key, None)
-            if self.offsets.has_offsets(key):
-                self.groups[key] = ClassicGroup(key, self._settings, NOT_LOADED)
         elif isinstance(result, GroupResult) and result.events:
             timeline = self._timelines.setdefault(key, Timeline())
             if ended := timeline.record(result.events, len(group.members)):
@@ -288,7 +295,7 @@ class GroupMachine(Machine[Any]):
             code = ErrorCode.GROUP_ID_NOT_FOUND if by_epoch else ErrorCode.ILLEGAL_GENERATION
         if code:
             raise KafkaError(f"group {request.group_id!r} refuses the commit", code=code)
-        return commit_result(event, self._settings, is_first=group is None)
+        return commit_result(event, self._settings)
 
     def fetch(self, request: OffsetFetchRequestGroup) -> Steps[OffsetFetchResponseGroup]:
         """The committed offsets of a group. Without transactions all of them are stable. Yields if they are many."""

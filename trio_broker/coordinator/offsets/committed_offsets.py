@@ -11,7 +11,7 @@ Source: Kafka's OffsetMetadataManager; docs/formats/consumer-offsets.md for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -55,8 +55,10 @@ class OffsetAndMetadata:
 class CommittedOffsets:
     """All commits of one shard, by group, topic and partition. ``count`` is their number."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first_commit: Callable[[str], None] = lambda group_id: None) -> None:
+        """``on_first_commit`` is called with each group that has a commit and had none before."""
         self.count = 0
+        self._on_first_commit = on_first_commit
         self._groups: dict[str, dict[str, Values]] = {}
         # The same dictionaries by the key's bytes before the partition, so that records are put without decoding keys.
         self._by_prefix: dict[bytes, Values] = {}
@@ -110,7 +112,10 @@ class CommittedOffsets:
     def _values_beside(self, key: bytes) -> Values:
         """The values beside ``key``, which is the first of its group and topic, or has the layout of Kafka 0.8."""
         commit = _decoded_key(key)
-        values = self._groups.setdefault(commit.group, {}).setdefault(commit.topic, {})
+        if commit.group not in self._groups:
+            self._groups[commit.group] = {}
+            self._on_first_commit(commit.group)
+        values = self._groups[commit.group].setdefault(commit.topic, {})
         prefix = commit_key_prefix(commit.group, commit.topic)
         self._by_prefix.setdefault(prefix, values)
         return values

@@ -70,11 +70,10 @@ class SubscribedGroup(Protocol):
 
 
 def commit_result(
-    event: CoordinatorEvent[OffsetCommitRequest], settings: GroupCoordinatorConfig, *, is_first: bool = False
+    event: CoordinatorEvent[OffsetCommitRequest], settings: GroupCoordinatorConfig
 ) -> CoordinatorResult[EncodedRecord]:
     """Return the records of a commit whose topics have names, and ids where those are known, and its response.
 
-    With ``is_first`` there is no group yet.
 
     Each record's key and value go into ``CommittedOffsets.put`` once the batch is appended. A partition with metadata
     beyond ``offset.metadata.max.bytes`` is refused; the others are committed all the same.
@@ -105,7 +104,7 @@ def commit_result(
             partitions.append(OffsetCommitResponsePartition(partition_index=index))
         topics.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
     completions = [Completion(event.future, OffsetCommitResponse(topics=topics))]
-    return CoordinatorResult(records, completions, refused=_commit_refused, is_routine=not is_first)
+    return CoordinatorResult(records, completions, refused=_commit_refused, is_routine=True)
 
 
 def _commit_refused(code: ErrorCode) -> CoordinatorResult[EncodedRecord]:
