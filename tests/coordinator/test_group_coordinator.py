@@ -22,7 +22,7 @@ from tests.coordinator.coordinator_harness import no_park, running_coordinator
 from trio_broker.cluster.replication_control import TopicTarget
 from trio_broker.cluster.topic_names import CONSUMER_OFFSETS_TOPIC
 from trio_broker.coordinator.classic.group import ClassicGroup
-from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS, GroupMachine
+from trio_broker.coordinator.group_machine import MAX_MEMBER_ID_PREFIX_CHARACTERS
 from trio_broker.coordinator.runtime.coordinator_runtime import partition_for
 from trio_broker.coordinator.runtime.result import RequestContext
 
@@ -150,7 +150,7 @@ async def test_groups_in_memory_are_those_that_a_restart_reads(broker):
     await broker.groups.call("consumers", heartbeat, RequestContext("client", "/127.0.0.1", 1), no_park)
     seen = set()
     for shard in broker.groups.runtime.active_shards():
-        again = GroupMachine(broker.groups.settings, broker.services.metadata_cache)
+        again = broker.groups.runtime.new_machine()
         async for part in shard.log.slices():
             for record in part.records:
                 again.replay(record)
