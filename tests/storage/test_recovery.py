@@ -53,7 +53,7 @@ def test_only_segments_from_the_recovery_point_on_are_read(make_log: MakeLog):
     for _ in range(10):
         bench.append(value=bytes(50))
     assert len(bench.log.segments) == 10
-    assert bench.crash(recovery_point=8).report.recovered_segments == 2
+    assert bench.crash(recovery_point=8).report.recovered_segments == 3, "the indexes before 8 may not be synced"
     assert bench.crash(recovery_point=10).report.recovered_segments == 1
     assert bench.offsets() == list(range(10))
 

@@ -80,7 +80,7 @@ class Log:
         recovery_point: int,
         epochs: LeaderEpochs,
         producers: ProducerStates,
-        unsynced_indexes: Sequence[Segment] = (),
+        unsynced_segments: Sequence[Segment] = (),
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -107,8 +107,8 @@ class Log:
         self._segments = tuple(segments)
         # Sealed segments that were read from and so hold a descriptor and indexes, longest cached first.
         self._cached_segments: list[Segment] = []
-        # Sealed or recovered segments whose index files the next ``sync`` brings to the disk.
-        self._unsynced_indexes = list(unsynced_indexes)
+        # Sealed or recovered segments whose files the next ``sync`` brings to the disk.
+        self._unsynced_segments = list(unsynced_segments)
         # Counted rather than flagged: changes during a sync are for the next one.
         self._directory_changes = 0
         self._directory_synced = 0
@@ -459,12 +459,14 @@ class Log:
         """
         self.check_online()
         # All of this is taken before the disk is asked: what comes meanwhile is for the next sync.
-        end_offset, sealed = self.log_end_offset, tuple(self._unsynced_indexes)
+        end_offset, sealed = self.log_end_offset, tuple(self._unsynced_segments)
         synced = SyncedFiles(end_offset, sealed, self._directory_changes, self._truncations)
         directory_is_dirty = synced.directory_changes != self._directory_synced
         if self.recovery_point >= end_offset and not sealed and not directory_is_dirty:
             return synced
-        for segment in self.segments_from(self.recovery_point):
+        # Sealed ones may lie before the recovery point and have been cut, by recovery or of what was preallocated. Were
+        # such an end back after a power cut, all segments behind it would be taken for damage.
+        for segment in dict.fromkeys((*sealed, *self.segments_from(self.recovery_point))):
             self._sync_segment(segment)
         for segment in sealed:
             segment.sync_indexes()
@@ -474,7 +476,7 @@ class Log:
 
     def note_synced(self, synced: SyncedFiles) -> int:
         """Take note of what ``sync_files`` did; return the offset up to which the log is durable, exclusive."""
-        del self._unsynced_indexes[: len(synced.sealed)]
+        del self._unsynced_segments[: len(synced.sealed)]
         self._directory_synced = synced.directory_changes
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
         if synced.truncations == self._truncations:
@@ -544,7 +546,7 @@ class Log:
         # A follower's next batch may begin behind a gap that compaction left on the leader; the gap belongs to the old
         # segment.
         active.next_offset = base_offset
-        self._unsynced_indexes.append(active)
+        self._unsynced_segments.append(active)
         self._segments = (*self._segments, segment)
         self._keep_cached(active)
         return segment
@@ -642,7 +644,12 @@ class Log:
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Cut the log so that it ends at ``offset``, as a follower does whose log differs from its leader's.
 
-        Returns whether anything was cut. Not to be called while ``sync`` or ``read`` run.
+        Returns whether anything was cut, which is then durable. The caller writes the recovery points before it appends
+        again: by an older one a start would take records behind ``offset`` for durable. Waits for the disk. Not to be
+        called while ``sync`` or ``read`` run.
+
+        Raises:
+            StorageFailed: the disk does not say that the cut is durable.
         """
         self.check_online()
         if offset >= self.log_end_offset:
@@ -655,27 +662,40 @@ class Log:
         behind = [segment for segment in self._segments if segment.base_offset > offset]
         if len(behind) == len(self._segments):
             return self.restart_at(offset, now_ms)
-        self._remove_segments(behind, now_ms)
+        # From the newest down: a power cut in between leaves a log that ends later, and not one with a hole.
+        self._remove_segments(behind[::-1], now_ms)
         self.active_segment.truncate_to(offset)
         self.log_end_offset = offset
+        self._sync_cut()
         if self.epochs.truncate_from_end(offset):
             self.epochs.write()
         self._reload_producers(offset)
         return True
 
     def restart_at(self, offset: int, now_ms: int) -> bool:
-        """Drop everything and begin, empty, at ``offset``."""
+        """Drop everything and begin, empty, at ``offset``; otherwise as ``truncate_to``."""
         self.check_online()
         self._truncations += 1
         self._remove_segments(self._segments, now_ms)
         self._segments = (Segment.create(self.disk, self.directory, offset, self._config, now_ms),)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self.first_dirty_offset = None
+        self._sync_cut()
         self.epochs.clear()
         # Without any snapshot: state from before would refuse the first batches as out of sequence.
         self._reload_producers(-1)
         self.producers.end_offset = offset
         return True
+
+    def _sync_cut(self) -> None:
+        """Make a cut durable. Otherwise a power cut could bring records back at offsets that belong to the next epoch,
+        and no leader would have them cut again.
+        """
+        try:
+            self.active_segment.sync()
+            self.disk.sync_directory(self.directory)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def _reload_producers(self, end_offset: int) -> None:
         for offset in producer_snapshot.offsets(self.disk, self.directory):
@@ -697,8 +717,8 @@ class Log:
         try:
             # The log is synced before the snapshot that describes it: a snapshot beyond the log end would be dropped.
             self.active_segment.seal()
+            self._unsynced_segments.append(self.active_segment)
             self.sync()
-            self.active_segment.sync_indexes()
             self._write_snapshot(self.log_end_offset, sync=True)
             self.disk.sync_directory(self.directory)
         except OSError as error:

@@ -13,6 +13,7 @@ Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/fo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from pathlib import PurePath
@@ -116,18 +117,26 @@ class LogDirectory:
             raise
 
     def _make(self) -> None:
-        new = [each for each in (self.path, *self.path.parents) if not self.disk.exists(each)]
         try:
             self.disk.make_directory(self.path)
-            # Otherwise a power cut could take the whole directory, however well its content was synced.
-            for each in new:
-                self.disk.sync_directory(each.parent)
+            if not self.disk.exists(self.path / file_names.META_PROPERTIES):
+                self._sync_names_above()
         except (FileExistsError, NotADirectoryError) as error:
             disk, paths = self.disk, (self.path, *self.path.parents)
             taken = (str(path) for path in paths if disk.exists(path) and not disk.is_directory(path))
             # A dangling link takes the name as well, and does not count as there.
             blocking = next(taken, None) or error.filename or self.path
             raise DataDirectoryError(f"{self.path} cannot be a data directory: {blocking} is not a directory") from None
+
+    def _sync_names_above(self) -> None:
+        """Make the directory's own name durable: a power cut could take it with all that was synced in it.
+
+        All names above it, since an earlier start that was cut short may have made any of them.
+        """
+        for above in self.path.parents:
+            # A directory that this process may not read is none that it made.
+            with contextlib.suppress(PermissionError):
+                self.disk.sync_directory(above)
 
     def _take_lock(self) -> None:
         path = self.path / file_names.LOCK_FILE

@@ -151,7 +151,7 @@ def open_log(
         recovery_point=segments[-1].next_offset if opening.is_durable else max(recovery_point, start_offset),
         epochs=epochs,
         producers=producers,
-        unsynced_indexes=opening.recovered_segments,
+        unsynced_segments=opening.recovered_segments,
     )
     return OpenedLog(log, opening.report)
 
@@ -216,6 +216,9 @@ class _Opening:
         self.last_epoch = -1
         # Set when the epoch checkpoint is unusable: then the recovery point saves no reading.
         self.everything = False
+        self.recovery_point = 0
+        # Segments before it are deleted, or on their way out, perhaps in another order than from the oldest on.
+        self.retained_from = log_start_offset
         self.recovered_segments: list[Segment] = []
 
     @property
@@ -274,9 +277,13 @@ class _Opening:
         if self.clean:
             self.note("does not end with a whole batch in spite of a clean stop")
             recovery_point = min(recovery_point, segments[-1].base_offset)
-        recovery_point = 0 if self.everything else recovery_point
-        # The segment that holds the recovery point is read whole: indexes can only be made anew from its beginning.
-        first = max((i for i, segment in enumerate(segments) if segment.base_offset <= recovery_point), default=0)
+        recovery_point = self.recovery_point = 0 if self.everything else recovery_point
+        if epochs.entries:
+            # Written before the segments of a deletion are renamed.
+            self.retained_from = max(self.retained_from, epochs.entries[0].start_offset)
+        # The segment that ends at the recovery point or holds it is read whole: indexes can only be made anew from its
+        # beginning. One that ends there may have been sealed since, and its indexes are synced only after that.
+        first = max((i for i, segment in enumerate(segments) if segment.base_offset < recovery_point), default=0)
         epoch_before = epochs.epoch_for_offset(segments[first].base_offset - 1)
         self.last_epoch = -1 if epoch_before is None else epoch_before
         producers = self._load_producers(segments[:first], segments[first].base_offset)
@@ -305,12 +312,25 @@ class _Opening:
         segment.next_offset = segment.base_offset
         problem = self._read_good_batches(segment, file_size, limit, epochs, producers)
         producers.end_offset = segment.next_offset
-        if segment.size < file_size:
+        is_whole = segment.size == file_size
+        if is_whole and limit is not None and self._has_lost_batches(segment, limit):
+            is_whole, problem = False, f"no batch up to {limit}, where the next segment begins"
+        if not is_whole:
             self._cut(segment, file_size, segments[index + 1 :], problem)
-        elif not is_last:
-            segment.next_offset = segments[index + 1].base_offset
+        elif limit is not None:
+            segment.next_offset = limit
         segment.seal()
-        return segment.size == file_size
+        return is_whole
+
+    def _has_lost_batches(self, segment: Segment, limit: int) -> bool:
+        """Whether batches are missing between the last one of ``segment`` and ``limit``, where the next one begins.
+
+        A roll does not wait for the disk: a power cut may take the end of the old segment and leave the new one. Only
+        compaction leaves such gaps too, and never behind the recovery point.
+        """
+        gap = segment.next_offset
+        never_synced = self.recovery_point <= gap < limit and limit > self.retained_from
+        return never_synced and not self.config.cleanup_policy.compact
 
     def _read_good_batches(
         self, segment: Segment, file_size: int, limit: int | None, epochs: LeaderEpochs, producers: ProducerStates
