@@ -19,7 +19,7 @@ from tests.handlers.handler_client import Client
 from tests.partition.real_logs import NOW_MS, TOPIC_ID, add_topic, batch, make_replicas
 from trio_broker.handlers.fetch import error_response, fetch
 from trio_broker.storage.append import AppendOrigin
-from trio_broker.storage.log import Log
+from trio_broker.storage.log_reader import ReadableLog
 
 OTHER_ID = bytes(range(16, 32))
 COMMITTED = 1
@@ -287,7 +287,7 @@ async def test_many_waiting_fetches_leave_nothing_behind(idle_client, autojump_c
 async def test_a_cold_log_is_read_in_a_worker_thread(client, replicas, monkeypatch):
     [partition] = await add_topic(replicas)
     await produce(replicas, partition, b"a")
-    read = Log.read
+    read = ReadableLog.read
     waits = []
 
     def cold(self, offset, max_bytes, *, end_offset, minimum_one=True, nowait=False):
@@ -296,7 +296,7 @@ async def test_a_cold_log_is_read_in_a_worker_thread(client, replicas, monkeypat
         waits.append(offset)
         return read(self, offset, max_bytes, end_offset=end_offset, minimum_one=minimum_one)
 
-    monkeypatch.setattr(Log, "read", cold)
+    monkeypatch.setattr(ReadableLog, "read", cold)
     [answer] = await ask(client, wanted())
     assert values(answer) == [b"a"]
     assert waits == [0]
@@ -308,7 +308,7 @@ async def test_what_became_visible_during_a_cold_read_is_not_missed(client, repl
     first, second = await add_topic(replicas, partitions=2)
     for partition in (first, second):
         await produce(replicas, partition, b"a")
-    read = Log.read
+    read = ReadableLog.read
 
     def cold(self, offset, max_bytes, *, end_offset, minimum_one=True, nowait=False):
         if first.log_end_offset == 1:
@@ -317,7 +317,7 @@ async def test_what_became_visible_during_a_cold_read_is_not_missed(client, repl
             trio.from_thread.run_sync(lambda: first.writer.append(batch(b"v" * 5000), now_ms=NOW_MS))
         return read(self, offset, max_bytes, end_offset=end_offset, minimum_one=minimum_one)
 
-    monkeypatch.setattr(Log, "read", cold)
+    monkeypatch.setattr(ReadableLog, "read", cold)
     answers = await ask(client, wanted(0, offset=1), wanted(1), max_wait_ms=60_000, min_bytes=3000)
     assert client.parked == 0
     assert values(answers[0]) == [b"v" * 5000]
@@ -330,7 +330,7 @@ async def test_a_disk_that_fails_on_reading_answers_storage_error(client, replic
     def fail(self, *arguments, **keywords):
         raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(Log, "read", fail)
+    monkeypatch.setattr(ReadableLog, "read", fail)
     [answer] = await ask(client, wanted())
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.failure is not None

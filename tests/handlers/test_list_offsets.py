@@ -11,7 +11,7 @@ from kafka_wire.errors import KafkaError
 from kafka_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker.handlers.list_offsets import error_response, list_offsets
-from trio_broker.storage.log import Log
+from trio_broker.storage.log_reader import ReadableLog
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 TOP = 11
@@ -155,6 +155,6 @@ async def test_a_disk_that_fails_in_a_lookup_answers_storage_error(client, repli
     def fail(self, *arguments):
         raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(Log, "offset_for_timestamp", fail)
+    monkeypatch.setattr(ReadableLog, "offset_for_timestamp", fail)
     assert (await ask(client, 500)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert partition.failure is not None

@@ -348,16 +348,20 @@ async def test_a_lookup_that_lost_its_segment_to_retention_looks_again(cached):
     await produce(cached, partition, b"a", b"b")
     looks = []
 
-    def look():
-        looks.append(partition.log_start_offset)
+    def retire():
+        partition.log.roll(NOW_MS)
+        partition.log.advance_log_start(2)
+        assert partition.log.delete_expired_segments(NOW_MS, high_watermark=2)
+
+    def look(reader):
+        looks.append(reader.log_start_offset)
         if len(looks) == 1:
-            partition.log.advance_log_start(1)
-            partition.state.log_start_moved(1)
+            trio.from_thread.run_sync(retire)
             raise FileNotFoundError(errno.ENOENT, "retired")
         return "found"
 
     assert await cached.run_in_thread(partition, look) == "found"
-    assert looks == [0, 1]
+    assert looks == [0, 2]
     assert partition.failure is None
 
 

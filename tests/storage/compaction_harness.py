@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range
+from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.offset_map import OffsetMap
 from trio_broker.storage.segment_swap import SegmentSwap
@@ -70,6 +71,9 @@ class Round:
                 swap.sync()
             yield "checkpoint"
             self.log.first_dirty_offset = cleaning.end_offset
+        except StorageFailed as error:
+            self.log.fail(error)
+            raise
         finally:
             self.offset_map.close()
 

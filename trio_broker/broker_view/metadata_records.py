@@ -7,6 +7,7 @@ Settings that are passwords, and those that this broker does not know, which may
 from __future__ import annotations
 
 from functools import partial
+from operator import methodcaller
 
 import attrs
 import trio
@@ -45,8 +46,8 @@ class MetadataRecords:
     async def offset_at(self, timestamp_ms: int) -> int:
         """The first offset whose record is at least as young as the time, or the end."""
         end_offset = self.end_offset
-        look = partial(self.log.log.offset_for_timestamp, timestamp_ms, end_offset)
-        found = await self.services.replicas.run_in_io_thread(look)
+        look = partial(self.log.log.look, methodcaller("offset_for_timestamp", timestamp_ms, end_offset))
+        found = (await self.services.replicas.run_in_io_thread(look)).result
         return end_offset if found is None else found.offset
 
     async def fetch(self, offset: int, max_bytes: int, max_wait_seconds: float) -> FetchedPartition:
@@ -55,9 +56,9 @@ class MetadataRecords:
             with trio.move_on_after(max_wait_seconds):
                 await self.services.metadata_cache.wait_for(offset)
         end_offset = self.end_offset
-        read = partial(self.log.log.read, offset, max_bytes, end_offset=end_offset)
+        read = partial(self.log.log.look, methodcaller("read", offset, max_bytes, end_offset=end_offset))
         try:
-            fetched = await self.services.replicas.run_in_io_thread(read)
+            fetched = (await self.services.replicas.run_in_io_thread(read)).result
         except KafkaError as error:
             return FetchedPartition(PARTITION, error.code)
         except OSError:

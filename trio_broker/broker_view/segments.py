@@ -31,9 +31,8 @@ from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.log import Log
+from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.offset_index import OffsetPosition
-from trio_broker.storage.segment import Segment
 
 MANIFEST_THREADS = 1
 """Manifests put together at once: each makes many values, for which the event loop has to share its interpreter."""
@@ -45,15 +44,15 @@ about what a reader reads at a time."""
 
 @attrs.frozen
 class LogSnapshot:
-    """A log as it was; ``sizes`` are those that ``segments`` had, of which the last one goes on growing."""
+    """A log as it was; ``sizes`` are those that the segments had, of which the last one goes on growing."""
 
-    log: Log
+    log: LogReader
     leader_epoch: int
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
-    segments: tuple[Segment, ...]
+    base_offsets: Sequence[int]
     sizes: Sequence[int]
     active_positions: Sequence[OffsetPosition]
 
@@ -113,13 +112,13 @@ def log_snapshot(partition: Partition) -> LogSnapshot:
     """The log of a partition as it is now, from memory."""
     segments = partition.log.segments
     return LogSnapshot(
-        log=partition.log,
+        log=partition.log.reader(),
         leader_epoch=partition.leader_epoch,
         log_start_offset=partition.log_start_offset,
         last_stable_offset=partition.last_stable_offset,
         high_watermark=partition.high_watermark,
         log_end_offset=partition.log_end_offset,
-        segments=segments,
+        base_offsets=[segment.base_offset for segment in segments],
         sizes=[segment.size for segment in segments],
         active_positions=segments[-1].offset_index.spread(MAX_ACTIVE_POSITIONS),
     )
@@ -142,7 +141,7 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
         CorruptIndex: which transactions were aborted cannot be read.
     """
     directory = os.path.abspath(taken.log.directory)
-    aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset, taken.segments)
+    aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset)
     return LogManifest(
         log_directory=os.path.dirname(directory),
         directory_name=os.path.basename(directory),
@@ -160,8 +159,8 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
 
 def segment_infos(taken: LogSnapshot) -> tuple[SegmentInfo, ...]:
     """The segments, each up to where the next one begins, and the last one up to the end of the log."""
-    ends = [*(segment.base_offset for segment in taken.segments[1:]), taken.log_end_offset]
+    ends = [*taken.base_offsets[1:], taken.log_end_offset]
     return tuple(
-        SegmentInfo(segment.base_offset, end, size)
-        for segment, end, size in zip(taken.segments, ends, taken.sizes, strict=True)
+        SegmentInfo(base_offset, end, size)
+        for base_offset, end, size in zip(taken.base_offsets, ends, taken.sizes, strict=True)
     )

@@ -36,9 +36,9 @@ from trio_broker.partition.disk_usage import forecast_disk
 from trio_broker.partition.flusher import FlusherStatistics
 from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.partition import Partition
-from trio_broker.storage.log import segment_facts
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text
+from trio_broker.storage.log_reader import segment_facts
 from trio_broker.storage.retention import expired_segments
 from trio_broker.yield_budget import InTurns
 
@@ -220,7 +220,8 @@ def retention_outlook(partitions: Sequence[Partition], *, next_check_at_ms: int 
     segments = size_bytes = affected = 0
     then_due_at_ms, then_partition = None, None
     for partition in partitions:
-        log = partition.log
+        # One of its own, which loads what it needs and is forgotten.
+        log = partition.log.reader()
         row = log.segments
         facts = segment_facts(row, log.log_end_offset)
         try:

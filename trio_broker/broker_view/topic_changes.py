@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from contextlib import contextmanager
 from functools import partial
 from math import lcm
+from operator import methodcaller
 from typing import TypeVar
 
 from broker_admin.views.topics import (
@@ -35,6 +36,7 @@ from trio_broker.handlers.support.record_deletion import delete_records_before
 from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import HIGH_WATERMARK
+from trio_broker.storage.time_index import TimestampOffset
 
 T = TypeVar("T")
 
@@ -158,8 +160,8 @@ class LiveTopicChangesView:
         if target.to_offset is not None:
             return target.to_offset
         if target.to_timestamp_ms is not None:
-            look = partial(partition.log.offset_for_timestamp, target.to_timestamp_ms, partition.high_watermark)
-            found = await self.services.replicas.run_in_thread(partition, look)
+            look = methodcaller("offset_for_timestamp", target.to_timestamp_ms, partition.high_watermark)
+            found: TimestampOffset | None = await self.services.replicas.run_in_thread(partition, look)
             if found is not None:
                 return found.offset
         return HIGH_WATERMARK

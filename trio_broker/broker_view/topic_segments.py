@@ -13,10 +13,9 @@ import trio
 from broker_admin.views.topics import PartitionSegments, SegmentDetail, TopicRefused
 from kafka_wire.errors import KafkaError
 from trio_broker.handlers.support.services import BrokerServices
-from trio_broker.partition.partition import Partition
 from trio_broker.storage import file_names
 from trio_broker.storage.compaction_plan import compaction_range
-from trio_broker.storage.log import segment_facts
+from trio_broker.storage.log_reader import LogReader, segment_facts
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.retention import retention_forecast
 from trio_broker.storage.segment import Segment
@@ -42,8 +41,7 @@ class LiveTopicSegmentsView:
             found.require_leader()
             work = partial(
                 describe,
-                found,
-                # The last stable offset belongs to the event loop.
+                high_watermark=found.high_watermark,
                 stable_offset=found.last_stable_offset,
                 now_ms=self.services.clock.now_ms(),
                 check_interval_ms=self.services.config.log_manager.log_retention_check_interval_ms,
@@ -55,20 +53,20 @@ class LiveTopicSegmentsView:
 
 
 def describe(
-    partition: Partition, *, stable_offset: int, now_ms: int, check_interval_ms: int
+    log: LogReader, *, high_watermark: int, stable_offset: int, now_ms: int, check_interval_ms: int
 ) -> PartitionSegments[tuple[SegmentDetail, ...]]:
     """The segments with what retention and compaction do to them. Blocks: runs in a worker thread.
 
     Raises:
         OSError: a file cannot be read.
     """
-    log, row = partition.log, partition.log.segments
+    row = log.segments
     facts = segment_facts(row, log.log_end_offset)
     forecasts = retention_forecast(
         facts,
         log.config,
         now_ms=now_ms,
-        high_watermark=partition.high_watermark,
+        high_watermark=high_watermark,
         log_start_offset=log.log_start_offset,
     )
     compaction = None
@@ -94,7 +92,7 @@ def describe(
         )
         log.evict_if_idle(segment)
     return PartitionSegments(
-        partition=partition.topic_partition.partition,
+        partition=log.topic_partition.partition,
         log_directory=str(file_names.absolute(log.directory)),
         retention_check_interval_ms=check_interval_ms,
         compacted_up_to=compacted_up_to,

@@ -14,6 +14,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from operator import methodcaller
 
 import attrs
 
@@ -31,6 +32,7 @@ from trio_broker.handlers.support.registry import handles
 from trio_broker.partition.partition import IsolationLevel, Partition
 from trio_broker.partition.replica_manager import ReplicaManager
 from trio_broker.steps import Steps
+from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.time_index import TimestampOffset
 from trio_broker.yield_budget import YieldBudget
 
@@ -162,7 +164,7 @@ def find_offset(
     """The offset that ``timestamp`` stands for, as far as a consumer of this isolation level can see."""
     # Once, before any wait for a thread: what is appended during the lookup is not part of its answer.
     fetch_upper_bound = partition.fetch_upper_bound(isolation_level)
-    look: Callable[[], TimestampOffset | None]
+    look: Callable[[LogReader], TimestampOffset | None]
     match timestamp:
         case SpecialTimestamp.LATEST:
             return FoundOffset(fetch_upper_bound, leader_epoch=latest_epoch(partition))
@@ -171,9 +173,9 @@ def find_offset(
         case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
             return FoundOffset()
         case SpecialTimestamp.MAX_TIMESTAMP:
-            look = partition.log.max_timestamp_offset
+            look = LogReader.max_timestamp_offset
         case _:
-            look = partial(partition.log.offset_for_timestamp, timestamp, fetch_upper_bound)
+            look = methodcaller("offset_for_timestamp", timestamp, fetch_upper_bound)
     found: TimestampOffset | None = yield partial(replicas.run_in_thread, partition, look)
     # MAX_TIMESTAMP is looked up in the whole log, whose end this reader may not see yet.
     if found is None or found.offset >= fetch_upper_bound:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import methodcaller
 from typing import Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -28,6 +29,7 @@ from trio_broker.request_phase import ReleaseHandler, RequestPhase
 from trio_broker.runtime.disk import FileRegion
 from trio_broker.steps import Steps
 from trio_broker.storage.leader_epochs import EpochEndOffset
+from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.transaction_index import AbortedTransaction
 
 T = TypeVar("T")
@@ -87,9 +89,9 @@ StorageFailure: TypeAlias = Callable[[Partition, OSError], KafkaError]
 
 
 class RunInThread(Protocol):
-    """Does blocking work in a worker thread."""
+    """Reads the log of a partition in a worker thread; see ``ReplicaManager.run_in_thread``."""
 
-    async def __call__(self, work: Callable[[], T], /) -> T: ...
+    async def __call__(self, partition: Partition, work: Callable[[LogReader], T], /) -> T: ...
 
 
 READS_PER_TURN = 100
@@ -135,22 +137,20 @@ class ReadAttempt:
             minimum_one = self.size_bytes == 0
             if target.fetch_offset >= fetch_upper_bound or result.diverging_epoch or not (bytes_left or minimum_one):
                 return result
-            read = partial(
-                partition.log.read,
-                target.fetch_offset,
-                max(min(target.max_bytes, bytes_left), 0),
-                end_offset=fetch_upper_bound,
-                minimum_one=minimum_one,
-            )
+            max_bytes = max(min(target.max_bytes, bytes_left), 0)
             try:
-                try:
-                    fetched = read(nowait=True)
-                except BlockingIOError:
-                    # The place to read from is not in memory.
-                    self.has_waited = True
-                    fetched = yield partial(self.run_in_thread, read)
+                fetched = partition.log.read(
+                    target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one, nowait=True
+                )
+            except BlockingIOError:
+                # The place to read from is not in memory.
+                self.has_waited = True
+                read = methodcaller(
+                    "read", target.fetch_offset, max_bytes, end_offset=fetch_upper_bound, minimum_one=minimum_one
+                )
+                fetched = yield partial(self.run_in_thread, partition, read)
             except OSError as error:
-                raise self._read_failed(partition, target.fetch_offset, error) from error
+                raise self.storage_failed(partition, error) from error
             if not fetched.size:
                 return result
             result.records = fetched.records
@@ -188,13 +188,6 @@ class ReadAttempt:
         elif not state.log_start_offset <= target.fetch_offset <= state.log_end_offset:
             raise offset_out_of_range(target.fetch_offset, partition)
         return result
-
-    def _read_failed(self, partition: Partition, offset: int, error: OSError) -> KafkaError:
-        """The error for a read that met ``error``, which may be that retention took the segment from under it."""
-        is_in_log = partition.log_start_offset <= offset <= partition.log_end_offset
-        if isinstance(error, FileNotFoundError) and not is_in_log:
-            return offset_out_of_range(offset, partition)
-        return self.storage_failed(partition, error)
 
     def is_outdated(self, targets: Sequence[FetchTarget]) -> bool:
         """Whether something moved while others ran, which nobody will wake it for."""

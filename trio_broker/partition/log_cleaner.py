@@ -33,6 +33,7 @@ from trio_broker.runtime.measurement import perf_counter_ns
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.cleaner import Cleaning, CleaningStatistics
 from trio_broker.storage.compaction_plan import CompactionRange, compaction_range, dirtiest
+from trio_broker.storage.errors import StorageFailed
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.offset_map import SECRET_BYTES, OffsetMap
 from trio_broker.storage.segment import Segment
@@ -204,7 +205,8 @@ class LogCleaner:
         outcomes: dict[Partition, CompactionRange | Exception] = {}
         for partition, stable_offset in zip(candidates, stable_offsets, strict=True):
             try:
-                outcomes[partition] = compaction_range(partition.log, stable_offset=stable_offset, now_ms=now_ms)
+                look = partial(compaction_range, stable_offset=stable_offset, now_ms=now_ms)
+                outcomes[partition] = partition.log.look(look).result
             except Exception as error:
                 outcomes[partition] = error
         return outcomes
@@ -259,7 +261,8 @@ class LogCleaner:
             expected_keys=compacted.end_offset - compacted.first_dirty_offset,
         )
         cleaning = Cleaning(
-            compacted,
+            # A reader of its own, for the threads of the round.
+            attrs.evolve(compacted, log=partition.log.reader()),
             offset_map,
             now_ms=self.clock.now_ms(),
             chunk_bytes=self.config.log_manager.log_cleaner_io_buffer_size // threads // 2,
@@ -277,7 +280,8 @@ class LogCleaner:
             self._add_up(cleaning.statistics)
             offset_map.close()
             with trio.CancelScope(shield=True):
-                await self._in_thread(partial(self._discard, cleaning))
+                if partition.log.failure is None:
+                    await self._in_thread(partial(self._discard, cleaning))
 
     async def _in_slices(self, partition: Partition, work: Iterator[int]) -> None:
         is_last = False
@@ -298,12 +302,16 @@ class LogCleaner:
         if partition.failure is not None or not swap.is_possible:
             return False
         with trio.CancelScope(shield=True):
-            await self._in_thread(swap.commit)
-            cleaning.pop_cleaned()
-            await partition.writer.replace_segments(swap, self.clock.now_ms())
-            await self._in_thread(swap.sync)
-            await partition.writer.finish_rename(swap)
-            await self._in_thread(swap.sync)
+            try:
+                await self._in_thread(swap.commit)
+                cleaning.pop_cleaned()
+                await partition.writer.replace_segments(swap, self.clock.now_ms())
+                await self._in_thread(swap.sync)
+                await partition.writer.finish_rename(swap)
+                await self._in_thread(swap.sync)
+            except StorageFailed as error:
+                partition.log.fail(error)
+                raise
         return True
 
     async def _finish(self, partition: Partition, cleaning: Cleaning) -> None:
@@ -339,11 +347,10 @@ class LogCleaner:
     @staticmethod
     def _discard(cleaning: Cleaning) -> None:
         """Remove what was written and not swapped in. After a failed disk it stays, for the next start to remove."""
-        if cleaning.log.failure is None:
-            try:
-                cleaning.discard()
-            except OSError as error:
-                log.error("%s: what compaction left is not removed: %s", cleaning.log.topic_partition, error)
+        try:
+            cleaning.discard()
+        except OSError as error:
+            log.error("%s: what compaction left is not removed: %s", cleaning.log.topic_partition, error)
 
     # ---- what others ask ------------------------------------------------------------------------------------------
 

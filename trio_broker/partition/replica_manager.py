@@ -51,6 +51,7 @@ from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.log_reader import LogReader
 from trio_broker.topic_partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -431,7 +432,7 @@ class ReplicaManager:
             targets,
             limits,
             storage_failed=self.storage_failed,
-            run_in_thread=self.run_in_io_thread,
+            run_in_thread=self.run_in_thread,
             may_wait=lambda: not self._stops_waiting,
             parked=self._parked_fetches,
         )
@@ -518,22 +519,18 @@ class ReplicaManager:
         self.io_limiter.total_tokens = count
         self.flusher.resize(count)
 
-    async def run_in_thread(self, partition: Partition, work: Callable[[], T]) -> T:
-        """Do ``work`` on the files of ``partition`` in a worker thread.
+    async def run_in_thread(self, partition: Partition, work: Callable[[LogReader], T]) -> T:
+        """Read the log of ``partition`` by ``work`` in a worker thread.
 
         Raises:
             KafkaError: ``KAFKA_STORAGE_ERROR``: the disk failed.
         """
-        while True:
-            log_start_offset = partition.log_start_offset
-            try:
-                return await self.run_in_io_thread(work)
-            except FileNotFoundError as error:
-                # Retention may have taken a segment from under it; then the next look does not meet that segment.
-                if partition.log_start_offset == log_start_offset:
-                    raise self.storage_failed(partition, error) from error
-            except OSError as error:
-                raise self.storage_failed(partition, error) from error
+        try:
+            look = await self.run_in_io_thread(partial(partition.log.look, work))
+        except OSError as error:
+            raise self.storage_failed(partition, error) from error
+        partition.log.learn(look.reader)
+        return look.result
 
     def storage_failed(self, partition: Partition, error: OSError) -> KafkaError:
         """Decide what ``error`` on the files of ``partition`` means; return the error for the request that met it.

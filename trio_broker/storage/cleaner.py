@@ -40,8 +40,8 @@ from trio_broker.storage import batch_scan, file_names
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.cleaned_transactions import CleanedTransactions
 from trio_broker.storage.compaction_plan import CompactionRange, group_segments, sealed_from
-from trio_broker.storage.log import Log
 from trio_broker.storage.log_file import LogFile
+from trio_broker.storage.log_reader import ReadableLog
 from trio_broker.storage.offset_map import OffsetMap
 from trio_broker.storage.segment import Segment
 
@@ -87,7 +87,7 @@ class Cleaning:
     def __init__(
         self, compacted: CompactionRange, offset_map: OffsetMap, *, now_ms: int, chunk_bytes: int = 1 << 20
     ) -> None:
-        self.log: Log = compacted.log
+        self.log: ReadableLog = compacted.log
         self.compacted = compacted
         self.statistics = CleaningStatistics()
         self.cleaned: Segment | None = None
@@ -291,7 +291,7 @@ class Cleaning:
             raise CorruptRecordBatch(f"{path}: no whole batch at position {end}, the segment ends at {segment.size}")
 
 
-def last_records_of_producers(log: Log) -> dict[int, LastRecord]:
+def last_records_of_producers(log: ReadableLog) -> dict[int, LastRecord]:
     """Return what each active producer wrote last. Safe in any thread: what changes meanwhile lies behind the round."""
     last_records = {}
     for producer_id, entry in list(log.producers.producers.items()):

@@ -29,7 +29,7 @@ from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import file_names
-from trio_broker.storage.log import Log
+from trio_broker.storage.log_reader import ReadableLog
 from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 MAX_GROUP_SEGMENTS = 100
@@ -43,7 +43,7 @@ class CompactionRange:
     ``is_overdue`` says that ``max.compaction.lag.ms`` asks for it, however low the ratio.
     """
 
-    log: Log
+    log: ReadableLog
     first_dirty_offset: int
     end_offset: int
     clean_bytes: int
@@ -64,7 +64,7 @@ class CompactionRange:
         return self.is_overdue or self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
-def compaction_range(log: Log, *, stable_offset: int, now_ms: int) -> CompactionRange:
+def compaction_range(log: ReadableLog, *, stable_offset: int, now_ms: int) -> CompactionRange:
     """Return what could be compacted of ``log``. Reads timestamps of segments where a lag is set: in a worker thread.
 
     ``stable_offset`` is the last stable offset, which the owner of the log knows.
@@ -91,7 +91,7 @@ def compaction_range(log: Log, *, stable_offset: int, now_ms: int) -> Compaction
     )
 
 
-def _first_young(log: Log, dirty: Iterable[Segment], youngest_ms: int) -> int:
+def _first_young(log: ReadableLog, dirty: Iterable[Segment], youngest_ms: int) -> int:
     """Return where the first segment begins that has a record younger than ``youngest_ms``."""
     for segment in dirty:
         timestamp_ms = segment.retention_timestamp()
@@ -101,7 +101,7 @@ def _first_young(log: Log, dirty: Iterable[Segment], youngest_ms: int) -> int:
     return LONG_MAX
 
 
-def first_dirty_offset(log: Log) -> int:
+def first_dirty_offset(log: ReadableLog) -> int:
     """Return where the part begins that no round has gone over: the checkpoint, if it lies within the log."""
     offset = log.first_dirty_offset
     if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
@@ -123,7 +123,7 @@ def beginning_of(row: Sequence[Segment], offset: int) -> int:
     return row[max(index, 0)].base_offset
 
 
-def _is_overdue(log: Log, dirty: Iterable[Segment], now_ms: int) -> bool:
+def _is_overdue(log: ReadableLog, dirty: Iterable[Segment], now_ms: int) -> bool:
     if log.config.max_compaction_lag_ms >= LONG_MAX:
         return False
     oldest_ms = now_ms - log.config.max_compaction_lag_ms

@@ -18,10 +18,11 @@ Source: Kafka's UnifiedLog and LocalLog; docs/formats/segment.md.
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from threading import get_ident  # noqa: TID251 - starts no thread
+from typing import TypeVar
 
 import attrs
 
@@ -32,14 +33,16 @@ from trio_broker.storage import append, file_names, producer_replay, producer_sn
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
+from trio_broker.storage.log_reader import LogReader, Look, ReadableLog, segment_facts
 from trio_broker.storage.producer_state import ProducerStates
-from trio_broker.storage.retention import ExpiredSegment, SegmentFacts, expired_segments
-from trio_broker.storage.segment import FetchedRecords, Segment
-from trio_broker.storage.time_index import NO_TIMESTAMP, TimestampOffset
-from trio_broker.storage.transaction_index import AbortedTransaction
+from trio_broker.storage.retention import ExpiredSegment, expired_segments
+from trio_broker.storage.segment import Segment
+from trio_broker.storage.time_index import NO_TIMESTAMP
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_CACHED_SEGMENTS = 2
 """Sealed segments of one log that keep descriptor and indexes after a read; with the active one, three descriptors."""
@@ -64,8 +67,10 @@ class SyncedFiles:
     truncations: int
 
 
-class Log:
+class Log(ReadableLog):
     """See the head of the file. Made by ``recovery.open_log``."""
+
+    _segments: tuple[Segment, ...]
 
     def __init__(
         self,
@@ -82,29 +87,29 @@ class Log:
         producers: ProducerStates,
         unsynced_segments: Sequence[Segment] = (),
     ) -> None:
-        self.disk = disk
-        self.directory = directory
-        self.topic_partition = topic_partition
+        super().__init__(
+            disk,
+            directory,
+            topic_partition,
+            config,
+            # A tuple that is replaced as a whole: a reader in a thread keeps a consistent row.
+            tuple(segments),
+            log_start_offset=log_start_offset,
+            log_end_offset=segments[-1].next_offset,
+            # A checkpoint beyond the log end is older than a truncation.
+            recovery_point=min(recovery_point, segments[-1].next_offset),
+            producers=producers,
+        )
         self.topic_id = topic_id
-        # The first offset that may be read; the first segment may begin before it.
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = segments[-1].next_offset
-        # Everything before it is on the disk: a start after a crash reads the log from here on. A checkpoint beyond the
-        # log end is older than a truncation.
-        self.recovery_point = min(recovery_point, self.log_end_offset)
         self.epochs = epochs
-        self.producers = producers
         # Set once, by the first failed sync or an unknown state of a file, and never cleared.
         self.failure: OSError | None = None
-        self.is_closed = False
-        # Where the part begins that compaction has not gone over; None for a log never compacted. From the cleaner's
-        # checkpoint at a start, then moved by each round.
-        self.first_dirty_offset: int | None = None
+        # The thread that changes this log; None while it is handed on.
+        self.owner_thread: int | None = None
+        # How often files have lost their names: a reader may then have opened another segment's file.
+        self.name_changes = 0
         # In the order in which they may be removed, as long as ``file.delete.delay.ms`` stays what it is.
         self.deleted_files: deque[DeletedFile] = deque()
-        self._config = config
-        # A tuple that is replaced as a whole: a reader in a thread keeps a consistent row without a lock.
-        self._segments = tuple(segments)
         # Sealed segments that were read from and so hold a descriptor and indexes, longest cached first.
         self._cached_segments: list[Segment] = []
         # Sealed or recovered segments whose files the next ``sync`` brings to the disk.
@@ -133,20 +138,6 @@ class Log:
     def segments(self) -> tuple[Segment, ...]:
         """All segments, oldest first; the last one is active."""
         return self._segments
-
-    @property
-    def active_segment(self) -> Segment:
-        """The segment that is appended to."""
-        return self._segments[-1]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of batches in all segments."""
-        # No generator: lists of topics ask ten thousand logs at once, most of which have one segment.
-        size = 0
-        for segment in self._segments:
-            size += segment.size
-        return size
 
     @property
     def latest_epoch(self) -> int | None:
@@ -332,53 +323,49 @@ class Log:
 
     # --- Reading ---
 
-    def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, minimum_one: bool = True, nowait: bool = False
-    ) -> FetchedRecords:
-        """Return whole batches from ``offset`` on and below ``end_offset``, up to ``max_bytes`` bytes.
+    def reader(self) -> LogReader:
+        """Return what a worker thread reads this log with. Safe in any thread; see ``look``."""
+        # The count comes first: names that move from now on are noticed.
+        return LogReader(self, self.name_changes)
 
-        With ``minimum_one`` the first batch comes even if it is larger than that, so that a consumer with a small
-        fetch size still moves (KIP-74). The first batch may begin before ``offset``; consumers skip. One answer comes
-        from one segment. Safe in a worker thread.
+    def look(self, work: Callable[[LogReader], T]) -> Look[T]:
+        """Do ``work`` with a reader, in a worker thread, and again as often as files lose their names meanwhile.
 
-        Raises:
-            OffsetOutOfRange: ``offset`` is before the log start offset or after the log end offset.
-            LogClosed: the log was closed or deleted.
-            BlockingIOError: ``nowait``, and finding the place would wait for the disk: repeat it in a worker thread.
+        It may have opened another segment's file then, or none. What the reader has found out is for ``learn``.
         """
-        if self.is_closed:
-            raise LogClosed(f"{self.topic_partition} is closed")
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise OffsetOutOfRange(
-                f"{self.topic_partition}: offset {offset}, the log has {self.log_start_offset} to {log_end_offset}"
-            )
-        end_offset = min(end_offset, log_end_offset)
-        row = self._segments
-        if offset < end_offset:
-            active = row[-1]
-            # Usually one turn. More where compaction emptied the end of a segment: the next batch is in a later one.
-            for segment in (active,) if offset >= active.base_offset else segments_from(row, offset):
-                if segment.base_offset >= end_offset:
-                    break
-                try:
-                    fetched = segment.read(offset, max_bytes, end_offset, minimum_one=minimum_one, nowait=nowait)
-                except FileNotFoundError:
-                    # A file of a segment that is still in the row must be there. Otherwise retention took it after the
-                    # row was read.
-                    if segment in self._segments:
-                        raise
-                    raise OffsetOutOfRange(f"{self.topic_partition}: offset {offset} was just deleted") from None
-                if fetched is not None:
-                    if segment is not self._segments[-1]:
-                        self._keep_cached(segment)
-                    fetched.row = row
-                    return fetched
-        return FetchedRecords(offset, b"", offset)
+        while True:
+            reader = self.reader()
+            try:
+                result = work(reader)
+            except Exception:
+                if reader.name_changes == self.name_changes:
+                    raise
+            else:
+                if reader.name_changes == self.name_changes:
+                    return Look(result, reader)
 
-    def segments_from(self, offset: int) -> Iterator[Segment]:
-        """Yield the segment in which ``offset`` lies, or would lie, and all after it."""
-        return segments_from(self._segments, offset)
+    def learn(self, reader: LogReader) -> None:
+        """Take over what a reader has found out, and keep open what it has read records from."""
+        self.assert_owner()
+        if reader.name_changes != self.name_changes:
+            return
+        for segment, copy in reader.copies():
+            is_read = copy in reader.segments_read
+            segment.learn(copy, keep_open=is_read)
+            if is_read:
+                self._keep_cached(segment)
+            else:
+                self.evict_if_idle(segment)
+
+    def own(self) -> None:
+        """Have the calling thread be the one that changes this log from now on."""
+        self.owner_thread = get_ident()
+        for segment in self._segments:
+            segment.owner_thread = self.owner_thread
+
+    def assert_owner(self) -> None:
+        """No thread changes what another one reads."""
+        assert self.owner_thread is None or self.owner_thread == get_ident(), f"{self!r} is changed by a worker thread"
 
     def _keep_cached(self, segment: Segment) -> None:
         # A pinned one has been replaced, or is about to take its place: it is not ours to keep.
@@ -394,46 +381,6 @@ class Log:
         """Release descriptor and indexes of a segment that was opened for another purpose than a fetch."""
         if segment is not self._segments[-1] and segment not in self._cached_segments:
             segment.evict()
-
-    def aborted_transactions(
-        self, start_offset: int, end_offset: int, row: Sequence[Segment] = ()
-    ) -> list[AbortedTransaction]:
-        """Return the aborted transactions with records in the range, whose records a committed reader drops.
-
-        For records that were read, ``row`` is that of ``FetchedRecords``: compaction may have dropped them since, and
-        with them what the segments of now know of them.
-        """
-        aborted: list[AbortedTransaction] = []
-        # The entry lies in the segment of the marker, which may be far behind the records.
-        for segment in segments_from(row or self._segments, start_offset):
-            found = segment.transaction_index.overlapping(start_offset, end_offset)
-            aborted += found.transactions
-            if found.complete:
-                break
-        return aborted
-
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampOffset | None:
-        """Return the first record below ``end_offset`` that is at least as young as ``timestamp_ms``, None if none is.
-
-        May read and inflate a batch: call it in a worker thread.
-        """
-        for segment in self._segments:
-            if segment.largest_timestamp_offset_pair().timestamp_ms < timestamp_ms:
-                continue
-            found = segment.offset_for_timestamp(timestamp_ms, self.log_start_offset)
-            if found is not None:
-                return found if found.offset < end_offset else None
-        return None
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record with the largest timestamp of the log, None without timestamps."""
-        segments = [segment for segment in self._segments if segment.size]
-        if not segments:
-            return None
-        # ``max`` keeps the first of equals, and the log answers with the first record that has the timestamp.
-        largest = max(segments, key=lambda segment: segment.largest_timestamp_offset_pair().timestamp_ms)
-        timestamp_ms = largest.largest_timestamp_offset_pair().timestamp_ms
-        return largest.offset_for_timestamp(timestamp_ms, self.log_start_offset) if timestamp_ms >= 0 else None
 
     # --- Durability ---
 
@@ -476,6 +423,7 @@ class Log:
 
     def note_synced(self, synced: SyncedFiles) -> int:
         """Take note of what ``sync_files`` did; return the offset up to which the log is durable, exclusive."""
+        self.assert_owner()
         del self._unsynced_segments[: len(synced.sealed)]
         self._directory_synced = synced.directory_changes
         # After a truncation ``end_offset`` may lie beyond new records that no sync has covered.
@@ -507,9 +455,13 @@ class Log:
 
     def fail(self, error: OSError) -> StorageFailed:
         """Take the log offline for good and return the exception to raise: the state of its files is unknown."""
+        self.assert_owner()
         logger.error("%s goes offline: %s", self.topic_partition, error)
-        self.failure = StorageFailed(error.errno, f"{self.topic_partition}: {error.strerror}", str(self.directory))
-        return self.failure
+        failed = error
+        if not isinstance(failed, StorageFailed):
+            failed = StorageFailed(error.errno, f"{self.topic_partition}: {error.strerror}", str(self.directory))
+        self.failure = failed
+        return failed
 
     def check_online(self) -> None:
         """Refuse to go on after a failure.
@@ -531,6 +483,7 @@ class Log:
         self._start_segment(self.log_end_offset, now_ms, "asked to")
 
     def _start_segment(self, base_offset: int, now_ms: int, reason: str) -> Segment:
+        self.assert_owner()
         active = self._segments[-1]
         # A new segment would have the name of this one.
         if not active.size and active.base_offset == base_offset:
@@ -542,6 +495,7 @@ class Log:
         # replayed.
         self._write_snapshot(base_offset, sync=False)
         segment = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        segment.owner_thread = self.owner_thread
         self._directory_changes += 1
         # A follower's next batch may begin behind a gap that compaction left on the leader; the gap belongs to the old
         # segment.
@@ -566,6 +520,7 @@ class Log:
             raise OffsetOutOfRange(f"{self.topic_partition}: log start {offset}, log end is {self.log_end_offset}")
         if offset <= self.log_start_offset:
             return False
+        self.assert_owner()
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         return True
@@ -594,6 +549,8 @@ class Log:
         return retired
 
     def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
+        self.assert_owner()
+        self.name_changes += 1
         # The row changes before the names: no read that begins now meets a file that is no longer there.
         self._segments = tuple(segment for segment in self._segments if segment not in gone)
         self._cached_segments = [segment for segment in self._cached_segments if segment not in gone]
@@ -617,6 +574,8 @@ class Log:
         first = row.index(old[0])
         assert row[first : first + len(old)] == tuple(old), f"{self.topic_partition}: {old} are not in a row"
         assert old[-1] is not row[-1], f"{self.topic_partition}: the active segment is never replaced"
+        self.assert_owner()
+        new.owner_thread = self.owner_thread
         remove_at_ms = now_ms + self._config.file_delete_delay_ms
         for segment in old:
             self.deleted_files += [DeletedFile(path, remove_at_ms) for path in segment.mark_deleted()]
@@ -655,6 +614,7 @@ class Log:
         if offset >= self.log_end_offset:
             return False
         self._truncations += 1
+        self.name_changes += 1
         # Before the cut: records appended behind ``offset`` later must not count as durable.
         self.recovery_point = min(self.recovery_point, offset)
         if self.first_dirty_offset is not None:
@@ -728,24 +688,7 @@ class Log:
     def release(self) -> None:
         """Release descriptors and memory without a sync, as a crash would. The log accepts nothing more."""
         self.is_closed = True
+        self.name_changes += 1
         for segment in self._segments:
             segment.evict()
         self._cached_segments.clear()
-
-
-def segment_facts(row: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
-    """What retention needs to know of the segments of a log that ends at ``log_end_offset``."""
-    ends = [*(segment.base_offset for segment in row[1:]), log_end_offset]
-    return [
-        SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
-        for segment, end in zip(row, ends, strict=True)
-    ]
-
-
-def segments_from(row: Sequence[Segment], offset: int) -> Iterator[Segment]:
-    """Yield the segment of ``row`` in which ``offset`` lies, or would lie, and all after it."""
-    if offset >= row[-1].base_offset:
-        yield row[-1]
-        return
-    first = bisect_right(row, offset, key=lambda segment: segment.base_offset) - 1
-    yield from row[max(first, 0) :]

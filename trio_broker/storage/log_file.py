@@ -50,16 +50,20 @@ class LogFile:
         """Return the open file, opening it if need be."""
         file = self._file
         if file is None:
-            # A local, since another thread may release the file between the question and the answer.
-            try:
-                file = self.disk.open(self.path, self._mode)
-            except FileNotFoundError:
-                if self._kept is None:
-                    raise
-            # Kept meanwhile: the name may be another file's by now.
-            self._file = file = self._kept or file
-            assert file is not None, "opened or kept"
+            # One that is kept: the name may be another file's by now.
+            self._file = file = self._kept or self.disk.open(self.path, self._mode)
         return file
+
+    def private_copy(self) -> LogFile:
+        """Return one for a worker thread: the same open file if there is one, else one that it opens for itself."""
+        copy = LogFile(self.disk, self.path)
+        copy._file = self._file or self._kept
+        return copy
+
+    def learn(self, copy: LogFile) -> None:
+        """Stay open as ``copy`` is."""
+        if self._file is None:
+            self._file = copy._file
 
     def keep(self) -> None:
         """Stay open whatever happens to the name: it is about to be another file's."""
@@ -125,8 +129,8 @@ class LogFile:
         self.opened().truncate(size)
 
     def sync(self) -> None:
-        """Wait until what was written before the call is on the disk. Safe in a worker thread."""
-        self.opened().sync()
+        """Wait until what was written before the call is on the disk. Changes nothing here: safe in a worker thread."""
+        (self._file or self._kept or self.disk.open(self.path, self._mode)).sync()
 
     def release(self) -> None:
         """Release the file, unless ``keep`` was called. Regions in use keep it open until they are gone."""

@@ -444,6 +444,8 @@ class LogManager:
         A directory in which a log could not be closed properly gets no marker: its logs are recovered next time.
         Returns whether all directories got one.
         """
+        for log in self.logs.values():
+            log.own()  # nobody else reads them any more
         try:
             return clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
         finally:

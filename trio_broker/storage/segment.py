@@ -13,8 +13,10 @@ where it stopped, mostly at the tail, so nearly every read finds both its ends t
 A damaged header in the log does not cost the indexes: they are made anew only where one leads to no batch, and taken
 back as they were if what they lead to is damage. What lies behind it can then still be found.
 
-Reads may run in a worker thread while the event loop appends. What makes that right: an append first writes the
-bytes, then moves ``next_offset``, then ``size``; a read takes ``size`` first.
+A segment is changed by one thread, its owner: in the broker, the event loop. That includes opening its files, reading
+its indexes and remembering positions. A worker thread reads with a ``private_copy``, and the owner then takes over what
+it has found out. An append first writes the bytes, then moves ``next_offset``, then ``size``, and a copy takes ``size``
+first: so what is copied meanwhile is whole.
 
 Source: Kafka's LogSegment; docs/formats/segment.md.
 """
@@ -23,9 +25,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import threading  # noqa: TID251 - for a lock
 from collections.abc import Sequence
 from pathlib import PurePath
+from threading import get_ident  # noqa: TID251 - starts no thread
 
 import attrs
 
@@ -63,7 +65,7 @@ class FetchedRecords:
     records: FileRegion | bytes
     next_offset: int
     size: int = 0
-    row: tuple[Segment, ...] = ()
+    row: Sequence[Segment] = ()
 
 
 REWRITE_BYTES = 1024 * 1024
@@ -86,11 +88,12 @@ class Segment:
         "_has_new_entries",
         "_is_damaged",
         "_is_index_full",
+        "_is_private",
         "_knows_timestamps",
         "_last_index_position",
-        "_loading",
         "_offset_index",
         "_time_index",
+        "_was_rebuilt",
         "base_offset",
         "config",
         "created_ms",
@@ -102,6 +105,7 @@ class Segment:
         "largest_timestamp",
         "largest_timestamp_offset",
         "next_offset",
+        "owner_thread",
         "position_cache",
         "roll_jitter_ms",
         "size",
@@ -139,9 +143,12 @@ class Segment:
         self.position_cache: dict[int, int] = {}
         # Set while a swap moves file names: ``evict`` must then keep what could not be found again by name.
         self.is_held_open = False
-        # Held while indexes are read from their files, or made anew: not on the way of a read that finds them cached.
-        self._loading = threading.RLock()
-        # None while not cached. Read without the lock on the fast path: one reference is replaced as a whole.
+        # The thread whose segment this is; None while it is handed on, and for a private copy.
+        self.owner_thread: int | None = None
+        self._is_private = False
+        # Whether this private copy has made its indexes anew.
+        self._was_rebuilt = False
+        # None while not cached.
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         # None until asked for: finding it reads the file.
@@ -193,18 +200,16 @@ class Segment:
         return self._load_offset_index() if index is None else index
 
     def _load_offset_index(self) -> OffsetIndex:
-        with self._loading:
-            index = self._offset_index
-            if index is None:
-                path = self.path(file_names.INDEX_SUFFIX)
-                try:
-                    limit = self.config.segment_index_bytes
-                    index = OffsetIndex.load(self.disk, path, self.base_offset, limit, self.size)
-                except CorruptIndex as error:
-                    index = self.rebuild_indexes(str(error))._offset_index
-                    assert index is not None
-                self._offset_index = index
-            return index
+        self.assert_owner()
+        path = self.path(file_names.INDEX_SUFFIX)
+        try:
+            limit = self.config.segment_index_bytes
+            index: OffsetIndex | None = OffsetIndex.load(self.disk, path, self.base_offset, limit, self.size)
+        except CorruptIndex as error:
+            index = self.rebuild_indexes(str(error))._offset_index
+        assert index is not None
+        self._offset_index = index
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
@@ -213,17 +218,16 @@ class Segment:
         return self._load_time_index() if index is None else index
 
     def _load_time_index(self) -> TimeIndex:
-        with self._loading:
-            index = self._time_index
-            if index is None:
-                path = self.path(file_names.TIME_INDEX_SUFFIX)
-                try:
-                    index = TimeIndex.load(self.disk, path, self.base_offset, self.config.segment_index_bytes)
-                except CorruptIndex as error:
-                    index = self.rebuild_indexes(str(error))._time_index
-                    assert index is not None
-                self._time_index = index
-            return index
+        self.assert_owner()
+        path = self.path(file_names.TIME_INDEX_SUFFIX)
+        try:
+            limit = self.config.segment_index_bytes
+            index: TimeIndex | None = TimeIndex.load(self.disk, path, self.base_offset, limit)
+        except CorruptIndex as error:
+            index = self.rebuild_indexes(str(error))._time_index
+        assert index is not None
+        self._time_index = index
+        return index
 
     def rebuild_indexes(self, reason: str) -> Segment:
         """Make both indexes anew from the batch headers, without a look at checksums, and write them.
@@ -232,23 +236,24 @@ class Segment:
             CorruptRecordBatch: there is something else in the log. Indexes that are right up to there stay, others end
                 there; nothing is written.
         """
+        self.assert_owner()
         logger.warning("rebuilding the indexes of %s: %s", self.file.path, reason)
-        with self._loading:
-            before = _Indexes.of(self)
-            self._start_indexes()
-            try:
-                for located in batch_scan.headers(self.file, 0, self.size):
-                    self.note_batch(located.header, located.position)
-            except CorruptRecordBatch as error:
-                logger.warning("%s is damaged: %s", self.file.path, error)
-                self._is_damaged = True
-                before.give_back(self)
-                raise
-            # The names may be another segment's by now, so writing would replace that one's indexes: memory only.
-            if self.is_held_open:
-                self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
-            else:
-                self.seal()
+        before = _Indexes.of(self)
+        self._start_indexes()
+        try:
+            for located in batch_scan.headers(self.file, 0, self.size):
+                self.note_batch(located.header, located.position)
+        except CorruptRecordBatch as error:
+            logger.warning("%s is damaged: %s", self.file.path, error)
+            self._is_damaged = True
+            before.give_back(self)
+            raise
+        # The names may be another segment's by now, so writing would replace that one's indexes: memory only.
+        if self.is_held_open or self._is_private:
+            self.time_index.maybe_append(self.largest_timestamp, self.largest_timestamp_offset)
+            self._was_rebuilt = self._is_private
+        else:
+            self.seal()
         return self
 
     def clear_indexes(self) -> None:
@@ -325,18 +330,12 @@ class Segment:
     def evict(self) -> None:
         """Release descriptor and indexes of a sealed segment; the next use opens and reads them again.
 
-        One that is pinned keeps them, and so does one whose indexes are just being read: it is in use.
+        One that is held open keeps them.
         """
-        # Not waited for: the event loop evicts, and a worker thread may be reading an index from a slow disk.
-        if not self._loading.acquire(blocking=False):
-            return
-        try:
-            if not self.is_held_open:
-                self.file.release()
-                self._offset_index = self._time_index = None
-                self.position_cache = {}
-        finally:
-            self._loading.release()
+        if not self.is_held_open:
+            self.file.release()
+            self._offset_index = self._time_index = None
+            self.position_cache = {}
 
     def hold_open(self) -> None:
         """Keep descriptor and indexes: from now on nothing of this object depends on the names of its files.
@@ -344,18 +343,90 @@ class Segment:
         Raises:
             OSError: a file cannot be opened.
         """
-        with self._loading:
-            # Each access loads what is not cached.
-            _ = self.offset_index, self.time_index, self.transaction_index.transactions
-            self.largest_timestamp_offset_pair()
-            self.file.keep()
-            self.is_held_open = True
+        self.load()
+        self.file.keep()
+        self.is_held_open = True
+
+    def load(self) -> None:
+        """Open and read all that is not cached.
+
+        Raises:
+            OSError: a file cannot be opened.
+        """
+        # Each access loads what is not there.
+        _ = self.offset_index, self.time_index, self.transaction_index.transactions
+        self.largest_timestamp_offset_pair()
+        self.file.opened()
 
     def stop_holding_open(self) -> None:
         """Undo ``hold_open``: the files have the names that this object knows."""
-        with self._loading:
-            self.file.let_go()
-            self.is_held_open = False
+        self.file.let_go()
+        self.is_held_open = False
+
+    # --- Looks of other threads ---
+
+    def assert_owner(self) -> None:
+        """No thread changes what another one reads: a worker thread has a ``private_copy``."""
+        assert self.owner_thread is None or self.owner_thread == get_ident(), f"{self!r} is changed by a worker thread"
+
+    def private_copy(self) -> Segment:
+        """Return a copy for a worker thread: what that opens, reads and finds out stays its own until ``learn``.
+
+        Nothing of the segment's files is written by way of it. Safe in any thread.
+        """
+        copy = Segment.__new__(Segment)
+        # Before ``next_offset``; see the head of this file.
+        copy.size = self.size
+        for name in _COPIED_SLOTS:
+            setattr(copy, name, getattr(self, name))
+        copy.file = self.file.private_copy()
+        copy.transaction_index = self.transaction_index.private_copy()
+        # At once, since the owner may be adding to it.
+        copy.position_cache = dict(self.position_cache)
+        copy.owner_thread, copy.is_held_open = None, False
+        copy._is_private, copy._was_rebuilt = True, False
+        return copy
+
+    def learn(self, copy: Segment, *, keep_open: bool) -> None:
+        """Take over what a private copy has found out; with ``keep_open`` also what it has opened and read."""
+        self.assert_owner()
+        if keep_open:
+            new = {place: at for place, at in copy.position_cache.items() if place not in self.position_cache}
+            if len(self.position_cache) + len(new) <= MAX_CACHED_POSITIONS:
+                new = {**self.position_cache, **new}
+            self.position_cache = new
+        # Of one that was appended to meanwhile, all else is in memory, and newer.
+        if copy.size != self.size:
+            return
+        is_newly_damaged = copy._is_damaged and not self._is_damaged
+        if copy._was_rebuilt or is_newly_damaged:
+            self._is_damaged = copy._is_damaged
+            _Indexes.of(copy).put_into(self)
+            if copy._was_rebuilt:
+                self._write_rebuilt()
+        if not self._knows_timestamps and copy._knows_timestamps:
+            self.largest_timestamp, self.largest_timestamp_offset = (
+                copy.largest_timestamp,
+                copy.largest_timestamp_offset,
+            )
+            self._knows_timestamps = True
+        if self._first_timestamp is None:
+            self._first_timestamp = copy._first_timestamp
+        self.transaction_index.learn(copy.transaction_index)
+        if keep_open:
+            self.file.learn(copy.file)
+            if self._offset_index is None:
+                self._offset_index = copy._offset_index
+            if self._time_index is None:
+                self._time_index = copy._time_index
+
+    def _write_rebuilt(self) -> None:
+        """Write indexes that a thread has made anew, unless the names are another segment's. They are advice."""
+        if not self.is_held_open:
+            try:
+                self.seal()
+            except OSError as error:
+                logger.warning("%s: the rebuilt indexes are not written: %s", self.file.path, error)
 
     def seal(self) -> None:
         """Bring all files to their final state: last time entry, indexes written, no zeros behind the last batch."""
@@ -631,6 +702,16 @@ class Segment:
         return deleted
 
 
+_COPIED_SLOTS = tuple(
+    sorted(
+        {*Segment.__slots__}
+        - {"size", "file", "transaction_index", "position_cache", "owner_thread", "is_held_open"}
+        - {"_is_private", "_was_rebuilt"}
+    )
+)
+"""What a private copy has as it is."""
+
+
 @attrs.frozen
 class _Indexes:
     """The indexes of a segment, and what it knows along with them."""
@@ -660,12 +741,16 @@ class _Indexes:
         if anew is None or known is None:
             return
         if known.entries[: len(anew.entries)] == anew.entries:
-            segment._offset_index, segment._time_index = known, self.time_index
-            segment._is_index_full = None
-            segment.largest_timestamp = self.largest_timestamp
-            segment.largest_timestamp_offset = self.largest_timestamp_offset
-            segment._last_index_position = self.last_index_position
-            segment._knows_timestamps = self.knows_timestamps
+            self.put_into(segment)
+
+    def put_into(self, segment: Segment) -> None:
+        """Let ``segment`` have these."""
+        segment._offset_index, segment._time_index = self.offset_index, self.time_index
+        segment._is_index_full = None
+        segment.largest_timestamp = self.largest_timestamp
+        segment.largest_timestamp_offset = self.largest_timestamp_offset
+        segment._last_index_position = self.last_index_position
+        segment._knows_timestamps = self.knows_timestamps
 
 
 def _roll_jitter_ms(config: LogConfig, name: str) -> int:

@@ -16,7 +16,7 @@ Here it is one at a time, so its log comes first for the same reason: a ``.swap`
 not finished.
 
 Names change owners here: ``<base>.log`` was the old segment's and becomes the new one's. Readers hold objects, not
-names: both are pinned while names are in motion, and the old ones for as long as any reader has them. Bytes that are
+names: both are held open while names are in motion, and the old ones for as long as any reader has them. Bytes that are
 being sent from an old file stay, for the sender holds its descriptor.
 
 Source: Kafka's LocalLog.replaceSegments, Cleaner.cleanSegments; docs/formats/segment.md.
@@ -36,19 +36,24 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentSwap:
-    """See the head of the file. ``old`` are neighbours in the row of ``log``, ``new`` was made from them."""
+    """See the head of the file. ``read`` are neighbours in the row of ``log``, or copies of such, and ``new`` was made
+    from them."""
 
-    def __init__(self, log: Log, old: Sequence[Segment], new: Segment) -> None:
-        assert new.base_offset == old[0].base_offset, f"{new} for {old[0]}"
+    def __init__(self, log: Log, read: Sequence[Segment], new: Segment) -> None:
+        assert new.base_offset == read[0].base_offset, f"{new} for {read[0]}"
         self.log = log
-        self.old = tuple(old)
+        self.read = tuple(read)
+        bases = {segment.base_offset for segment in read}
+        self.old = tuple(segment for segment in log.segments if segment.base_offset in bases)
         self.new = new
 
     @property
     def is_possible(self) -> bool:
         """Whether the old segments are still where they were: nobody retired or cut them while they were read."""
         row = self.log.segments
-        if self.log.is_closed or self.old[0] not in row:
+        if self.log.is_closed or [each.size for each in self.old] != [each.size for each in self.read]:
+            return False
+        if self.old[0] not in row:
             return False
         first = row.index(self.old[0])
         return row[first : first + len(self.old)] == self.old
@@ -62,8 +67,8 @@ class SegmentSwap:
         """
         new = self.new
         # Before any name moves: afterwards their names lead to the new segment's files, or to none.
-        for segment in self.old:
-            segment.hold_open()
+        for segment in self.read:
+            segment.load()
         # All content is on the disk before the rename: a start takes a ``.swap`` file for whole without looking.
         new.seal()
         new.sync()
@@ -89,6 +94,12 @@ class SegmentSwap:
         Raises:
             StorageFailed: a file could not be renamed; the next start completes the swap.
         """
+        # From here on a thread may open one segment by the name of another, and has to look again.
+        self.log.name_changes += 1
+        for segment, copy in zip(self.old, self.read, strict=True):
+            if copy is not segment:
+                segment.learn(copy, keep_open=True)
+            segment.hold_open()
         try:
             self.log.replace_segments(self.old, self.new, now_ms)
         except OSError as error:
@@ -127,5 +138,7 @@ class SegmentSwap:
         )
 
     def _failed(self, error: OSError) -> StorageFailed:
-        # A StorageFailed has already taken the log offline; the first reason stays.
-        return error if isinstance(error, StorageFailed) else self.log.fail(error)
+        """The error that costs the log: for the owner to hand to ``Log.fail``, since this may be another thread."""
+        if isinstance(error, StorageFailed):
+            return error
+        return StorageFailed(error.errno, f"{self.log.topic_partition}: {error.strerror}", str(self.log.directory))

@@ -72,16 +72,19 @@ class TransactionIndex:
             CorruptIndex: torn, of another version, or out of order.
         """
         if self._transactions is None:
-            try:
-                loaded = self._load() if self.disk.exists(self.path) else []
-            except CorruptIndex:
-                if self._transactions is None:
-                    raise
-            else:
-                # Unless another thread was faster: the name may be another segment's by now.
-                if self._transactions is None:
-                    self._transactions = loaded
+            self._transactions = self._load() if self.disk.exists(self.path) else []
         return self._transactions
+
+    def private_copy(self) -> TransactionIndex:
+        """Return one for a worker thread, which reads the file for itself if that has not been done."""
+        copy = TransactionIndex(self.disk, self.path)
+        copy._transactions = self._transactions
+        return copy
+
+    def learn(self, copy: TransactionIndex) -> None:
+        """Take over the entries that ``copy`` has read."""
+        if self._transactions is None:
+            self._transactions = copy._transactions
 
     def _load(self) -> list[AbortedTransaction]:
         transactions: list[AbortedTransaction] = []

@@ -12,6 +12,7 @@ from trio_broker.coordinator.offsets.committed_offsets import CommittedOffsets
 from trio_broker.coordinator.reporting.lag import consumer_lags
 from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapshot, GroupType, MemberSnapshot
 from trio_broker.partition.append_times import AppendTimes
+from trio_broker.storage.log_reader import LogReader
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ async def test_a_record_that_goes_while_it_is_looked_up_lags_by_an_unknown_time(
     def gone(*args, **options):
         raise FileNotFoundError("00000000000000000000.log")
 
-    monkeypatch.setattr(partition.log, "read", gone)
+    monkeypatch.setattr(LogReader, "read", gone)
     assert await one_lag(replicas, 0) == (1, None)
 
 

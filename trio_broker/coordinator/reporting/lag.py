@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import methodcaller
 
 import attrs
 
@@ -21,6 +22,7 @@ from trio_broker.coordinator.reporting.snapshot import ConsumerLag, GroupSnapsho
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.storage.segment import FetchedRecords
 from trio_broker.topic_partition import TopicPartition
 
 
@@ -133,10 +135,11 @@ def batch_timestamps(records: Sequence[UnconsumedRecord]) -> list[int | None]:
 def _batch_timestamp(record: UnconsumedRecord) -> int | None:
     try:
         log = record.partition.log
-        fetched = log.read(record.offset, BATCH_HEADER_BYTES, end_offset=log.log_end_offset).records
-        if not isinstance(fetched, bytes):
-            fetched = fetched.read(BATCH_HEADER_BYTES)
-        timestamp_ms = read_batch_header(fetched).max_timestamp
+        read = methodcaller("read", record.offset, BATCH_HEADER_BYTES, end_offset=log.log_end_offset)
+        fetched: FetchedRecords = log.look(read).result
+        records = fetched.records
+        header = records if isinstance(records, bytes) else records.read(BATCH_HEADER_BYTES)
+        timestamp_ms = read_batch_header(header).max_timestamp
     except (KafkaError, OSError):
         # Deleted or truncated meanwhile, or a bad disk, which is for those requests to report that need the records.
         return None

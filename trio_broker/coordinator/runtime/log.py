@@ -21,6 +21,7 @@ from kafka_wire.records.record import NewRecord
 from trio_broker.coordinator.runtime.response_future import NO_REQUIRED_OFFSET
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.storage.log_reader import LogReader
 
 LOAD_SLICE_BYTES = 256 * 1024
 """Read at a time: some three thousand commits, which the event loop then folds in a few milliseconds."""
@@ -97,9 +98,9 @@ class CoordinatorLog:
                 raise KafkaError(f"{self.partition}: the batch at {offset} ends at {part.next_offset}")
             offset = part.next_offset
 
-    def read_slice(self, offset: int, end_offset: int) -> LogSlice:
+    def read_slice(self, offset: int, end_offset: int, log: LogReader) -> LogSlice:
         """The records from ``offset`` on, a slice of them. Blocks: runs in a worker thread."""
-        fetched = self.partition.log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
+        fetched = log.read(offset, LOAD_SLICE_BYTES, end_offset=end_offset)
         data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
         records: list[EncodedRecord] = []
         next_offset = end_offset
