@@ -85,7 +85,7 @@ async def test_a_disk_that_fails_in_retention_goes_offline_and_the_rest_goes_on(
     def fail(self, now_ms, high_watermark):
         raise OSError(errno.EIO, "gone")
 
-    monkeypatch.setattr(Log, "delete_expired_segments", fail)
+    monkeypatch.setattr(Log, "retire_segments", fail)
     await replicas.log_maintenance.apply_retention()
     assert partition.failure is not None
 

@@ -242,7 +242,6 @@ class MetadataLog:
         log.roll(now_ms)
         log.advance_log_start(snapshot.end_offset)
         log.delete_expired_segments(now_ms, log.log_end_offset)
-        log.epochs.write()
         log.remove_deleted_files(now_ms)
         log.sync()
         remove_older(log.disk, log.directory, snapshot)

@@ -226,8 +226,9 @@ class PartitionWriter(CommandQueue):
         await self.execute(partial(self._delete_expired_segments, now_ms))
 
     async def _delete_expired_segments(self, now_ms: int) -> None:
-        if self.state.failure is None and self.log.delete_expired_segments(now_ms, self.state.high_watermark):
+        if self.state.failure is None and (retired := self.log.retire_segments(now_ms, self.state.high_watermark)):
             await self._log_start_moved()
+            self.log.remove_retired_segments(retired, now_ms)
 
     async def _log_start_moved(self) -> None:
         self.state.log_start_moved(self.log.log_start_offset)

@@ -431,6 +431,11 @@ class Log(ReadableLog):
             self.recovery_point = max(self.recovery_point, synced.end_offset)
         return min(synced.end_offset, self.recovery_point)
 
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether segments came or went since the last sync of the directory: a power cut may undo that."""
+        return self._directory_changes != self._directory_synced
+
     def sync_after_crash(self) -> None:
         """Make everything durable that this start found behind the recovery point. Blocks.
 
@@ -526,10 +531,21 @@ class Log(ReadableLog):
         return True
 
     def delete_expired_segments(self, now_ms: int, high_watermark: int) -> list[ExpiredSegment]:
-        """Delete the segments that have expired. Their files are renamed now and removed later.
+        """Delete the segments that have expired. Waits for the disk in between, where leader epochs go with them.
 
-        ``remove_deleted_files`` removes them ``file.delete.delay.ms`` from now, so that slow readers can finish. Where
-        leader epochs go with them, ``epochs.write`` is due.
+        A caller that must not wait does the two steps itself, and writes the epochs in between.
+        """
+        retired = self.retire_segments(now_ms, high_watermark)
+        if retired:
+            self.epochs.write()
+            self.remove_retired_segments(retired, now_ms)
+        return retired
+
+    def retire_segments(self, now_ms: int, high_watermark: int) -> list[ExpiredSegment]:
+        """Move the log start behind the segments that have expired, and return them.
+
+        Where that changes the leader epochs, ``epochs.write`` is due before the files go: a power cut may bring back
+        any of their names, and by the epochs a start knows that what is missing between them was on its way out.
         """
         self.check_online()
         segments = self._segments
@@ -543,10 +559,17 @@ class Log(ReadableLog):
         if retired:
             if len(retired) == len(segments):
                 self._start_segment(self.log_end_offset, now_ms, "all segments are retired")
-            # The start moves before the files go: a crash in between leaves files too many, not offsets too few.
             self.advance_log_start(retired[-1].end_offset)
-            self._remove_segments(self._segments[: len(retired)], now_ms)
         return retired
+
+    def remove_retired_segments(self, retired: Sequence[ExpiredSegment], now_ms: int) -> None:
+        """Rename the files of retired segments; ``remove_deleted_files`` removes them.
+
+        That is ``file.delete.delay.ms`` from now, so that slow readers can finish.
+        """
+        self.check_online()  # the names of a deleted log may be another's by now
+        bases = {segment.base_offset for segment in retired}
+        self._remove_segments([segment for segment in self._segments if segment.base_offset in bases], now_ms)
 
     def _remove_segments(self, gone: Sequence[Segment], now_ms: int) -> None:
         self.assert_owner()

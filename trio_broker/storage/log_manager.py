@@ -380,11 +380,11 @@ class LogManager:
         def write(directory: LogDirectory) -> None:
             logs = self._logs_in(directory)
             points = {partition: log.recovery_point for partition, log in logs.items()}
-            # As in Kafka, only where the base of the first segment does not say it already.
+            # As in Kafka, only where the base of the first segment does not say it already, also after a power cut.
             starts = {
                 partition: log.log_start_offset
                 for partition, log in logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
+                if log.log_start_offset > log.segments[0].base_offset or log.has_unsynced_names
             }
             checkpoints.write_offsets(self.disk, directory.path / file_names.RECOVERY_POINT_CHECKPOINT, points)
             checkpoints.write_offsets(self.disk, directory.path / file_names.LOG_START_OFFSET_CHECKPOINT, starts)

@@ -279,7 +279,7 @@ class _Opening:
             recovery_point = min(recovery_point, segments[-1].base_offset)
         recovery_point = self.recovery_point = 0 if self.everything else recovery_point
         if epochs.entries:
-            # Written before the segments of a deletion are renamed.
+            # Written before the files of a deletion are renamed.
             self.retained_from = max(self.retained_from, epochs.entries[0].start_offset)
         # The segment that ends at the recovery point or holds it is read whole: indexes can only be made anew from its
         # beginning. One that ends there may have been sealed since, and its indexes are synced only after that.

@@ -1,0 +1,217 @@
+"""What one log keeps through power cuts, case by case: each of these was lost once, found by ``test_power_cuts``."""
+
+from __future__ import annotations
+
+import random
+from pathlib import PurePath
+
+import pytest
+
+from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
+from tests.storage.interrupted_logs import found_records
+from trio_broker.config.log_config import LogConfig
+from trio_broker.runtime.clock import ManualClock
+from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
+from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.runtime.simulated_volume import ProcessEnded
+from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.log import Log
+from trio_broker.storage.log_directory import LogDirectory
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.recovery import OpenedLog, open_log
+from trio_broker.topic_partition import TopicPartition
+
+DATA = PurePath("/data")
+ORDERS = DATA / "orders-0"
+CONFIG = LogConfig(segment_bytes=10_000, segment_index_bytes=800, index_interval_bytes=100)
+PREALLOCATED = LogConfig(segment_bytes=10_000, segment_index_bytes=800, preallocate=True)
+CUTS = pytest.mark.parametrize("seed", range(40))
+
+
+class Machine:
+    """A disk with one log, whose power goes by ``seed``."""
+
+    def __init__(self, seed: int, config: LogConfig = CONFIG) -> None:
+        self.config = config
+        self.chance = random.Random(seed)
+        self.disk = SimulatedDisk(ManualClock(), seed)
+        LogDirectory(self.disk, DATA).open()
+        self.log = self.open(recovery_point=0).log
+        self.disk.sync_directory(DATA)
+
+    def open(self, *, recovery_point: int, clean: bool = False) -> OpenedLog:
+        return open_log(
+            self.disk,
+            ORDERS,
+            TopicPartition("orders", 0),
+            TOPIC_ID,
+            self.config,
+            recovery_point=recovery_point,
+            log_start_offset=0,
+            clean=clean,
+            now_ms=NOW_MS,
+        )
+
+    def cut_power(self, *, recovery_point: int, clean: bool = False) -> OpenedLog:
+        """Cut the power and open the log again by an older checkpoint."""
+        self.disk = self.disk.power_cut(self.chance)
+        opened = self.open(recovery_point=recovery_point, clean=clean)
+        self.log = opened.log
+        return opened
+
+    def append(self, value: bytes = b"value", epoch: int = 0) -> None:
+        self.log.append(make_batch(value=value), leader_epoch=epoch, now_ms=NOW_MS)
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in found_records(self.log).values()]
+
+
+@CUTS
+def test_an_end_that_recovery_cut_off_does_not_come_back_before_later_segments(seed: int):
+    machine = Machine(seed)
+    machine.append(b"first")
+    machine.log.sync()
+    machine.append(bytes(range(256)) * 8)
+    machine.cut_power(recovery_point=1)
+    machine.log.roll(NOW_MS)
+    machine.append(b"last")
+    machine.log.sync()
+    machine.cut_power(recovery_point=0)
+    assert machine.values()[0] == b"first"
+    assert machine.values()[-1] == b"last"
+
+
+@CUTS
+def test_the_space_reserved_for_a_segment_does_not_come_back_before_later_segments(seed: int):
+    machine = Machine(seed, PREALLOCATED)
+    machine.append(b"first")
+    machine.log.sync()
+    machine.log.roll(NOW_MS)
+    machine.append(b"last")
+    machine.log.sync()
+    machine.cut_power(recovery_point=0)
+    assert machine.values() == [b"first", b"last"]
+
+
+@CUTS
+def test_a_log_with_reserved_space_that_was_closed_is_whole(seed: int):
+    machine = Machine(seed, PREALLOCATED)
+    machine.append()
+    machine.log.sync()
+    machine.log.close()
+    opened = machine.cut_power(recovery_point=1, clean=True)
+    assert (opened.report.recovered_segments, opened.report.problems) == (0, [])
+
+
+@CUTS
+def test_a_segment_that_was_sealed_where_the_recovery_point_is_keeps_its_indexes(seed: int):
+    """An aborted transaction that was forgotten would show its records to committed readers."""
+    machine = Machine(seed)
+    log = machine.log
+    aborted = make_batch(5, value=bytes(100), producer_id=7, producer_epoch=0, sequence=0, transactional=True)
+    log.append(aborted, leader_epoch=0, now_ms=NOW_MS)
+    marker = make_marker(7, committed=False)
+    log.append(marker, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    end = log.sync()
+    log.roll(NOW_MS)
+    machine.append()
+    machine.cut_power(recovery_point=end)
+    assert [found.first_offset for found in machine.log.aborted_transactions(0, end)] == [0]
+    answer = machine.log.offset_for_timestamp(NOW_MS + 4, end)
+    assert answer is not None
+    assert answer.offset == 4
+
+
+@CUTS
+def test_what_is_left_of_several_unsynced_segments_has_no_hole(seed: int):
+    machine = Machine(seed)
+    for value in range(6):
+        machine.append(b"%d" % value + bytes(600))
+        machine.log.roll(NOW_MS)
+    machine.disk.sync_directory(ORDERS)
+    machine.cut_power(recovery_point=0)
+    offsets = list(found_records(machine.log))
+    assert offsets == list(range(len(offsets)))
+    assert machine.log.log_end_offset == len(offsets)
+
+
+@CUTS
+def test_segments_behind_a_deletion_that_was_cut_short_stay(seed: int):
+    """The old names may go in any order, and what is behind them must not be taken for behind a hole."""
+    machine = Machine(seed)
+    for value in range(4):
+        machine.append(b"%d" % value)
+        machine.log.roll(NOW_MS)
+    machine.log.sync()
+    machine.log.advance_log_start(3)
+    machine.log.delete_expired_segments(NOW_MS, 4)
+    opened = machine.cut_power(recovery_point=0)
+    assert machine.values()[-1] == b"3"
+    assert not opened.report.kept_aside
+
+
+@CUTS
+def test_a_log_start_that_was_durable_stays_when_its_segments_go(seed: int):
+    """Where the first segment says the start, the checkpoint does not: only once the old names are gone for good."""
+    clock = ManualClock()
+    disk = SimulatedDisk(clock, seed)
+    partition, chance = TopicPartition("orders", 0), random.Random(seed)
+
+    def start(disk: SimulatedDisk) -> LogManager:
+        manager = LogManager([DATA], disk=disk, node_id=1, clock=clock, random=chance)
+        manager.open()
+        manager.load(lambda partition, topic_id: CONFIG)
+        return manager
+
+    manager = start(disk)
+    log = manager.create_log(partition, TOPIC_ID, CONFIG)
+    for _ in range(4):
+        log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    log.sync()
+    log.advance_log_start(3)
+    assert not manager.write_checkpoints()
+    log.delete_expired_segments(NOW_MS, 4)
+    assert not manager.write_checkpoints()
+    assert start(disk.power_cut(chance)).logs[partition].log_start_offset == 3
+
+
+@CUTS
+def test_a_truncation_is_durable_before_the_next_epoch(seed: int):
+    machine = Machine(seed)
+    for value in (b"kept", b"cut", b"cut too"):
+        machine.append(value)
+        machine.log.roll(NOW_MS)
+    machine.log.sync()
+    machine.log.truncate_to(1, NOW_MS)
+    machine.log.assign_epoch(5, 1)
+    machine.cut_power(recovery_point=1)
+    assert machine.values() == [b"kept"]
+
+
+@CUTS
+def test_beginning_anew_is_durable(seed: int):
+    machine = Machine(seed)
+    machine.append()
+    machine.log.sync()
+    machine.log.restart_at(50, NOW_MS)
+    machine.cut_power(recovery_point=0)
+    log: Log = machine.log
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+@CUTS
+def test_a_data_directory_stays_whose_first_start_was_cut_short(seed: int):
+    disk = SimulatedDisk(ManualClock(), seed)
+
+    def before(operation: DiskOperation) -> None:
+        if operation.kind is OperationKind.SYNC_DIRECTORY:
+            disk.crash()
+
+    disk.trace.before = before
+    with pytest.raises(ProcessEnded):
+        LogDirectory(disk, DATA / "logs").open()
+    disk.trace.before = None
+    disk = disk.another_process()
+    LogDirectory(disk, DATA / "logs").open()
+    assert disk.power_cut(random.Random(seed)).is_directory(DATA / "logs")
