@@ -1,0 +1,228 @@
+"""Producers and readers of a simulation, which speak the protocol by themselves and remember what they were told."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from kafka_wire.error_codes import ErrorCode
+from kafka_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafka_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafka_wire.messages.init_producer_id import InitProducerIdRequest
+from kafka_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafka_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafka_wire.records.batch import build_batch, read_batches
+from kafka_wire.records.record import NewRecord
+from tests.checking.history import Op, Outcome, Record
+from tests.simulation.simulated_world import ConnectionLost, FaultyConnection, World
+
+TOPIC = "orders"
+
+RETRY_SECONDS = 0.2
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_CONTROLLER,
+    }
+)
+"""Codes after which a client asks again; what was asked may have happened all the same."""
+
+
+async def create_topic(world: World, partitions: int) -> bytes:
+    """Create the topic of the simulation, however often that must be tried; return its id."""
+    connection = FaultyConnection(world, "admin")
+    # Small segments, so that they roll.
+    small = CreatableTopicConfig(name="internal.segment.bytes", value="4096")
+    topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1, assignments=[], configs=[small])
+    while True:
+        try:
+            created = await connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+            code = created.topics[0].error_code
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                found = await connection.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 12)
+                if not found.topics[0].error_code:
+                    connection.close()
+                    topic_id: bytes = found.topics[0].topic_id
+                    return topic_id
+            else:
+                assert code in RETRIABLE, ErrorCode(code).name
+        except ConnectionLost:
+            pass
+        await trio.sleep(RETRY_SECONDS)
+
+
+@attrs.define(eq=False)
+class Producer:
+    """Sends batches one after another until ``until``, each with acks=all, and tells the history what was answered.
+
+    An idempotent one sends a batch again, with the same sequence, until it knows what became of it.
+    """
+
+    world: World
+    name: str
+    partitions: int
+    idempotent: bool
+    until: float
+    producer_id: int = -1
+    producer_epoch: int = -1
+    _sequences: dict[int, int] = attrs.field(factory=dict)
+    _connection: FaultyConnection = attrs.field(init=False)
+
+    async def run(self) -> None:
+        self._connection = FaultyConnection(self.world, self.name)
+        chance = self.world.random
+        while trio.current_time() < self.until:
+            await trio.sleep(chance.expovariate(4))
+            if self.idempotent and self.producer_id < 0:
+                await self._init_producer_id()
+                continue
+            await self._send(chance.randrange(self.partitions), chance.randint(1, 4))
+        self._connection.close()
+
+    async def _init_producer_id(self) -> None:
+        try:
+            response = await self._connection.ask(
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4
+            )
+        except ConnectionLost:
+            await trio.sleep(RETRY_SECONDS)
+            return
+        if response.error_code:
+            await trio.sleep(RETRY_SECONDS)
+            return
+        self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        self._sequences = {}
+
+    async def _send(self, partition: int, count: int) -> None:
+        values = [self.world.new_value() for _ in range(count)]
+        sequence = self._sequences.get(partition, 0)
+        batch = build_batch(
+            [NewRecord(1_700_000_000_000, None, str(value).encode()) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence if self.idempotent else -1,
+        )
+        unknown = tuple(Record(partition, -1, value) for value in values)
+        with self.world.doing(self.name, Op.SEND, records=unknown) as draft:
+            while True:
+                code, base_offset = await self._try(partition, batch)
+                if code is ErrorCode.NONE:
+                    self._sequences[partition] = sequence + count
+                    told = [Record(partition, base_offset + index, value) for index, value in enumerate(values)]
+                    draft.fields["records"] = tuple(told)
+                    return
+                if self.idempotent and code in RETRIABLE:
+                    await trio.sleep(RETRY_SECONDS)
+                    continue
+                # Of a batch that was sent again nobody knows any more whether it is in the log.
+                draft.failed(code.name, Outcome.INFO)
+                if self.idempotent:
+                    self.world.note(self.name, "gives its producer id up", code)
+                    self.producer_id = -1
+                return
+
+    async def _try(self, partition: int, batch: bytes) -> tuple[ErrorCode, int]:
+        data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=20_000, topic_data=[data])
+        try:
+            response = await self._connection.ask(request, 9)
+        except ConnectionLost:
+            return ErrorCode.REQUEST_TIMED_OUT, -1
+        answer = response.responses[0].partition_responses[0]
+        return ErrorCode(answer.error_code), answer.base_offset
+
+
+@attrs.define(eq=False)
+class Reader:
+    """Fetches from partitions, each from its position on."""
+
+    world: World
+    connection: FaultyConnection
+    positions: dict[int, int] = attrs.field(factory=dict)
+
+    async def poll(self, max_wait_ms: int) -> list[Record]:
+        """Return what comes next and move on behind it.
+
+        Raises:
+            ConnectionLost: nothing has come.
+        """
+        chance = self.world.random
+        wanted = [
+            FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=chance.choice(SIZES))
+            for partition, offset in self.positions.items()
+        ]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1_000_000,
+            isolation_level=chance.randrange(2),
+            topics=[FetchTopic(topic=TOPIC, partitions=wanted)],
+            forgotten_topics_data=[],
+        )
+        response = await self.connection.ask(request, 11)
+        assert not response.error_code, ErrorCode(response.error_code).name
+        found = []
+        for topic in response.responses:
+            for each in topic.partitions:
+                code = ErrorCode(each.error_code)
+                assert code is ErrorCode.NONE or code in RETRIABLE, f"{each.partition_index}: {code.name}"
+                if code is ErrorCode.NONE and each.partition_index in self.positions:
+                    found += self._records(each.partition_index, each.records or b"")
+        return found
+
+    def _records(self, partition: int, data: bytes | memoryview) -> list[Record]:
+        found, position = [], self.positions[partition]
+        for batch in read_batches(memoryview(data)):
+            batch.verify_crc()
+            for record in batch.records():
+                if record.offset >= position:
+                    assert record.value is not None
+                    found.append(Record(partition, record.offset, int(record.value)))
+            self.positions[partition] = max(position, batch.header.next_offset)
+        return found
+
+
+SIZES = (1, 500, 1_000_000)
+"""Bytes of one partition that a reader asks for: one batch, some, everything."""
+
+
+@attrs.define(eq=False)
+class Observer:
+    """Reads all partitions from the beginning, over and over: what was read once stays."""
+
+    world: World
+    name: str
+    partitions: int
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self) -> None:
+        while not self.done.is_set():
+            await self.read_all(patient=False)
+            await trio.sleep(self.world.random.expovariate(0.3))
+
+    async def read_all(self, *, patient: bool) -> None:
+        """Read from the beginning to the end; with ``patient`` through all errors, else until the first."""
+        reader = Reader(self.world, FaultyConnection(self.world, self.name))
+        reader.positions = dict.fromkeys(range(self.partitions), 0)
+        # A reading is an assignment of its own: it begins anew.
+        self.world.tell(self.name, Op.LOST, self.name, partitions=tuple(range(self.partitions)))
+        empty = 0
+        while empty < 2:
+            try:
+                records = await reader.poll(max_wait_ms=0)
+            except ConnectionLost:
+                if not patient:
+                    break
+                await trio.sleep(RETRY_SECONDS)
+                continue
+            empty = 0 if records else empty + 1
+            if records:
+                self.world.tell(self.name, Op.POLL, self.name, records=tuple(records))
+        reader.connection.close()
