@@ -64,14 +64,14 @@ async def test_a_producer_is_known_by_its_epoch_its_last_sequence_and_its_last_t
 async def test_an_open_transaction_is_known_by_its_first_offset_until_its_marker(client, partition, replicas):
     await produce(replicas, partition, b"before", producer_id=8)
     records = batch(b"open", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.append(records, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    partition.writer.append(records, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     answer = (await ask(client, naming("orders")))["orders", 0]
     assert [(each.producer_id, each.current_txn_start_offset) for each in answer.active_producers] == [(8, -1), (9, 1)]
 
     marker = build_control_batch(
         EndTransactionMarker(committed=True, coordinator_epoch=4), timestamp=NOW_MS, producer_id=9, producer_epoch=0
     )
-    partition.append(memoryview(bytearray(marker)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+    partition.writer.append(memoryview(bytearray(marker)), now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     decided = (await ask(client, naming("orders")))["orders", 0].active_producers[1]
     assert (decided.current_txn_start_offset, decided.coordinator_epoch) == (-1, 4)
 
