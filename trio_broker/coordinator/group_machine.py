@@ -245,7 +245,7 @@ class GroupMachine(Machine[Any]):
             event.future.set_result(join_error(code, request.member_id))
             return None
         name = (request.group_instance_id or event.context.client_id)[:MAX_MEMBER_ID_PREFIX_CHARACTERS]
-        event.new_member_id = f"{name}-{random_uuid_text(self._random)}"
+        event.new_id = f"{name}-{random_uuid_text(self._random)}"
         return first_join(event, self._settings) if group is None else group.join(event)
 
     def sync(self, event: CoordinatorEvent[SyncGroupRequest]) -> GroupResult:
@@ -270,7 +270,7 @@ class GroupMachine(Machine[Any]):
         """A heartbeat of the consumer protocol."""
         group_id = event.request.group_id
         group = self.groups.get(group_id)
-        event.new_member_id = uuid_text(random_uuid(self._random))
+        event.new_id = uuid_text(random_uuid(self._random))
         if isinstance(group, ConsumerGroup):
             return group.consumer_heartbeat(event)
         settings = self._settings_of(group_id, event.image)

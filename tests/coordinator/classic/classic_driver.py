@@ -111,7 +111,7 @@ class ClassicDriver:
             result.complete(future, join_error(code, id))
             return self._result_lines(result, future)
         event = self._event(request, future, int(version), client)
-        event.new_member_id = self._new_id(instance or client)
+        event.new_id = self._new_id(instance or client)
         result = self.group.join(event)
         self._forget_id_if_unused(instance or client)
         return self._result_lines(result, future)

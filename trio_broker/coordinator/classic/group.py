@@ -280,11 +280,11 @@ class ClassicGroup:
             self._replace(join, self.members[old_member_id])
         elif instance_id is None and join.context.version >= FIRST_JOIN_WITH_KNOWN_MEMBER_ID:
             deadline = self._now.monotonic_seconds + join.request.session_timeout_ms / 1000
-            self.member_table.add_pending(join.new_member_id, deadline)
+            self.member_table.add_pending(join.new_id, deadline)
             self._next_session_deadline = min(self._next_session_deadline, deadline)
-            self._fail(join, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
+            self._fail(join, ErrorCode.MEMBER_ID_REQUIRED, join.new_id)
         else:
-            self._add(join, join.new_member_id)
+            self._add(join, join.new_id)
 
     def _add(self, join: _Join, member_id: str) -> None:
         if not self.members:
@@ -326,7 +326,7 @@ class ClassicGroup:
 
     def _replace(self, join: _Join, old: ClassicMember) -> None:
         """A static member comes back under a new id."""
-        new = old.replaced_by(join.new_member_id, join.request)
+        new = old.replaced_by(join.new_id, join.request)
         members = [*(member for member in self.members.values() if member is not old), new]
         if self.state is STABLE and choose_protocol(member.protocols for member in members) == self.protocol_name:
             self._replace_in_generation(join, old, new, members)

@@ -55,7 +55,7 @@ def join(
     """
     request = event.request
     is_new = not request.member_id
-    member_id = request.member_id or event.new_member_id
+    member_id = request.member_id or event.new_id
     _check_join(update, request, member_id)
     instance_id = request.group_instance_id
     if is_new and instance_id is None and event.context.version >= FIRST_JOIN_WITH_KNOWN_MEMBER_ID:

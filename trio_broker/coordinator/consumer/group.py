@@ -136,7 +136,7 @@ class ConsumerGroup:
             if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
                 response = self._leave(update, request)
             else:
-                response = self._join_or_stay(update, request, context, event.new_member_id)
+                response = self._join_or_stay(update, request, context, event.new_id)
         except KafkaError as error:
             # What the update had collected is dropped with it.
             update = self._update(now, image)

@@ -1,7 +1,7 @@
-"""The response of a request that a group may answer in a later event.
+"""The response of a request that a machine may answer in a later event.
 
-A group keeps the future of each request that has to wait, and names it in the result of the event that answers it,
-perhaps another member's request. Setting the response wakes the task of the request, which then still waits until the
+A machine keeps the future of each request that has to wait, and names it in the result of the event that answers it,
+perhaps another client's request. Setting the response wakes the task of the request, which then still waits until the
 records that the response depends on are durable.
 
 Source: the futures of Kafka's CoordinatorRuntime, which completes a write when its records are committed.
@@ -26,7 +26,7 @@ class ResponseFuture:
     def __init__(self) -> None:
         self.is_done = False
         self.required_offset = NO_REQUIRED_OFFSET
-        """The high watermark of the group's partition from which on the response may be sent."""
+        """The high watermark of the shard's partition from which on the response may be sent."""
         self.response: Any = None
         # Made only when a task has to wait: most responses are set within the request's own event.
         self._event: trio.Event | None = None

@@ -47,7 +47,8 @@ class RequestContext:
 class CoordinatorEvent(Generic[RequestT]):
     """A request, and all that its response may depend on. ``image`` is the cluster's metadata at the time.
 
-    ``new_member_id`` is for a member that needs one; ``future`` takes the response.
+    ``future`` takes the response. ``new_id`` is for what the event may create, such as a member of a group; a machine
+    that needs one draws it before it decides.
     """
 
     request: RequestT
@@ -55,7 +56,7 @@ class CoordinatorEvent(Generic[RequestT]):
     future: ResponseFuture
     now: Now
     image: MetadataImage
-    new_member_id: str = ""
+    new_id: str = ""
 
 
 @attrs.define

@@ -1,6 +1,6 @@
-"""One timer for each group, and one task that waits for the earliest of them.
+"""One timer for each key, and one task that waits for the earliest of them.
 
-A timer may run early: the group does what is due and says when it wants to be called next. That is why a timer that is
+A timer may run early: the machine does what is due and says when it is to be called next. That is why a timer that is
 scheduled for later than it stands already stays where it is: thousands of heartbeats a second, each of which moves a
 session's deadline, cost the heap nothing.
 
@@ -20,7 +20,7 @@ from trio_broker.yield_budget import YieldBudget
 Key = TypeVar("Key", bound=Hashable)
 
 MAX_STALE_ENTRIES = 1_000
-"""Heap entries of timers that were cancelled or rescheduled, beyond as many as there are timers. Without a limit groups
+"""Heap entries of timers that were cancelled or rescheduled, beyond as many as there are timers. Without a limit keys
 that come and go would fill the memory until their sessions would have ended, in half an hour."""
 
 
