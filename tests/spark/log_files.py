@@ -113,8 +113,8 @@ class LogFiles:
     def manifest(self) -> TopicLogFiles:
         partition = make_partition(self.log, leader_epoch=3)
         if self.high_watermark is not None:
-            partition.state.high_watermark = self.high_watermark
-            partition.state.last_stable_offset = min(partition.last_stable_offset, self.high_watermark)
+            partition.writer.state.high_watermark = self.high_watermark
+            partition.writer.state.last_stable_offset = min(partition.last_stable_offset, self.high_watermark)
         taken = PartitionSnapshot(self.log.topic_partition.partition, log_snapshot(partition))
         told = TopicManifest(
             version=MANIFEST_VERSION,

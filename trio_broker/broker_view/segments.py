@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Sequence
 from functools import partial
+from operator import methodcaller
 
 import attrs
 import trio
@@ -30,9 +31,11 @@ from kafka_wire.primitives import uuid_text
 from trio_broker.partition.hosted_topics import HostedTopic
 from trio_broker.partition.partition import Partition
 from trio_broker.partition.replica_manager import ReplicaManager
+from trio_broker.partition.view import LogView
 from trio_broker.storage.errors import CorruptIndex
-from trio_broker.storage.log_reader import LogReader
+from trio_broker.storage.log import Log
 from trio_broker.storage.offset_index import OffsetPosition
+from trio_broker.storage.transaction_index import AbortedTransaction
 
 MANIFEST_THREADS = 1
 """Manifests put together at once: each makes many values, for which the event loop has to share its interpreter."""
@@ -46,12 +49,8 @@ about what a reader reads at a time."""
 class LogSnapshot:
     """A log as it was; ``sizes`` are those that the segments had, of which the last one goes on growing."""
 
-    log: LogReader
-    leader_epoch: int
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    log_end_offset: int
+    log: Log
+    view: LogView
     base_offsets: Sequence[int]
     sizes: Sequence[int]
     active_positions: Sequence[OffsetPosition]
@@ -112,12 +111,8 @@ def log_snapshot(partition: Partition) -> LogSnapshot:
     """The log of a partition as it is now, from memory."""
     segments = partition.log.segments
     return LogSnapshot(
-        log=partition.log.reader(),
-        leader_epoch=partition.leader_epoch,
-        log_start_offset=partition.log_start_offset,
-        last_stable_offset=partition.last_stable_offset,
-        high_watermark=partition.high_watermark,
-        log_end_offset=partition.log_end_offset,
+        log=partition.log,
+        view=partition.view(),
         base_offsets=[segment.base_offset for segment in segments],
         sizes=[segment.size for segment in segments],
         active_positions=segments[-1].offset_index.spread(MAX_ACTIVE_POSITIONS),
@@ -140,15 +135,17 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
     Raises:
         CorruptIndex: which transactions were aborted cannot be read.
     """
+    view = taken.view
     directory = os.path.abspath(taken.log.directory)
-    aborted = taken.log.aborted_transactions(taken.log_start_offset, taken.last_stable_offset)
+    look = methodcaller("aborted_transactions", view.log_start_offset, view.last_stable_offset)
+    aborted: list[AbortedTransaction] = taken.log.look(look).result
     return LogManifest(
         log_directory=os.path.dirname(directory),
         directory_name=os.path.basename(directory),
-        leader_epoch=taken.leader_epoch,
-        log_start_offset=taken.log_start_offset,
-        last_stable_offset=taken.last_stable_offset,
-        high_watermark=taken.high_watermark,
+        leader_epoch=view.leader_epoch,
+        log_start_offset=view.log_start_offset,
+        last_stable_offset=view.last_stable_offset,
+        high_watermark=view.high_watermark,
         segments=segment_infos(taken),
         active_positions=tuple(PositionInfo(each.offset, each.position) for each in taken.active_positions),
         aborted_transactions=tuple(
@@ -159,7 +156,7 @@ def log_manifest(taken: LogSnapshot) -> LogManifest:
 
 def segment_infos(taken: LogSnapshot) -> tuple[SegmentInfo, ...]:
     """The segments, each up to where the next one begins, and the last one up to the end of the log."""
-    ends = [*taken.base_offsets[1:], taken.log_end_offset]
+    ends = [*taken.base_offsets[1:], taken.view.log_end_offset]
     return tuple(
         SegmentInfo(base_offset, end, size)
         for base_offset, end, size in zip(taken.base_offsets, ends, taken.sizes, strict=True)

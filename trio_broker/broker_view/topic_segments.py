@@ -13,6 +13,7 @@ import trio
 from broker_admin.views.topics import PartitionSegments, SegmentDetail, TopicRefused
 from kafka_wire.errors import KafkaError
 from trio_broker.handlers.support.services import BrokerServices
+from trio_broker.partition.view import LogView
 from trio_broker.storage import file_names
 from trio_broker.storage.compaction_plan import compaction_range
 from trio_broker.storage.log_reader import LogReader, segment_facts
@@ -41,8 +42,7 @@ class LiveTopicSegmentsView:
             found.require_leader()
             work = partial(
                 describe,
-                high_watermark=found.high_watermark,
-                stable_offset=found.last_stable_offset,
+                view=found.view(),
                 now_ms=self.services.clock.now_ms(),
                 check_interval_ms=self.services.config.log_manager.log_retention_check_interval_ms,
             )
@@ -53,7 +53,7 @@ class LiveTopicSegmentsView:
 
 
 def describe(
-    log: LogReader, *, high_watermark: int, stable_offset: int, now_ms: int, check_interval_ms: int
+    log: LogReader, *, view: LogView, now_ms: int, check_interval_ms: int
 ) -> PartitionSegments[tuple[SegmentDetail, ...]]:
     """The segments with what retention and compaction do to them. Blocks: runs in a worker thread.
 
@@ -66,12 +66,12 @@ def describe(
         facts,
         log.config,
         now_ms=now_ms,
-        high_watermark=high_watermark,
+        high_watermark=view.high_watermark,
         log_start_offset=log.log_start_offset,
     )
     compaction = None
     if log.config.cleanup_policy.compact:
-        compaction = compaction_range(log, stable_offset=stable_offset, now_ms=now_ms)
+        compaction = compaction_range(log, stable_offset=view.last_stable_offset, now_ms=now_ms)
     compacted_up_to = None if compaction is None else compaction.first_dirty_offset
     details = []
     for segment, fact, forecast in zip(row, facts, forecasts, strict=True):

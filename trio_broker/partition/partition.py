@@ -21,6 +21,7 @@ from kafka_wire.errors import KafkaError
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.delayed_operations import DelayedOperations
 from trio_broker.partition.state import PartitionState
+from trio_broker.partition.view import LogView, PublishedState
 from trio_broker.partition.writer import InThread, PartitionWriter
 from trio_broker.storage.log import Log
 
@@ -64,7 +65,7 @@ class Partition:
         self.log = log
         self.durability = durability
         self.min_in_sync_replicas = min_in_sync_replicas
-        self.state = PartitionState(
+        state = PartitionState(
             leader_epoch=leader_epoch,
             log_start_offset=log.log_start_offset,
             log_end_offset=log.log_end_offset,
@@ -75,7 +76,8 @@ class Partition:
             transactions=log.producers.transactions,
         )
         self.delayed = DelayedOperations()
-        self.writer = PartitionWriter(log, self.state, self.delayed, sync_soon=sync_soon, in_thread=in_thread)
+        self.state: PublishedState = state
+        self.writer = PartitionWriter(log, state, self.delayed, sync_soon=sync_soon, in_thread=in_thread)
         # Since this start: what fetches were answered with. See ``broker_topic_stats``.
         self.fetched_bytes = self.fetched_records = 0
         self._first_end_offset = log.log_end_offset
@@ -170,10 +172,11 @@ class Partition:
     def fail(self, failure: KafkaError) -> None:
         """Take the partition out of use for good; every waiting request gets the error now. The first failure
         stands."""
-        if self.failure is not None:
-            return
-        self.state.failure = failure
-        self.delayed.release()
+        self.writer.fail(failure)
+
+    def view(self) -> LogView:
+        """The partition as it is now, for what goes on in a worker thread or after a wait."""
+        return LogView.of(self.state)
 
     # ---- deleting records -----------------------------------------------------------------------------------------
 

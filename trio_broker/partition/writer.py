@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
+from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch
 from trio_broker.partition.append_times import AppendTimes
 from trio_broker.partition.command_queue import CommandQueue
@@ -131,6 +132,12 @@ class PartitionWriter(CommandQueue):
         elif log_end_offset - self._flush_offset >= log.config.flush_messages:
             self.flush_soon()
         return info
+
+    def fail(self, failure: KafkaError) -> None:
+        """Take the partition out of use, at once and for good; what waits gets the error. The first failure stands."""
+        if self.state.failure is None:
+            self.state.failure = failure
+            self._delayed.release()
 
     # ---- becoming durable -----------------------------------------------------------------------------------------
 

@@ -161,6 +161,6 @@ async def test_a_record_that_goes_while_it_is_looked_up_lags_by_an_unknown_time(
 async def test_only_the_high_watermark_counts_since_nobody_can_read_beyond(replicas):
     [partition] = await add_topic(replicas)
     await append(replicas, partition, b"a", b"b", at_ms=NOW_MS)
-    partition.state.high_watermark = 1
+    partition.writer.state.high_watermark = 1
     assert await one_lag(replicas, 0) == (1, 60.0)
     assert await one_lag(replicas, 1) == (0, 0.0)
