@@ -71,11 +71,10 @@ async def test_items_begin_in_order_and_no_more_at_a_time_than_there_are_threads
 async def test_items_that_end_before_the_loop_looks_are_reported_together(gates: Gates, nursery: trio.Nursery):
     queue = gates.make_queue(1)
     await nursery.start(queue.run)
-    queue.put(0)
+    for item in range(3):
+        queue.put(item)
     await gates.wait_begun(1)
     # Without a checkpoint from here on, the loop cannot look before the last of them has begun.
-    for item in (1, 2):
-        queue.put(item)
     for _ in range(3):
         gates.gate.release()
     for _ in (1, 2):

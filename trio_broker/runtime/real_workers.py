@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import trio
@@ -26,19 +27,28 @@ class RealWorkers:
         return ThreadWorkQueue(work, ended, threads)
 
 
-class ThreadWorkQueue(Generic[Item]):
+class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
     """See ``WorkQueue``. Items that end close together wake the event loop once.
 
-    ``_take_items`` runs in the threads, everything else on the event loop; they share the queue and the deques of ended
-    items and of surplus threads, all safe for that.
+    The threads get their items when the event loop has nothing else to do at the moment, and lets go of the interpreter
+    lock. A thread that is woken before has to wait for the lock, and at the next system call of the loop the two would
+    take it from each other, with a switch of threads each time.
+
+    ``_take_items`` runs in the threads, everything else on the event loop; all that they share are deques, whose
+    operations are atomic.
     """
 
     def __init__(self, work: Callable[[Item], object], ended: Callable[[Sequence[Item]], object], threads: int) -> None:
         self.threads = threads
         self._work = work
         self._ended = ended
-        # None wakes a thread that may be surplus.
-        self._queue: SimpleQueue[Item | None] = SimpleQueue()
+        # Those that no thread may take yet, and those for the next thread.
+        self._pending: list[Item] = []
+        self._items: deque[Item] = deque()
+        # A held lock for each thread that waits for it to be released; the one that has waited shortest is the last. A
+        # queue of Python's wakes a second thread for each item that one takes.
+        self._idle: deque[LockType] = deque()
+        self._is_instrument = False
         self._done: deque[Item] = deque()
         self._under_way = 0
         self._started = 0
@@ -48,9 +58,29 @@ class ThreadWorkQueue(Generic[Item]):
 
     def put(self, item: Item, /) -> None:
         self._under_way += 1
-        self._queue.put(item)
+        self._pending.append(item)
         if self._started < self.threads and self._started < self._under_way:
             self._start_threads()
+        self._watch_loop()
+
+    def _watch_loop(self) -> None:
+        """Have ``before_io_wait`` called from now on. Not from the start: most brokers have nothing to put, ever."""
+        if not self._is_instrument and self._nursery is not None:
+            self._is_instrument = True
+            trio.lowlevel.add_instrument(self)
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Give the threads what was put since the last wait."""
+        if self._pending:
+            for item in self._pending:
+                self._items.append(item)
+                self._wake_thread()
+            self._pending.clear()
+
+    def _wake_thread(self) -> None:
+        """Have an idle thread look for an item, and whether it is surplus; one that is busy does so afterwards."""
+        with suppress(IndexError):
+            self._idle.pop().release()
 
     def resize(self, threads: int) -> None:
         self.threads = threads
@@ -64,11 +94,15 @@ class ThreadWorkQueue(Generic[Item]):
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 self._start_threads()
+                if self._pending:
+                    self._watch_loop()
                 task_status.started()
                 try:
                     await trio.sleep_forever()
                 finally:
                     self._nursery = None
+                    if self._is_instrument:
+                        trio.lowlevel.remove_instrument(self)
                     self._end_threads(self._started)
         finally:
             self._report()
@@ -87,7 +121,7 @@ class ThreadWorkQueue(Generic[Item]):
         self._started -= count
         for _ in range(count):
             self._surplus.append(None)
-            self._queue.put(None)
+            self._wake_thread()
 
     def _take_surplus(self) -> bool:
         """Whether a thread was to end, and has been taken off the list. One thread at most takes each entry."""
@@ -104,13 +138,17 @@ class ThreadWorkQueue(Generic[Item]):
 
     def _take_items(self, token: trio.lowlevel.TrioToken) -> None:
         """Do item after item until this thread is surplus. Runs in a thread."""
-        while True:
-            item = self._queue.get()
-            if self._surplus and self._take_surplus():
-                if item is not None:
-                    self._queue.put(item)
-                return
-            if item is None:
+        woken = allocate_lock()
+        woken.acquire()
+        while not (self._surplus and self._take_surplus()):
+            try:
+                item = self._items.popleft()
+            except IndexError:
+                self._idle.append(woken)
+                # For what came before this thread was among the idle ones; it may wake another one instead of itself.
+                if self._items or self._surplus:
+                    self._wake_thread()
+                woken.acquire()
                 continue
             self._work(item)
             self._done.append(item)
