@@ -21,7 +21,7 @@ from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import RecordBatch, build_batch, read_batches
+from kafka_wire.records.batch import BatchHeader, RecordBatch, build_batch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, planned
@@ -83,7 +83,8 @@ class PartitionModel:
     """What must and what may be found of one partition.
 
     ``records`` are those in the log, ``possible`` for each offset all that a power cut could bring back. The log may
-    begin anywhere from ``durable_start`` to ``start``.
+    begin anywhere from ``durable_start`` to ``start``; ``asked_start`` is the highest there was. Epochs, producers and
+    names before that may go before the log start does.
     """
 
     partition: TopicPartition
@@ -121,7 +122,17 @@ class PartitionModel:
         assert end == self.end
         self.durable_end = end
         self.has_been_cut = False
-        self.possible = {offset: {record} for offset, record in self.records.items()}
+        self.ruled_out_all_but(self.records)
+
+    def ruled_out_all_but(self, records: dict[int, Written]) -> None:
+        """Note that these are on the disk. What lies before the start may come back with its segments."""
+        before = {offset: written for offset, written in self.possible.items() if offset < self.asked_start}
+        self.possible = before | {offset: {record} for offset, record in records.items()}
+
+    def ask_start(self, offset: int) -> None:
+        """Note that the log may begin at ``offset`` from now on."""
+        self.start = max(self.start, offset)
+        self.asked_start = max(self.asked_start, self.start)
 
     def cut(self, offset: int) -> None:
         """Note that the log ends at ``offset`` now, durably."""
@@ -344,14 +355,14 @@ class InterruptedLogs:
     def _delete_records(self, model: PartitionModel, log: Log) -> None:
         # A client may ask for what is below the high watermark, which is what a power cut cannot take.
         offset = self.chance.randint(model.start, max(model.start, log.recovery_point))
-        model.start = max(model.start, offset)
+        model.ask_start(offset)
         log.advance_log_start(offset)
         if self.chance.random() < 0.5:
             self._retain(model, log)
 
     def _retain(self, model: PartitionModel, log: Log) -> None:
         # The log start moves with the segments, and so before a cut that happens in between.
-        model.start = max(model.start, log.recovery_point)
+        model.ask_start(log.recovery_point)
         log.delete_expired_segments(self.clock.now_ms(), log.recovery_point)
         model.start = log.log_start_offset
 
@@ -470,13 +481,11 @@ class InterruptedLogs:
             missing = [offset for offset in row if offset not in found]
             assert not missing, f"{where}: a hole at {missing}"
         batches = found_batches(log)
-        # The entries of epochs that end before a new log start go at once, durably, and the start itself later.
-        model.asked_start = max(model.asked_start, model.start)
         check_epochs(log, batches, model.asked_start)
-        check_producers(log, batches)
+        check_producers(log, batches, model.asked_start)
         check_reads(log, found, self.chance)
         if end is End.POWER_CUT:
-            model.possible = {offset: {record} for offset, record in found.items()}
+            model.ruled_out_all_but(found)
             model.durable_end = log.log_end_offset
             model.has_been_cut = False
         model.records, model.end = found, log.log_end_offset
@@ -537,9 +546,9 @@ def check_epochs(log: Log, batches: list[RecordBatch], start: int) -> None:
         )
 
 
-def check_producers(log: Log, batches: list[RecordBatch]) -> None:
+def check_producers(log: Log, batches: list[RecordBatch], start: int) -> None:
     """Last sequences, open and aborted transactions are those of the batches, where all of them are there."""
-    last: dict[int, int] = {}
+    last: dict[int, BatchHeader] = {}
     open_since: dict[int, int] = {}
     aborted: list[tuple[int, int, int]] = []
     for batch in batches:
@@ -553,17 +562,18 @@ def check_producers(log: Log, batches: list[RecordBatch]) -> None:
             if first is not None and marker.aborted:
                 aborted.append((header.producer_id, first, header.last_offset))
             continue
-        last[header.producer_id] = header.last_sequence
+        last[header.producer_id] = header
         if header.is_transactional:
             open_since.setdefault(header.producer_id, header.base_offset)
     is_compacted = log.config.cleanup_policy.compact
-    for producer_id, sequence in last.items():
+    for producer_id, header in last.items():
         known = log.producers.producers[producer_id].last_sequence
-        # Compaction may have removed the last one: it was not the last before the power cut.
-        assert known == sequence or (is_compacted and known > sequence), f"{log}: producer {producer_id}"
+        # A newer one may have been compacted, when a still newer one was not lost yet, or deleted.
+        may_be_newer = is_compacted or header.base_offset < start
+        assert known == header.last_sequence or (may_be_newer and known > header.last_sequence), f"{log}: {header}"
     for entry in log.producers.producers.values():
         assert not entry.batches or entry.batches[-1].last_offset < log.log_end_offset
-    if log.log_start_offset == 0:
+    if start == 0:
         undecided = {first: producer_id for producer_id, first in open_since.items()}
         assert log.producers.transactions.undecided == undecided, f"{log}: {undecided}"
         found = log.aborted_transactions(0, log.log_end_offset)

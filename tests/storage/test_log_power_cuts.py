@@ -21,6 +21,7 @@ from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.recovery import OpenedLog, open_log
 from trio_broker.topic_partition import TopicPartition
 
+PARTITION = TopicPartition("orders", 0)
 DATA = PurePath("/data")
 ORDERS = DATA / "orders-0"
 CONFIG = LogConfig(segment_bytes=10_000, segment_index_bytes=800, index_interval_bytes=100)
@@ -43,7 +44,7 @@ class Machine:
         return open_log(
             self.disk,
             ORDERS,
-            TopicPartition("orders", 0),
+            PARTITION,
             TOPIC_ID,
             self.config,
             recovery_point=recovery_point,
@@ -64,6 +65,30 @@ class Machine:
 
     def values(self) -> list[bytes | None]:
         return [record.value for record in found_records(self.log).values()]
+
+
+class Broker:
+    """A disk with all the logs of a broker, of which there is one, and whose power goes by ``seed``."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.disk = SimulatedDisk(ManualClock(), seed)
+        self.manager = self.start()
+
+    def start(self) -> LogManager:
+        manager = LogManager([DATA], disk=self.disk, node_id=1, clock=ManualClock(), random=self.chance)
+        manager.open()
+        manager.load(lambda partition, topic_id: CONFIG)
+        return manager
+
+    def create_log(self) -> Log:
+        return self.manager.create_log(PARTITION, TOPIC_ID, CONFIG)
+
+    def cut_power(self) -> Log:
+        """Cut the power and start again."""
+        self.disk = self.disk.power_cut(self.chance)
+        self.manager = self.start()
+        return self.manager.logs[PARTITION]
 
 
 @CUTS
@@ -153,27 +178,36 @@ def test_segments_behind_a_deletion_that_was_cut_short_stay(seed: int):
 @CUTS
 def test_a_log_start_that_was_durable_stays_when_its_segments_go(seed: int):
     """Where the first segment says the start, the checkpoint does not: only once the old names are gone for good."""
-    clock = ManualClock()
-    disk = SimulatedDisk(clock, seed)
-    partition, chance = TopicPartition("orders", 0), random.Random(seed)
-
-    def start(disk: SimulatedDisk) -> LogManager:
-        manager = LogManager([DATA], disk=disk, node_id=1, clock=clock, random=chance)
-        manager.open()
-        manager.load(lambda partition, topic_id: CONFIG)
-        return manager
-
-    manager = start(disk)
-    log = manager.create_log(partition, TOPIC_ID, CONFIG)
+    broker = Broker(seed)
+    log = broker.create_log()
     for _ in range(4):
         log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
         log.roll(NOW_MS)
     log.sync()
     log.advance_log_start(3)
-    assert not manager.write_checkpoints()
+    assert not broker.manager.write_checkpoints()
     log.delete_expired_segments(NOW_MS, 4)
-    assert not manager.write_checkpoints()
-    assert start(disk.power_cut(chance)).logs[partition].log_start_offset == 3
+    assert not broker.manager.write_checkpoints()
+    assert broker.cut_power().log_start_offset == 3
+
+
+@CUTS
+def test_a_recovery_point_behind_the_end_of_a_log_that_was_cut_is_written_anew_at_the_start(seed: int):
+    broker = Broker(seed)
+    log = broker.create_log()
+    for _ in range(4):
+        log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
+    log.sync()
+    assert not broker.manager.write_checkpoints()
+    log.truncate_to(1, NOW_MS)
+    log = broker.cut_power()
+    assert log.log_end_offset == 1
+    for _ in range(4):
+        log.append(make_batch(value=bytes(600)), leader_epoch=0, now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    broker.disk.sync_directory(ORDERS)
+    log = broker.cut_power()
+    assert list(found_records(log)) == list(range(log.log_end_offset))
 
 
 @CUTS

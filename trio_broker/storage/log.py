@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import PurePath
 from threading import get_ident  # noqa: TID251 - starts no thread
 from typing import TypeVar
@@ -645,11 +646,12 @@ class Log(ReadableLog):
         behind = [segment for segment in self._segments if segment.base_offset > offset]
         if len(behind) == len(self._segments):
             return self.restart_at(offset, now_ms)
-        # From the newest down: a power cut in between leaves a log that ends later, and not one with a hole.
-        self._remove_segments(behind[::-1], now_ms)
+        self._remove_durably(behind, now_ms)
         self.active_segment.truncate_to(offset)
         self.log_end_offset = offset
-        self._sync_cut()
+        # Otherwise a power cut could bring records back at offsets that belong to the next epoch, and no leader would
+        # have them cut again.
+        self._or_fail(self.active_segment.sync)
         if self.epochs.truncate_from_end(offset):
             self.epochs.write()
         self._reload_producers(offset)
@@ -659,24 +661,28 @@ class Log(ReadableLog):
         """Drop everything and begin, empty, at ``offset``; otherwise as ``truncate_to``."""
         self.check_online()
         self._truncations += 1
-        self._remove_segments(self._segments, now_ms)
+        self._remove_durably(self._segments, now_ms)
         self._segments = (Segment.create(self.disk, self.directory, offset, self._config, now_ms),)
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self.first_dirty_offset = None
-        self._sync_cut()
+        self._or_fail(partial(self.disk.sync_directory, self.directory))
         self.epochs.clear()
         # Without any snapshot: state from before would refuse the first batches as out of sequence.
         self._reload_producers(-1)
         self.producers.end_offset = offset
         return True
 
-    def _sync_cut(self) -> None:
-        """Make a cut durable. Otherwise a power cut could bring records back at offsets that belong to the next epoch,
-        and no leader would have them cut again.
+    def _remove_durably(self, behind: Sequence[Segment], now_ms: int) -> None:
+        """Remove the segments at the end of the log, one by one from the newest down: a power cut in between leaves a
+        log that ends later, and not one with a hole.
         """
+        for segment in reversed(behind):
+            self._remove_segments([segment], now_ms)
+            self._or_fail(partial(self.disk.sync_directory, self.directory))
+
+    def _or_fail(self, sync: Callable[[], None]) -> None:
         try:
-            self.active_segment.sync()
-            self.disk.sync_directory(self.directory)
+            sync()
         except OSError as error:
             raise self.fail(error) from error
 

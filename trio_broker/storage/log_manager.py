@@ -175,9 +175,18 @@ class LogManager:
             entries = self.disk.list_directory(directory.path)
             for name in sorted(entry.name for entry in entries if entry.is_directory):
                 self._load_directory(directory, name, config_for, leader_epoch_of, report)
+        if any(self._has_recovery_points_too_high(directory) for directory in self.directories):
+            self.write_checkpoints()
         report.seconds = self.clock.monotonic() - began
         self.load_report = report
         return report
+
+    def _has_recovery_points_too_high(self, directory: LogDirectory) -> bool:
+        """Whether a log was cut since its recovery point was written: by that, new records would count as durable."""
+        points = directory.recovery_points.items()
+        return any(
+            partition in self.logs and self.logs[partition].recovery_point < point for partition, point in points
+        )
 
     def _load_directory(
         self,
