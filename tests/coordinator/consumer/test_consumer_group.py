@@ -85,6 +85,32 @@ def test_null_fields_mean_unchanged_and_an_assignment_is_sent_only_when_it_chang
     assert assigned(changed) == {topic_id: [0, 1]}
 
 
+def test_a_static_member_that_comes_back_under_its_own_id_has_a_session_again():
+    runner = GroupRunner()
+    join = attrs.evolve(joining("a"), instance_id="i")
+    runner.heartbeat(join)
+    away = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="a", instance_id="i", member_epoch=-2)
+    assert runner.heartbeat(away).error_code == ErrorCode.NONE
+    runner.wait(40)
+    assert runner.heartbeat(join).error_code == ErrorCode.NONE
+    runner.wait(40)
+    assert list(runner.consumer_group.members) == ["a"]
+    runner.wait(5)
+    assert runner.consumer_group.is_deserted
+
+
+def test_a_member_whose_leaving_is_refused_has_the_session_that_it_had():
+    runner = GroupRunner()
+    runner.heartbeat(joining("a"))
+    runner.wait(40)
+    runner.next_write_fails_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    leave = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=-1)
+    assert runner.heartbeat(leave).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert list(runner.consumer_group.members) == ["a"]
+    runner.wait(5)
+    assert runner.consumer_group.is_deserted
+
+
 @pytest.mark.parametrize(
     ("member_id", "epoch", "code"),
     [

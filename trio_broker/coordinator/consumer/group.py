@@ -36,7 +36,11 @@ from kafka_wire.messages.join_group import JoinGroupRequest
 from kafka_wire.messages.leave_group import LeaveGroupRequest
 from kafka_wire.messages.offset_commit import OffsetCommitRequest
 from kafka_wire.messages.sync_group import SyncGroupRequest
-from kafka_wire.stored.groups import GroupRecord
+from kafka_wire.stored.groups import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    GroupRecord,
+)
 from trio_broker.cluster.metadata_image import MetadataImage
 from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.classic.group import first_join
@@ -56,7 +60,7 @@ from trio_broker.coordinator.consumer.member import (
     PartitionEpochs,
     owns_no_more_than,
 )
-from trio_broker.coordinator.consumer.member_timers import MAX_DUE_AT_ONCE, MemberTimer, MemberTimers
+from trio_broker.coordinator.consumer.member_timers import MAX_DUE_AT_ONCE, DueMember, MemberTimer, MemberTimers
 from trio_broker.coordinator.consumer.records import group_tombstones
 from trio_broker.coordinator.consumer.requests import MAX_ID_CHARACTERS, check_heartbeat
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
@@ -98,6 +102,8 @@ class ConsumerGroup:
         self.patterns = GroupPatterns()
         self.knows_topics = False
         """Whether the group's epoch is for the topics as they are now."""
+        self._seconds = 0.0
+        """The time of the last event, for timers that begin with a record."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -147,12 +153,19 @@ class ConsumerGroup:
         return self._finish(update, event.future, response)
 
     def _update(self, now: Now, image: MetadataImage) -> ConsumerGroupUpdate:
+        self._seconds = now.monotonic_seconds
         return ConsumerGroupUpdate(self.stored, self.timers, self.settings, now, image, knows_topics=self.knows_topics)
 
     def _finish(
-        self, update: ConsumerGroupUpdate, future: ResponseFuture | None = None, response: object = None
+        self,
+        update: ConsumerGroupUpdate,
+        future: ResponseFuture | None = None,
+        response: object = None,
+        late: Sequence[DueMember] = (),
     ) -> GroupResult:
-        """The result of ``update``, with the ``response`` to its request if it had one."""
+        """The result of ``update``, with the ``response`` to its request if it had one, or the ``late`` members that it
+        removes.
+        """
         self.knows_topics = update.knows_topics
         result = update.finish()
         if future is not None:
@@ -162,21 +175,15 @@ class ConsumerGroup:
             result.extend(after)
             result.replace_with = after.replace_with
         if result.records:
-            result.refused = partial(self._refused, result.completions, update.now)
+            result.refused = partial(self._refused, result.completions, late)
         return result
 
-    def _refused(self, completions: Sequence[Completion], now: Now, code: ErrorCode) -> GroupResult:
-        """Restore the timers, which are not in the log; return the error responses."""
+    def _refused(self, completions: Sequence[Completion], late: Sequence[DueMember], code: ErrorCode) -> GroupResult:
+        """Nothing has changed: a heartbeat looks at the topics again, and ``late`` members are late again soon."""
         self.knows_topics = False
         self.patterns.drop_resolution()
-        # Members that were to be removed for being late are late again soon; one that wanted to leave has a session.
-        late = not completions
-        session_seconds = EVICTION_RETRY_SECONDS if late else self.settings.group_consumer_session_timeout_ms / 1000
-        for member in self.stored.members.values():
-            self.timers.start_if_absent(MemberTimer.SESSION, member.member_id, now.monotonic_seconds + session_seconds)
-            if member.state is MemberState.UNREVOKED_PARTITIONS and not member.uses_classic_protocol:
-                deadline = now.monotonic_seconds + member.rebalance_timeout_ms / 1000
-                self.timers.start_if_absent(MemberTimer.REVOCATION, member.member_id, deadline)
+        for each in late:
+            self.timers.start(each.timer, each.member_id, self._seconds + EVICTION_RETRY_SECONDS)
         return GroupResult(completions=refused_completions(completions, code))
 
     def _join_or_stay(
@@ -272,7 +279,7 @@ class ConsumerGroup:
     def tick(self, now: Now, image: MetadataImage) -> GroupResult:
         """Remove members that are late; if there are none, match some more topics with regular expressions."""
         update = self._update(now, image)
-        late = []
+        late: dict[DueMember, ConsumerMember] = {}
         for due in self.timers.pop_due(now.monotonic_seconds, max_evictions(self.group_id)):
             member = self.stored.members.get(due.member_id)
             if member is None or not _is_awaited(member, due.timer):
@@ -280,12 +287,12 @@ class ConsumerGroup:
             timed_out = due.timer is MemberTimer.SESSION
             kind = GroupEventKind.MEMBER_TIMED_OUT if timed_out else GroupEventKind.MEMBER_FENCED
             update.record_event(kind, member, due.timer.value)
-            late.append(member)
+            late[due] = member
         if late:
-            update.remove(late)
+            update.remove(list(late.values()))
         else:
             self.patterns.work(update)
-        return self._finish(update)
+        return self._finish(update, late=list(late))
 
     # ---- records --------------------------------------------------------------------------------------------------
 
@@ -296,9 +303,34 @@ class ConsumerGroup:
             ContradictoryRecords: it cannot be true together with those before it.
         """
         self.stored.apply(record)
+        key = record.key
+        if isinstance(key, ConsumerGroupMemberMetadataKey):
+            self._time_session(key.member_id)
+        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
+            self._time_revocation(key.member_id)
+
+    def _time_session(self, member_id: str) -> None:
+        member = self.stored.members.get(member_id)
+        if member is None:
+            self.timers.cancel_all(member_id)
+            return
+        classic, default_ms = member.classic, self.settings.group_consumer_session_timeout_ms
+        timeout_ms = default_ms if classic is None else classic.session_timeout_ms
+        self.timers.start_if_absent(MemberTimer.SESSION, member_id, self._seconds + timeout_ms / 1000)
+
+    def _time_revocation(self, member_id: str) -> None:
+        member = self.stored.members.get(member_id)
+        if member is None or member.uses_classic_protocol:
+            return
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            deadline = self._seconds + member.rebalance_timeout_ms / 1000
+            self.timers.start(MemberTimer.REVOCATION, member_id, deadline)
+        else:
+            self.timers.cancel(MemberTimer.REVOCATION, member_id)
 
     def loaded(self, now: Now) -> None:
         """All records are read: every member has a whole session for its next heartbeat."""
+        self.timers = MemberTimers()
         for member in self.stored.members.values():
             self._start_session(member.member_id, now)
             if member.state is MemberState.UNREVOKED_PARTITIONS:

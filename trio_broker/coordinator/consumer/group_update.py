@@ -1,8 +1,8 @@
 """One event of a consumer group: the records, events and timers that follow from it.
 
 An update reads the group as its records describe it, and collects what follows. Nothing is folded in before it is
-appended: what one step makes of a member is passed to the next step as a value. Timers are the exception; they are not
-in the log, and ``ConsumerGroup`` restores them if the log refuses.
+appended: what one step makes of a member is passed to the next step as a value. Timers that a request extends, whatever
+becomes of it, are set at once; those that follow from a record begin when it is folded in.
 
 The epochs are at the centre. Whenever a member joins, leaves or changes its subscription, and whenever a subscribed
 topic changes, the group's epoch rises. The next heartbeat of any member then computes a new target for it, but not
@@ -26,8 +26,8 @@ from trio_broker.config.group_coordinator_config import GroupCoordinatorConfig
 from trio_broker.coordinator.consumer import records
 from trio_broker.coordinator.consumer.current_assignment import Reconciliation
 from trio_broker.coordinator.consumer.downgrade import Downgrade
-from trio_broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState, Target
-from trio_broker.coordinator.consumer.member_timers import MemberTimer, MemberTimers
+from trio_broker.coordinator.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember, Target
+from trio_broker.coordinator.consumer.member_timers import MemberTimers
 from trio_broker.coordinator.consumer.stored_group import ConsumerGroupState, StoredConsumerGroup
 from trio_broker.coordinator.consumer.target_assignment import (
     changed_targets,
@@ -166,7 +166,6 @@ class ConsumerGroupUpdate:
         for member in members:
             self.result.records += records.member_tombstones(self.stored.group_id, member.member_id)
             self._changed[member.member_id] = None
-            self.timers.cancel_all(member.member_id)
         lost = Counter(member.pattern for member in members if member.pattern is not None)
         patterns = [pattern for pattern, count in lost.items() if self.stored.pattern_subscribers[pattern] == count]
         self.result.records += [records.pattern_tombstone(self.stored.group_id, pattern) for pattern in patterns]
@@ -293,16 +292,7 @@ class ConsumerGroupUpdate:
             return updated
         self.result.records.append(records.current_assignment_record(self.stored.group_id, stepped))
         self._changed[stepped.member_id] = stepped
-        if not stepped.uses_classic_protocol:
-            self._time_revocation(stepped)
         return stepped
-
-    def _time_revocation(self, member: ConsumerMember) -> None:
-        if member.state is MemberState.UNREVOKED_PARTITIONS:
-            deadline = self.now.monotonic_seconds + member.rebalance_timeout_ms / 1000
-            self.timers.start(MemberTimer.REVOCATION, member.member_id, deadline)
-        else:
-            self.timers.cancel(MemberTimer.REVOCATION, member.member_id)
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
