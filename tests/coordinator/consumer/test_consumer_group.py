@@ -6,7 +6,6 @@ import tracemalloc
 import uuid
 from typing import Any
 
-import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
@@ -87,7 +86,8 @@ def test_null_fields_mean_unchanged_and_an_assignment_is_sent_only_when_it_chang
 
 def test_a_static_member_that_comes_back_under_its_own_id_has_a_session_again():
     runner = GroupRunner()
-    join = attrs.evolve(joining("a"), instance_id="i")
+    join = joining("a")
+    join.instance_id = "i"
     runner.heartbeat(join)
     away = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="a", instance_id="i", member_epoch=-2)
     assert runner.heartbeat(away).error_code == ErrorCode.NONE
