@@ -6,6 +6,7 @@ import tracemalloc
 import uuid
 from typing import Any
 
+import attrs
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
