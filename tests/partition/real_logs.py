@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import SystemRandom
 
@@ -79,11 +79,11 @@ def sync(partition: Partition) -> None:
     partition.writer.sync()()
 
 
-def make_replicas(directory: Path, **settings: str) -> ReplicaManager:
-    """A replica manager over one data directory, with the logs that are in it; ``settings`` with ``_`` for dots."""
+def make_replicas(directory: Path, *, others: Sequence[Path] = (), **settings: str) -> ReplicaManager:
+    """A replica manager over data directories, with the logs that are in them; ``settings`` with ``_`` for dots."""
     config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
     clock = ManualClock(NOW_MS)
-    log_manager = LogManager([directory], disk=RealDisk(), random=SystemRandom(), node_id=1, clock=clock)
+    log_manager = LogManager([directory, *others], disk=RealDisk(), random=SystemRandom(), node_id=1, clock=clock)
     log_manager.open()
     log_manager.load(lambda partition, topic_id: topic_config({}, config))
     return ReplicaManager(log_manager, config, real_runtime(clock), io_limiter=trio.CapacityLimiter(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -366,14 +367,14 @@ async def test_a_lookup_that_lost_its_segment_to_retention_looks_again(cached):
 
 
 async def test_a_log_that_cannot_be_opened_is_the_trouble_of_its_partition_alone(cached, monkeypatch):
-    open_one = cached.log_manager.create_log
+    open_one = cached.log_manager.find_or_open
 
-    def create_log(partition, topic_id, config):
+    def find_or_open(partition, topic_id, config, beside):
         if partition.partition == 1:
             raise OSError(errno.EACCES, "not yours")
-        return open_one(partition, topic_id, config)
+        return open_one(partition, topic_id, config, beside)
 
-    monkeypatch.setattr(cached.log_manager, "create_log", create_log)
+    monkeypatch.setattr(cached.log_manager, "find_or_open", find_or_open)
     config = topic_config({}, cached.config)
     await cached.apply_topic(TopicAssignment("orders", TOPIC_ID, {0: 0, 1: 0, 2: 0}, config))
     hosted = cached.topic("orders")
@@ -523,3 +524,24 @@ async def test_num_io_threads_bounds_the_syncs_and_is_live(synced):
         await synced.flusher.wait_idle(partition.writer)
     assert [partition.high_watermark for partition in partitions] == [1] * 4
     assert synced.clock.now_ms() == NOW_MS
+
+
+async def test_the_partitions_of_a_new_topic_are_spread_over_the_data_directories(tmp_path):
+    """They are opened together, in one thread, before any of them is known to the log manager."""
+    replicas = make_replicas(tmp_path / "one", others=[tmp_path / "two"])
+    partitions = await add_topic(replicas, partitions=4)
+    assert Counter(partition.log.directory.parent.name for partition in partitions) == {"one": 2, "two": 2}
+    replicas.log_manager.close(clean=False)
+
+
+async def test_an_earlier_topic_of_the_name_goes_before_its_log_is_opened(tmp_path):
+    """As after a crash in the middle of a deletion: the log is there, and the metadata has another topic."""
+    replicas = make_replicas(tmp_path / "data", log_durability="page-cache")
+    [partition] = await add_topic(replicas)
+    await produce(replicas, partition, b"a")
+    replicas.log_manager.close(clean=False)
+    again = make_replicas(tmp_path / "data", log_durability="page-cache")
+    [partition] = await add_topic(again, topic_id=bytes(reversed(range(16))))
+    assert partition.log_end_offset == 0
+    assert len(list((tmp_path / "data").glob("orders-0.*-delete"))) == 1
+    again.log_manager.close(clean=False)

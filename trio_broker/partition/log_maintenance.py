@@ -178,6 +178,18 @@ class LogMaintenance:
         """
         return await self._directory_commands.execute(partial(self.run_in_thread, work))
 
+    async def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Have a partition's log deleted: its directory is renamed now and removed later.
+
+        Raises:
+            OSError: it cannot be renamed. The log is forgotten nevertheless.
+        """
+        await self._directory_commands.execute(partial(self._delete_log, topic_partition))
+
+    async def _delete_log(self, topic_partition: TopicPartition) -> None:
+        taken = self.log_manager.take_logs([topic_partition])
+        self.log_manager.note_marked(await self.run_in_thread(partial(self.log_manager.mark_deleted, taken)))
+
     async def run_in_thread(self, work: Callable[[], T]) -> T:
         """Do ``work`` in one of the worker threads that no client waits for."""
         return await self._workers.run(work, limiter=self.limiter)

@@ -247,7 +247,7 @@ class ReplicaManager:
     async def _delete_log(self, topic_partition: TopicPartition) -> None:
         """Have a log's files removed. A failure is only logged: the topic is forgotten nevertheless."""
         try:
-            await self.log_maintenance.change_directories(partial(self.log_manager.delete_log, topic_partition))
+            await self.log_maintenance.delete_log(topic_partition)
         except OSError as error:
             log.error("%s: its files could not be removed: %s", topic_partition, error)
 
@@ -255,11 +255,18 @@ class ReplicaManager:
         missing = [index for index in sorted(assignment.leader_epochs) if index not in hosted.partitions]
         if not missing:
             return
+        for index in missing:
+            topic_partition = TopicPartition(assignment.name, index)
+            existing = self.log_manager.logs.get(topic_partition)
+            if existing is not None and existing.topic_id != assignment.topic_id:
+                log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
+                await self._delete_log(topic_partition)
         opened = await self.log_maintenance.change_directories(partial(self._open_logs, assignment, missing))
         for index, outcome in zip(missing, opened, strict=True):
             if isinstance(outcome, KafkaError):
                 hosted.failures[index] = outcome
                 continue
+            self.log_manager.add(outcome)
             hosted.failures.pop(index, None)
             hosted.partitions[index] = Partition(
                 outcome,
@@ -271,16 +278,15 @@ class ReplicaManager:
 
     def _open_logs(self, assignment: TopicAssignment, indexes: Sequence[int]) -> list[Log | KafkaError]:
         """The logs of these partitions, loaded before or new. Blocks: runs in a worker thread."""
-        return [self._open_log(assignment, TopicPartition(assignment.name, index)) for index in indexes]
+        opened: list[Log] = []
+        return [self._open_log(assignment, TopicPartition(assignment.name, index), opened) for index in indexes]
 
-    def _open_log(self, assignment: TopicAssignment, topic_partition: TopicPartition) -> Log | KafkaError:
-        """One log, or why it cannot be had."""
+    def _open_log(
+        self, assignment: TopicAssignment, topic_partition: TopicPartition, beside: list[Log]
+    ) -> Log | KafkaError:
+        """One log, which is put beside the others, or why it cannot be had."""
         try:
-            existing = self.log_manager.logs.get(topic_partition)
-            if existing is not None and existing.topic_id != assignment.topic_id:
-                log.warning("%s: its log is of another topic of that name; removing it", topic_partition)
-                self.log_manager.delete_log(topic_partition)
-            opened = self.log_manager.create_log(topic_partition, assignment.topic_id, assignment.config)
+            opened = self.log_manager.find_or_open(topic_partition, assignment.topic_id, assignment.config, beside)
             if self.durability is Durability.FSYNC and opened.recovery_point < opened.log_end_offset:
                 # After a crash the records are in the file, perhaps not on the disk. Consumers may have seen them, so
                 # the high watermark must not begin before them; hence they are made durable before anybody asks.
@@ -288,6 +294,7 @@ class ReplicaManager:
         except (OSError, CorruptCheckpoint, KafkaError) as error:
             log.error("%s cannot be opened: %s", topic_partition, error)
             return KafkaError(f"{topic_partition} cannot be opened: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        beside.append(opened)
         return opened
 
     # ---- appending ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ place would hide what it holds. A directory whose disk failed is given up alone:
 their markers.
 
 What waits for the disk is called in a worker thread, one at a time: checkpoints have one temporary file each, and the
-later one must not write the older state.
+later one must not write the older state. Which logs there are, changes in the thread that owns the manager alone.
 
 Deleting takes two steps, as in Kafka: a rename at once, the removal ``file.delete.delay.ms`` later, by
 ``remove_expired_files``, which the floor above calls now and then.
@@ -23,7 +23,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
@@ -74,6 +73,15 @@ class UnopenedLog:
     reason: Exception
 
 
+@attrs.frozen
+class DeletedLog:
+    """A partition whose log is deleted: where it lies, None for nowhere, and how long it stays there (ms)."""
+
+    partition: TopicPartition
+    path: PurePath | None
+    delay_ms: int
+
+
 class LogManager:
     """See the head of the file. ``logs`` are the partitions' logs, without the metadata log."""
 
@@ -101,8 +109,8 @@ class LogManager:
         self._allow_new = allow_new
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
         self._unopened: dict[TopicPartition, UnopenedLog] = {}
-        # A deque, since deletions add to it in one thread and ``take_expired_files`` takes from it in another.
-        self._marked_directories: deque[DeletedFile] = deque()
+        # Deleted partitions, and when their directories may be removed.
+        self._marked_directories: list[DeletedFile] = []
 
     @property
     def cluster_id(self) -> str:
@@ -246,9 +254,22 @@ class LogManager:
     # --- Logs come and go ---
 
     def create_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
-        """Make the log of a new partition, in the directory with the fewest; return the one that is there already.
+        """Make the log of a new partition; see ``find_or_open``, which a worker thread calls."""
+        log = self.find_or_open(partition, topic_id, config)
+        self.add(log)
+        return log
 
-        Waits for the disk: call it in a worker thread.
+    def add(self, log: Log) -> None:
+        """Let ``log`` be one of ours from now on, if it is not."""
+        self.logs[log.topic_partition] = log
+
+    def find_or_open(
+        self, partition: TopicPartition, topic_id: bytes, config: LogConfig, beside: Sequence[Log] = ()
+    ) -> Log:
+        """Return the log of a partition: the one that is there, or a new one in the directory with the fewest.
+
+        ``beside`` are others that were opened and not yet added. Waits for the disk: call it in a worker thread. A new
+        one is for ``add``.
 
         Raises:
             LogUnusable: the partition is there, and could not be opened.
@@ -260,12 +281,11 @@ class LogManager:
             raise LogUnusable(f"{unopened.path} could not be opened: {unopened.reason}")
         directory = self._holder_of(partition)
         if directory is None:
-            directory = self._emptiest_directory()
+            directory = self._emptiest_directory(beside)
             self._forget(directory, partition)
         log = self._open(directory, partition, topic_id, config).log
         # Otherwise a power cut could take the directory away, with records that were acknowledged as durable.
         self.disk.sync_directory(directory.path)
-        self.logs[partition] = log
         return log
 
     def _holder_of(self, partition: TopicPartition) -> LogDirectory | None:
@@ -276,12 +296,15 @@ class LogManager:
         """Return the directories whose disk works, all of them when none does: using one then raises its error."""
         return [directory for directory in self.directories if directory.failure is None] or self.directories
 
-    def _emptiest_directory(self) -> LogDirectory:
+    def _emptiest_directory(self, beside: Sequence[Log]) -> LogDirectory:
         """Return the directory with the fewest logs. They are counted only where there is a choice: ten thousand logs
         created one after another would be counted five thousand times each.
         """
         directories = self._online_directories()
-        return directories[0] if len(directories) == 1 else min(directories, key=self._log_count)
+        if len(directories) == 1:
+            return directories[0]
+        logs = [*list(self.logs.values()), *beside]
+        return min(directories, key=lambda each: sum(log.directory.parent == each.path for log in logs))
 
     def _forget(self, directory: LogDirectory, partition: TopicPartition) -> None:
         """Drop what the checkpoints say of an older partition of the same name, on the disk too.
@@ -295,9 +318,6 @@ class LogManager:
         if directory.forget(partition) and directory.path in self.write_checkpoints():
             raise OSError(errno.EIO, f"what the checkpoints say of {partition} cannot be changed", str(directory.path))
 
-    def _log_count(self, directory: LogDirectory) -> int:
-        return sum(log.directory.parent == directory.path for log in list(self.logs.values()))
-
     def delete_log(self, partition: TopicPartition) -> None:
         """Delete one partition's log; see ``delete_logs``."""
         self.delete_logs([partition])
@@ -305,26 +325,48 @@ class LogManager:
     def delete_logs(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete partitions' logs: their directories are renamed now and removed later. Unknown ones are no error.
 
-        The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
-        the disk: call it in a worker thread.
+        In three steps, of which a worker thread does ``mark_deleted``.
         """
-        gone = list(partitions)
-        for partition in gone:
+        self.note_marked(self.mark_deleted(self.take_logs(partitions)))
+
+    def take_logs(self, partitions: Iterable[TopicPartition]) -> list[DeletedLog]:
+        """Let these partitions' logs be ours no longer, and release them. What is returned is for ``mark_deleted``."""
+        taken = []
+        for partition in partitions:
+            path, delay_ms = None, LEFT_OVER_DELETE_DELAY_MS
             if unopened := self._unopened.pop(partition, None):
-                self._mark_directory(unopened.path, partition, LEFT_OVER_DELETE_DELAY_MS)
+                path = unopened.path
             if log := self.logs.pop(partition, None):
                 log.release()
-                self._mark_directory(log.directory, partition, log.config.file_delete_delay_ms)
-        # Only where the file no longer names them are they forgotten; elsewhere ``create_log`` tries again.
+                path, delay_ms = log.directory, log.config.file_delete_delay_ms
+            taken.append(DeletedLog(partition, path, delay_ms))
+        return taken
+
+    def mark_deleted(self, taken: Sequence[DeletedLog]) -> list[DeletedFile]:
+        """Rename the directories of deleted logs; what is returned is for ``note_marked``.
+
+        The checkpoints are written anew, once, so that later partitions of these names do not inherit them. Waits for
+        the disk: call it in a worker thread.
+
+        Raises:
+            OSError: a directory cannot be renamed.
+        """
+        marked = []
+        for each in taken:
+            if each.path is not None:
+                path = self._rename(each.path, each.partition, "delete")
+                marked.append(DeletedFile(path, self.clock.now_ms() + each.delay_ms))
+        # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
         failed = self.write_checkpoints()
         for directory in self.directories:
             if directory.path not in failed:
-                for partition in gone:
-                    directory.forget(partition)
+                for each in taken:
+                    directory.forget(each.partition)
+        return marked
 
-    def _mark_directory(self, path: PurePath, partition: TopicPartition, delay_ms: int) -> None:
-        path = self._rename(path, partition, "delete")
-        self._marked_directories.append(DeletedFile(path, self.clock.now_ms() + delay_ms))
+    def note_marked(self, marked: Sequence[DeletedFile]) -> None:
+        """Have directories removed when their time has come."""
+        self._marked_directories += marked
 
     def _rename(self, path: PurePath, partition: TopicPartition, kind: str) -> PurePath:
         target = path.with_name(file_names.marked_directory_name(partition, kind, random_uuid(self.random)))
@@ -335,14 +377,9 @@ class LogManager:
 
     def take_expired_files(self, now_ms: int) -> list[PurePath]:
         """Return the deleted segments' files and partitions' directories whose time has come, each only once."""
-        expired = [path for log in list(self.logs.values()) for path in log.take_expired_files(now_ms)]
-        # One turn around the deque: delays differ between topics, so the first is not always the next due.
-        for _ in range(len(self._marked_directories)):
-            marked = self._marked_directories.popleft()
-            if marked.remove_at_ms <= now_ms:
-                expired.append(marked.path)
-            else:
-                self._marked_directories.append(marked)
+        expired = [path for log in self.logs.values() for path in log.take_expired_files(now_ms)]
+        expired += [marked.path for marked in self._marked_directories if marked.remove_at_ms <= now_ms]
+        self._marked_directories = [each for each in self._marked_directories if each.remove_at_ms > now_ms]
         return expired
 
     def remove_files(self, expired: Iterable[PurePath]) -> None:
