@@ -15,6 +15,7 @@ from trio_broker.config.resource_config import (
     check_group_configs,
     check_topic_configs,
     group_config,
+    group_entries,
     topic_config,
     topic_entries,
 )
@@ -129,3 +130,11 @@ def test_a_topic_entry_without_override_shows_the_effective_value_in_the_topics_
     described = entry({}, BrokerConfig({"log.retention.hours": "2"}), "retention.ms")
     assert (described.value, described.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
     assert not described.read_only
+
+
+@pytest.mark.parametrize("describe", [topic_entries, group_entries])
+def test_only_the_settings_asked_for_are_described(describe):
+    broker = BrokerConfig()
+    everything = describe({}, broker)
+    assert describe({}, broker, {everything[1].name, "no.such.key"}) == [everything[1]]
+    assert broker.entries({"num.io.threads"}) == [entry for entry in broker.entries() if entry.name == "num.io.threads"]

@@ -256,9 +256,13 @@ class BrokerConfig:
 
     # --- description ---
 
-    def entries(self) -> list[ConfigEntry]:
-        """Describe every key with its effective value for this broker."""
-        return [self._entry(key) for key in BROKER_KEYS.values() if not key.internal]
+    def entries(self, names: Container[str] | None = None) -> list[ConfigEntry]:
+        """Describe every key, or those of these ``names``, with its effective value for this broker."""
+        return [
+            self._entry(key)
+            for key in BROKER_KEYS.values()
+            if not key.internal and (names is None or key.name in names)
+        ]
 
     def entry(self, name: str) -> ConfigEntry | None:
         """Describe one key as ``entries`` does; None if that has none of this name."""

@@ -9,7 +9,7 @@ Source: Kafka's LogConfig, GroupConfig; the order of synonyms is that of ConfigH
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 import attrs
@@ -58,16 +58,30 @@ def check_group_configs(overrides: Mapping[str, str], broker: BrokerConfig) -> N
     check_group_intervals(attrs.evolve(broker.group_coordinator, **values))
 
 
-def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Describe every topic key with its effective value for a topic with these ``overrides``."""
+def topic_entries(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] | None = None
+) -> list[ConfigEntry]:
+    """Describe every topic key, or those of these ``names``, with its effective value for a topic with these
+    ``overrides``."""
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG
-    return [_entry(key, overrides.get(key.name), broker, own) for key in TOPIC_KEYS.values() if not key.internal]
+    return [
+        _entry(key, overrides.get(key.name), broker, own)
+        for key in TOPIC_KEYS.values()
+        if not key.internal and (names is None or key.name in names)
+    ]
 
 
-def group_entries(overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Describe every group key with its effective value for a group with these ``overrides``."""
+def group_entries(
+    overrides: Mapping[str, str], broker: BrokerConfig, names: Container[str] | None = None
+) -> list[ConfigEntry]:
+    """Describe every group key, or those of these ``names``, with its effective value for a group with these
+    ``overrides``."""
     own = ConfigSource.DYNAMIC_GROUP_CONFIG
-    return [_entry(key, overrides.get(key.name), broker, own) for key in GROUP_KEYS.values()]
+    return [
+        _entry(key, overrides.get(key.name), broker, own)
+        for key in GROUP_KEYS.values()
+        if names is None or key.name in names
+    ]
 
 
 def _valid_values(keys: Mapping[str, ConfigKey], overrides: Mapping[str, str]) -> dict[str, Any]:

@@ -60,12 +60,12 @@ def describe_resource(
         resource = parse_resource(wanted.resource_type, wanted.resource_name)
         if resource in described:
             raise KafkaError("a resource is named twice in one request", code=ErrorCode.INVALID_REQUEST)
-        entries = entries_of(resource, context)
+        # As in Kafka, an empty list names every key, just as null does.
+        keys = frozenset(wanted.configuration_keys or ()) or None
+        entries = entries_of(resource, keys, context)
     except KafkaError as error:
         return refused_resource(wanted, error)
     described.add(resource)
-    # As in Kafka, an empty list names every key, just as null does.
-    keys = frozenset(wanted.configuration_keys or ()) or None
     return DescribeConfigsResult(
         error_message=None,
         resource_type=wanted.resource_type,
@@ -74,8 +74,8 @@ def describe_resource(
     )
 
 
-def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEntry]:
-    """Every key of a resource with its value.
+def entries_of(resource: ConfigResource, keys: frozenset[str] | None, context: Context) -> Sequence[ConfigEntry]:
+    """The ``keys`` of a resource, or all of them, with their values; others may be among them.
 
     Raises:
         KafkaError: the resource does not exist, or its type has no settings here.
@@ -85,13 +85,13 @@ def entries_of(resource: ConfigResource, context: Context) -> Sequence[ConfigEnt
         return no_client_metrics(resource)
     require_configurable(image, config, resource)
     if resource.type is ConfigResourceType.TOPIC:
-        return topic_entries(image.topics[resource.name].configs, config)
+        return topic_entries(image.topics[resource.name].configs, config, keys)
     if resource.type is ConfigResourceType.GROUP:
-        return group_entries(image.configs(resource), config)
+        return group_entries(image.configs(resource), config, keys)
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         return logger_entries()
     # An empty name stands for the default of all brokers of the cluster (KIP-226).
-    return config.entries() if resource.name else config.default_entries()
+    return config.entries(keys) if resource.name else config.default_entries()
 
 
 def no_client_metrics(resource: ConfigResource) -> Sequence[ConfigEntry]:
