@@ -285,6 +285,16 @@ async def test_an_assignment_that_cannot_be_written_is_not_handed_out(broker, mo
     assert (await broker.sync(again, "g", **{joined.member_id: b"assignment"})).error_code == 0
 
 
+async def test_a_group_that_cannot_be_written_gives_no_member_an_id(broker, monkeypatch):
+    await broker.groups.find("g")
+    refuse_writes(broker, monkeypatch, "g")
+    refused = await broker.join("g")
+    assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+    assert broker.groups.list_groups(set(), set()) == []
+    monkeypatch.undo()
+    assert (await broker.settle("g")).generation_id == 1
+
+
 async def test_a_commit_too_large_for_a_batch_is_refused_as_such(tmp_path):
     async with running_coordinator(tmp_path, message_max_bytes="1000") as broker:
         await broker.groups.find("g")

@@ -377,7 +377,9 @@ class ClassicGroup:
             self._result.complete(event.future, sync_error(code))
             return self._take_result()
         member = self.members[request.member_id]
-        self._has_synced(member)
+        self.member_table.pending_syncs.discard(member.member_id)
+        if not self.member_table.pending_syncs:
+            self._sync_deadline = math.inf
         self._extend_session(member)
         if self.state is STABLE:
             self._result.complete(event.future, self._synced(member.assignment))
@@ -584,11 +586,6 @@ class ClassicGroup:
             protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment
         )
 
-    def _has_synced(self, member: ClassicMember) -> None:
-        self.member_table.pending_syncs.discard(member.member_id)
-        if not self.member_table.pending_syncs:
-            self._sync_deadline = math.inf
-
     # --- Time ---
 
     def next_deadline(self) -> float | None:
@@ -779,7 +776,7 @@ class ClassicGroup:
             else:
                 table.replace(self.members[holder], member)
             self._extend_session(member)
-        for member_id in self.members.keys() - stored_ids:
+        for member_id in [each for each in self.members if each not in stored_ids]:
             table.remove(member_id)
 
     def loaded(self, now: Now) -> None:
