@@ -168,6 +168,27 @@ async def test_a_deadline_is_kept_before_and_after_a_restart(tmp_path, clock, au
         assert leases.holders == {}
 
 
+async def test_a_deadline_that_was_moved_on_is_kept_all_the_same(leases, autojump_clock):
+    await leases.acquire("n", "a", seconds=10)
+    await trio.sleep(5)
+    await leases.call("a", ReleaseAll("a"))
+    await leases.acquire("n", "b", seconds=10)
+    await trio.sleep(9)
+    assert leases.holders == {"n": "b"}
+    await trio.sleep(2)
+    assert leases.holders == {}
+
+
+async def test_what_is_due_is_tried_again_when_the_log_refuses_it(leases, monkeypatch, autojump_clock):
+    await leases.acquire("n", "a", seconds=10)
+    refuse_appends(leases, monkeypatch)
+    await trio.sleep(11)
+    assert leases.holders == {"n": "a"}
+    monkeypatch.undo()
+    await trio.sleep(1)
+    assert leases.holders == {}
+
+
 async def test_a_deadline_that_the_log_refuses_comes_again(leases, monkeypatch, autojump_clock):
     await leases.acquire("n", "a")
     waiter: list[Any] = []

@@ -77,7 +77,9 @@ class Machine(Protocol[RecordT]):
         ...
 
     def next_deadline(self, key: str) -> float | None:
-        """When ``on_timeout`` is to be called at the latest, in monotonic seconds."""
+        """When ``on_timeout`` is to be called at the latest, in monotonic seconds. Read again after each event of the
+        key, so no event may bring the deadline of another key nearer.
+        """
         ...
 
     # ---- records --------------------------------------------------------------------------------------------------

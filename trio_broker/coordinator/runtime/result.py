@@ -73,7 +73,7 @@ class CoordinatorResult(Generic[RecordT]):
 
     Once they are, the machine applies them, and ``completions`` are sent when they are durable. If the log refuses
     them, the result of ``refused``, which has no records, holds in the place of this one; without ``refused`` the
-    refusal is the error of the request.
+    refusal is the error of the request, and what was due is due again.
     """
 
     records: list[RecordT] = attrs.Factory(list)

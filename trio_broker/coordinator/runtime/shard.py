@@ -46,6 +46,9 @@ RECORDS_PER_BATCH = 1000
 """Of a result that need not be one batch: about 100 KB of tombstones, well below the smallest ``message.max.bytes`` in
 use."""
 
+TIMEOUT_RETRY_SECONDS = 0.5
+"""After which what is due is tried again when the log refused it."""
+
 NO_COMPLETIONS: Sequence[Completion] = ()
 
 
@@ -159,8 +162,15 @@ class Shard(Generic[MachineT]):
     def on_timeout(self, key: str) -> None:
         """The timer of ``key`` has run."""
         now = self.now()
-        if (result := self.machine.on_timeout(key, now, self.metadata_cache.image)) is not None:
+        result = self.machine.on_timeout(key, now, self.metadata_cache.image)
+        if result is None:
+            self.timer.schedule(key, self.machine.next_deadline(key))
+            return
+        try:
             self.commit(key, result, now)
+        except KafkaError as error:
+            self.throttled_log.warning(error.code.name, f"{key!r:.200}: what is due is not written: {error}")
+            self.timer.schedule(key, now.monotonic_seconds + TIMEOUT_RETRY_SECONDS)
 
     def commit(self, key: str, result: CoordinatorResult[Any], now: Now) -> None:
         """Let ``result`` take effect: append, apply, complete, observe, reschedule.
