@@ -39,8 +39,13 @@ async def broker(tmp_path):
 
 @pytest.fixture
 async def timed_broker(tmp_path):
-    """As ``broker``, with a clock that jumps: in page-cache mode, so that it does not jump over waits for the disk."""
-    async with running_coordinator(tmp_path, log_durability="page-cache") as coordination:
+    """As ``broker``, with a clock that jumps: in page-cache mode, so that it does not jump over waits for the disk. It
+    still jumps while the topics are created, so the expiry of offsets is far away: it deletes groups without members.
+    """
+    far_ms = str(2**31 - 1)
+    async with running_coordinator(
+        tmp_path, log_durability="page-cache", offsets_retention_check_interval_ms=far_ms
+    ) as coordination:
         await coordination.create_topic("t")
         await coordination.groups.find("g")
         yield coordination
