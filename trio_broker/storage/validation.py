@@ -122,15 +122,14 @@ def _refuse_size(header: BatchHeader, size: int) -> None:
 def takes_long(batch: RecordBatch, config: LogConfig, now_ms: int) -> bool:
     """Return whether ``prepare`` may take more than a fraction of a millisecond: it then belongs in a worker thread."""
     header = batch.header
-    if _is_small_and_plain(header):
+    is_too_young = header.max_timestamp > now_ms + config.timestamp_lead_ms
+    if (config.takes_records_unread and not is_too_young) or _is_small_and_plain(header):
         return False
-    return header.max_timestamp > now_ms + config.timestamp_lead_ms or (
-        not config.takes_records_unread
-        and (
-            config.cleanup_policy.compact
-            or config.refuses_old_timestamps
-            or header.codec is not config.compression_type
-        )
+    return (
+        is_too_young
+        or config.cleanup_policy.compact
+        or config.refuses_old_timestamps
+        or header.codec is not config.compression_type
     )
 
 

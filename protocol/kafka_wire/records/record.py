@@ -81,9 +81,10 @@ class NewRecord:
     headers: Sequence[Header] = ()
 
 
-@attrs.frozen
+@attrs.define
 class RecordsSummary:
-    """What a walk over the records of a batch found, for deciding about the batch.
+    """What a walk over the records of a batch found, for deciding about the batch. Not frozen: one is made for every
+    small batch, and would take twice as long.
 
     ``null_keys`` says whether some record has no key.
     """
