@@ -38,7 +38,6 @@ from trio_broker.partition.log_cleaner import LogCleanerStatistics
 from trio_broker.partition.partition import Partition
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LoadReport, parent_text
-from trio_broker.storage.log_reader import segment_facts
 from trio_broker.storage.retention import expired_segments
 from trio_broker.yield_budget import InTurns
 
@@ -222,8 +221,7 @@ def retention_outlook(partitions: Sequence[Partition], *, next_check_at_ms: int 
     for partition in partitions:
         # One of its own, which loads what it needs and is forgotten.
         log = partition.log.reader()
-        row = log.segments
-        facts = segment_facts(row, log.log_end_offset)
+        facts = log.segment_facts()
         try:
             expired = expired_segments(
                 facts,
@@ -240,8 +238,6 @@ def retention_outlook(partitions: Sequence[Partition], *, next_check_at_ms: int 
                 due_at_ms = next_one.timestamp_ms() + log.config.retention_ms
                 if next_one.size_bytes and (then_due_at_ms is None or due_at_ms < then_due_at_ms):
                     then_due_at_ms, then_partition = due_at_ms, str(log.topic_partition)
-            for segment in row[: len(expired) + 1]:
-                log.evict_if_idle(segment)
         except OSError:
             continue  # Its files are being removed, or cannot be read: retention will say so.
     return RetentionOutlook(

@@ -16,7 +16,7 @@ from trio_broker.handlers.support.services import BrokerServices
 from trio_broker.partition.view import LogView
 from trio_broker.storage import file_names
 from trio_broker.storage.compaction_plan import compaction_range
-from trio_broker.storage.log_reader import LogReader, segment_facts
+from trio_broker.storage.log_reader import LogReader
 from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.retention import retention_forecast
 from trio_broker.storage.segment import Segment
@@ -61,7 +61,7 @@ def describe(
         OSError: a file cannot be read.
     """
     row = log.segments
-    facts = segment_facts(row, log.log_end_offset)
+    facts = log.segment_facts()
     forecasts = retention_forecast(
         facts,
         log.config,

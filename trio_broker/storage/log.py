@@ -34,7 +34,7 @@ from trio_broker.storage import append, file_names, producer_replay, producer_sn
 from trio_broker.storage.append import AppendInfo, AppendOrigin
 from trio_broker.storage.errors import FencedLeaderEpoch, LogClosed, OffsetOutOfRange, StorageFailed
 from trio_broker.storage.leader_epochs import EpochEndOffset, EpochEntry, LeaderEpochs
-from trio_broker.storage.log_reader import LogReader, Look, ReadableLog, segment_facts
+from trio_broker.storage.log_reader import LogReader, Look, ReadableLog
 from trio_broker.storage.producer_state import ProducerStates
 from trio_broker.storage.retention import ExpiredSegment, expired_segments
 from trio_broker.storage.segment import Segment
@@ -551,7 +551,7 @@ class Log(ReadableLog):
         self.check_online()
         segments = self._segments
         retired = expired_segments(
-            segment_facts(segments, self.log_end_offset),
+            self.segment_facts(),
             self._config,
             now_ms=now_ms,
             high_watermark=high_watermark,

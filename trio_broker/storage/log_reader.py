@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Generic, TypeVar, overload
 
@@ -122,6 +123,15 @@ class ReadableLog(ABC):
                     return fetched
         return FetchedRecords(offset, b"", offset)
 
+    def segment_facts(self) -> list[SegmentFacts]:
+        """Return what retention needs to know of the segments."""
+        row = self._segments
+        ends = [*(segment.base_offset for segment in row[1:]), self.log_end_offset]
+        return [
+            SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
+            for segment, end in zip(row, ends, strict=True)
+        ]
+
     def segments_from(self, offset: int) -> Iterator[Segment]:
         """Yield the segment in which ``offset`` lies, or would lie, and all after it."""
         return segments_from(self._segments, offset)
@@ -229,6 +239,18 @@ class LogReader(ReadableLog):
         fetched.row = self._segments.row
         return fetched
 
+    def segment_facts(self) -> list[SegmentFacts]:
+        # Copies only of those whose time is asked for: of ten thousand logs with few segments each, that is hardly any.
+        row = self._segments.row
+        ends = [*(segment.base_offset for segment in row[1:]), self.log_end_offset]
+        return [
+            SegmentFacts(segment.base_offset, end, segment.size, partial(self._retention_timestamp, index))
+            for index, (segment, end) in enumerate(zip(row, ends, strict=True))
+        ]
+
+    def _retention_timestamp(self, index: int) -> int:
+        return self._segments[index].retention_timestamp()
+
     def copies(self) -> Iterator[tuple[Segment, Segment]]:
         """Yield each segment of which there is a private copy, and that."""
         row = self._segments
@@ -249,15 +271,6 @@ class Look(Generic[T]):
 
     result: T
     reader: LogReader
-
-
-def segment_facts(row: Sequence[Segment], log_end_offset: int) -> list[SegmentFacts]:
-    """What retention needs to know of the segments of a log that ends at ``log_end_offset``."""
-    ends = [*(segment.base_offset for segment in row[1:]), log_end_offset]
-    return [
-        SegmentFacts(segment.base_offset, end, segment.size, segment.retention_timestamp)
-        for segment, end in zip(row, ends, strict=True)
-    ]
 
 
 def segments_from(row: Sequence[Segment], offset: int) -> Iterator[Segment]:

@@ -1,7 +1,7 @@
 """How far a group is behind, in records and in seconds.
 
 The lag in records is the high watermark less the committed offset. The lag in seconds is the age of the first record
-that is not consumed: the broker knows when it appended which (``replication.append_times``). For records from before
+that is not consumed: the broker knows when it appended which (``partition.append_times``). For records from before
 its start there is only the timestamp of the batch, which is read from the file.
 
 Neither is exact: a member commits after it has processed, and only now and then.
