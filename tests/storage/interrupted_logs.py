@@ -14,6 +14,7 @@ survives of what was not synced. After each start the logs are compared with the
 from __future__ import annotations
 
 import enum
+import errno
 import itertools
 import random
 from collections.abc import Callable
@@ -49,6 +50,7 @@ PLAIN = LogConfig(
 COMPACTED = attrs.evolve(
     PLAIN, retention_bytes=-1, cleanup_policy=CleanupPolicy(delete=False, compact=True), delete_retention_ms=10_000
 )
+PLENTY = 1 << 40
 LONGEST_LIFE = 250
 """Operations that change the disk, of a life that a power cut ends."""
 
@@ -59,6 +61,10 @@ class End(enum.Enum):
     POWER_CUT = "power cut"
     KILL = "kill"
     STOP = "stop"
+
+
+class DiskFailed(Exception):
+    """The disk failed so that the broker would give up the data directory. The process is ended then."""
 
 
 @attrs.frozen
@@ -151,9 +157,13 @@ class PartitionModel:
 
 
 class InterruptedLogs:
-    """See the head of the file. ``cut_before`` cuts the first life before the operation of that number."""
+    """See the head of the file. ``cut_before`` cuts the first life before the operation of that number.
 
-    def __init__(self, seed: int, *, cut_before: int | None = None) -> None:
+    With ``faults`` the disk also fails: what is written and synced, and the names, and it is full now and then. A full
+    disk must leave a log as it was. After any other error the process is killed, or the power cut.
+    """
+
+    def __init__(self, seed: int, *, cut_before: int | None = None, faults: bool = False) -> None:
         self.chance, self.ids = random.Random(seed), random.Random(seed)
         self.clock = ManualClock()
         self.disk = SimulatedDisk(self.clock, seed)
@@ -164,6 +174,8 @@ class InterruptedLogs:
         """Operations that changed the disk in this life."""
         self.story: list[str] = []
         self._cut_before = cut_before
+        self._has_faults = faults
+        self._was_hit = False
         self._power_left: int | None = None
         self._values = 0
         self._survivor: SimulatedDisk | None = None
@@ -185,9 +197,17 @@ class InterruptedLogs:
         self._start_again(end)
 
     def _live(self, steps: int) -> End:
-        for _ in range(steps):
-            if self._interrupted(self._step):
-                return End.POWER_CUT
+        if self._has_faults:
+            self._begin_faults()
+        try:
+            for _ in range(steps):
+                if self._interrupted(self._step):
+                    return End.POWER_CUT
+        except DiskFailed:
+            self._power_left = None
+            self._was_hit = True
+            return self._kill() if self.chance.random() < 0.5 else self._cut_power()
+        self._end_faults()
         end = self.chance.choice(tuple(End))
         self.story.append(f"ends by {end.value}")
         match end:
@@ -198,12 +218,35 @@ class InterruptedLogs:
                 if self.chance.random() < 0.5:
                     self._take_over(self.disk.power_cut(self.chance))
             case End.KILL:
-                self._power_left = None
-                self._take_over(self.disk.crash())
+                self._kill()
             case End.POWER_CUT:
-                self._power_left = None
-                self._take_over(self.disk.power_cut(self.chance))
+                self._cut_power()
         return end
+
+    def _kill(self) -> End:
+        self._take_over(self.disk.crash())
+        return End.KILL
+
+    def _cut_power(self) -> End:
+        self._take_over(self.disk.power_cut(self.chance))
+        return End.POWER_CUT
+
+    def _begin_faults(self) -> None:
+        faults, chance = self.disk.faults, self.chance
+        faults.short_writes = chance.choice((0.0, 0.3))
+        faults.failing_writes = chance.choice((0.0, 0.0, 0.01))
+        faults.failing_names = chance.choice((0.0, 0.0, 0.01))
+        faults.failing_syncs = chance.choice((0.0, 0.02, 0.1))
+        faults.failing_directory_syncs = chance.choice((0.0, 0.0, 0.05))
+        if chance.random() < 0.3:
+            used = faults.total_bytes - self.disk.space(DATA).usable_bytes
+            faults.total_bytes = used + chance.randrange(20_000)
+
+    def _end_faults(self) -> None:
+        faults = self.disk.faults
+        faults.short_writes = faults.failing_writes = faults.failing_names = 0.0
+        faults.failing_syncs = faults.failing_directory_syncs = 0.0
+        faults.total_bytes = PLENTY
 
     def _start_again(self, end: End) -> None:
         """Open the logs, in some lives after cuts during the start, and compare."""
@@ -213,8 +256,8 @@ class InterruptedLogs:
                 self.story.append("power cut during the start")
                 end = End.POWER_CUT
                 continue
-            self.check(end)
             self._power_left = None
+            self.check(end)
             self._take_over(self.disk.power_cut(self.chance))
             self.story.append("power cut after the start")
             end = End.POWER_CUT
@@ -234,6 +277,7 @@ class InterruptedLogs:
 
     def _take_over(self, disk: SimulatedDisk) -> None:
         self.disk = disk
+        self._end_faults()
         self._survivor = None
         self._power_left = None
         self.manager = None
@@ -277,13 +321,24 @@ class InterruptedLogs:
         self.clock.advance(self.chance.choice((0.001, 0.1, 2.0)))
         created = [model for model in self.models.values() if model.is_created]
         if len(created) < 2:
-            self._create()
+            try:
+                self._create()
+            except OSError as error:
+                raise DiskFailed from error
             return
         model = self.chance.choice(created)
         steps = self._compacted_steps if model.is_compacted else self._plain_steps
         (step,) = self.chance.choices(tuple(steps), weights=tuple(steps.values()))
         self.story.append(f"{model.partition}: {step.__name__.strip('_')}")
-        step(self, model, self._manager.logs[model.partition])
+        log = self._manager.logs[model.partition]
+        try:
+            step(self, model, log)
+        except OSError as error:
+            self.story.append(f"{error!r}")
+            is_harmless = error.errno == errno.ENOSPC and step in self._undone_steps
+            if not is_harmless or log.failure is not None:
+                raise DiskFailed from error
+            assert log.log_end_offset == model.end, f"{log}: the append that did not fit is there"
 
     def _create(self) -> None:
         name = "plain" if self.models.get(TopicPartition("plain", 0)) is None else "compacted"
@@ -370,13 +425,15 @@ class InterruptedLogs:
         self._manager.remove_expired_files(self.clock.now_ms())
 
     def _write_checkpoints(self, model: PartitionModel, log: Log) -> None:
-        assert not self._manager.write_checkpoints()
+        if self._manager.write_checkpoints():
+            raise DiskFailed
         for each in self.models.values():
             if each.is_created:
                 each.durable_start = each.start
 
     def _write_high_watermarks(self, model: PartitionModel, log: Log) -> None:
-        assert not self._manager.write_high_watermarks({model.partition: model.end})
+        if self._manager.write_high_watermarks({model.partition: model.end}):
+            raise DiskFailed
 
     def _truncate(self, model: PartitionModel, log: Log) -> None:
         # Never into a batch: leaders write whole ones.
@@ -428,6 +485,8 @@ class InterruptedLogs:
         _delete_partition: 0.3,
         _release_and_read: 0.5,
     }
+    _undone_steps = (_append, _end_transaction, _roll, _begin_epoch)
+    """Those that leave the log as it was where the disk is full."""
     _compacted_steps = {
         _append: 14,
         _sync: 3,
@@ -447,12 +506,16 @@ class InterruptedLogs:
         report = self._manager.load_report
         assert not report.failures, report.failures
         self.story.append(f"started after {end.value}: {self._manager.logs}")
-        for model in self.models.values():
+        for model in list(self.models.values()):
             log = self._manager.logs.get(model.partition)
             if log is None:
-                assert not model.is_created, f"{model.partition} is gone"
+                # One whose creation failed may go as long as it is empty: the metadata has it, and it is made again.
+                is_empty = self._has_faults and not model.durable_end
+                assert not model.is_created or is_empty, f"{model.partition} is gone"
+                self.models[model.partition] = PartitionModel(model.partition, model.topic_id, model.config)
                 continue
             self._check_log(model, log, end)
+        self._was_hit = False
         assert self._manager.logs.keys() <= self.models.keys()
         if end is End.STOP:
             assert all(item.was_clean and not item.recovered_segments for item in report.recovered), report
@@ -466,7 +529,7 @@ class InterruptedLogs:
             f"{where}: the start was {model.durable_start} to {model.start}"
         )
         assert log.log_end_offset >= model.durable_end, f"{where}: {model.durable_end} was synced"
-        if end is not End.POWER_CUT:
+        if end is not End.POWER_CUT and not self._was_hit:
             assert log.log_end_offset == model.end, f"{where}: lost by a {end.value}, was {model.end}"
         newest_found = {record.key: offset for offset, record in sorted(found.items())}
         expected = {offset for offset in model.records if model.start <= offset < model.durable_end}
@@ -492,6 +555,10 @@ class InterruptedLogs:
         model.is_created = True
         model.start = log.log_start_offset
         self._learn_sequences(model, log)
+        if self._has_faults:
+            # As the broker does: of what is read now, a sync that failed may have left nothing on the disk.
+            log.sync_after_crash()
+            model.synced(log.log_end_offset)
 
     def _learn_sequences(self, model: PartitionModel, log: Log) -> None:
         model.sequences = {

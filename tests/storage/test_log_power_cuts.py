@@ -249,3 +249,23 @@ def test_a_data_directory_stays_whose_first_start_was_cut_short(seed: int):
     disk = disk.another_process()
     LogDirectory(disk, DATA / "logs").open()
     assert disk.power_cut(random.Random(seed)).is_directory(DATA / "logs")
+
+
+@CUTS
+def test_a_partition_that_a_kill_left_unsynced_stays(seed: int):
+    broker = Broker(seed)
+
+    def before(operation: DiskOperation) -> None:
+        if operation.kind is OperationKind.SYNC_DIRECTORY and operation.path == DATA:
+            broker.disk.crash()
+
+    broker.disk.trace.before = before
+    with pytest.raises(ProcessEnded):
+        broker.create_log()
+    broker.disk.trace.before = None
+    broker.disk = broker.disk.another_process()
+    broker.manager = broker.start()
+    log = broker.manager.logs[PARTITION]
+    log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
+    log.sync()
+    assert list(found_records(broker.cut_power())) == [0]

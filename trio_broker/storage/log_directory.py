@@ -181,7 +181,9 @@ class LogDirectory:
         self.was_clean = self.disk.exists(marker)
         if self.was_clean:
             self.disk.unlink(marker)
-            self.disk.sync_directory(self.path)
+        # Without a marker too: the process before may have been killed before it synced the name of a new partition, in
+        # which records are acknowledged from now on.
+        self.disk.sync_directory(self.path)
         self.recovery_points = self._read_offsets(file_names.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read_offsets(file_names.LOG_START_OFFSET_CHECKPOINT)
         self.cleaner_offsets = self._read_offsets(file_names.CLEANER_CHECKPOINT)
