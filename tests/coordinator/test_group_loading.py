@@ -133,6 +133,17 @@ def test_two_members_of_one_id_cost_their_classic_group_its_members_and_other_gr
     assert after.results["g"].records == [GroupRecord(GroupMetadataKey(group="g"), None)]
 
 
+def test_a_commit_of_kafka_0_8_is_a_commit_in_a_contradictory_group_too():
+    machine = GroupMachine(Random(1), GroupCoordinatorConfig(), MetadataCache(MetadataImage()))
+    for record in CONTRADICTION:
+        machine.replay(encode_group_record(record))
+    key, value = encode_group_record(commit("g", 7))
+    machine.replay((b"\0\0" + key[2:], value))
+    committed = machine.offsets.get("g", "t", 0)
+    assert committed is not None
+    assert committed.offset == 7
+
+
 def test_offsets_are_a_group_of_their_own_before_and_after_their_group():
     tombstone = GroupRecord(GroupMetadataKey(group="g"), None)
     for records in ([commit("g", 7)], [commit("g", 7), classic("g", ("a", None)), tombstone]):

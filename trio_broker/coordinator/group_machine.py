@@ -162,8 +162,8 @@ class GroupMachine(Machine[Any]):
             self._replay(decoded)
 
     def _replay(self, record: GroupRecord) -> None:
-        group_id = _group_id(record)
-        if self._contradictory.absorb(group_id, record):
+        group_id, is_commit = _group_id(record), isinstance(record.key, OffsetCommitKey)
+        if not is_commit and self._contradictory.absorb(group_id, record):
             return
         try:
             self.apply(record)
