@@ -30,6 +30,7 @@ from tests.simulation.simulated_clients import Observer, Producer, create_topic
 from tests.simulation.simulated_machine import Machine
 from tests.simulation.simulated_members import ClassicMember, ConsumerMember, Member
 from tests.simulation.simulated_world import World
+from trio_broker import yield_budget
 from trio_broker.runtime.simulated_clock import SimulatedClock
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 
@@ -61,6 +62,8 @@ class Plan:
     consumer_members: int
     faults: float
     """Per second of virtual time."""
+    yields_always: bool
+    """Whether every loop that may yield does so after each item."""
 
     @classmethod
     def drawn(cls, chance: random.Random) -> Plan:
@@ -72,6 +75,7 @@ class Plan:
             classic_members=chance.randint(0, 3),
             consumer_members=chance.randint(0, 3),
             faults=chance.choice((0.0, 0.4, 1.0, 2.0)),
+            yields_always=chance.random() < 0.3,
         )
 
 
@@ -265,11 +269,13 @@ def simulate(seed: int) -> Result:
     world = World(network, chance, PORT)
     machine = Machine(network, chance, PORT, plan.durability, SimulatedClock(clock))
     simulation = Simulation(chance, plan, machine, world)
-    with deterministic_scheduling(seed):
+    with deterministic_scheduling(seed), yields(plan):
         try:
             trio.run(simulation.run, clock=clock)
         except Exception as error:
             simulation.violations.append(Violation(BROKER_LIVES, "".join(traceback.format_exception(innermost(error)))))
+        finally:
+            network.close()
     simulation.counts.update(requests=world.requests, events=len(world.history))
     trace = zlib.crc32(machine.disk.trace.digest().encode(), world.trace)
     return Result(seed, plan, tuple(simulation.check()), trace, simulation.counts)
@@ -280,6 +286,18 @@ def innermost(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+@contextmanager
+def yields(plan: Plan) -> Iterator[None]:
+    """Let long loops yield as often as ``plan`` says: virtual time does not pass within them."""
+    before = yield_budget.YIELD_BUDGET_SECONDS
+    if plan.yields_always:
+        yield_budget.YIELD_BUDGET_SECONDS = -1.0
+    try:
+        yield
+    finally:
+        yield_budget.YIELD_BUDGET_SECONDS = before
 
 
 @contextmanager

@@ -51,6 +51,7 @@ class SimulatedNetwork:
         self._ports = itertools.count(9092)
         self._peers = itertools.count(50_000)
         self._resets = 0
+        self._clients: weakref.WeakKeyDictionary[socket.socket, None] = weakref.WeakKeyDictionary()
         # As keys, in the order in which they were made.
         self._sockets: weakref.WeakKeyDictionary[socket.socket, None] = weakref.WeakKeyDictionary()
 
@@ -75,6 +76,7 @@ class SimulatedNetwork:
         except BaseException:
             sock.close()
             raise
+        self._clients[sock] = None
         return sock
 
     def reset(self) -> None:
@@ -86,6 +88,11 @@ class SimulatedNetwork:
         self._sockets.clear()
         # The names are free at once, although the sockets are not closed yet.
         self._resets += 1
+
+    def close(self) -> None:
+        """Close the connections that clients have left open. Nothing may use them any more."""
+        for sock in list(self._clients):
+            sock.close()
 
     def _address(self, port: int) -> str:
         return f"{self._prefix}-{self._resets}-{port}"
