@@ -36,9 +36,7 @@ class OperationKind(enum.Enum):
         return self not in OBSERVING
 
 
-OBSERVING = frozenset(
-    {OperationKind.OPEN, OperationKind.READ, OperationKind.STATUS, OperationKind.LIST, OperationKind.LOCK}
-)
+OBSERVING = (OperationKind.OPEN, OperationKind.READ, OperationKind.STATUS, OperationKind.LIST, OperationKind.LOCK)
 
 
 @attrs.frozen
@@ -72,7 +70,9 @@ class DiskTrace:
         """Note that an operation begins."""
         number = self.count
         self.count = number + 1
-        self._digest.update(f"{kind} {path} {position} {size} {checksum} {target}\n".encode(errors="surrogateescape"))
+        self._digest.update(
+            f"{kind.value} {path} {position} {size} {checksum} {target}\n".encode(errors="surrogateescape")
+        )
         if self.before is not None:
             self.before(DiskOperation(number, kind, path, position, size, checksum, target))
 
