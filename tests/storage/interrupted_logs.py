@@ -15,17 +15,25 @@ from __future__ import annotations
 
 import enum
 import errno
-import itertools
 import random
 from collections.abc import Callable
 from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import BatchHeader, RecordBatch, build_batch, read_batches
+from kafka_wire.records.batch import build_batch, read_batches
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.record import NewRecord
 from tests.storage.compaction_harness import Round, planned
+from tests.storage.log_content import (
+    Written,
+    check_epochs,
+    check_producers,
+    check_reads,
+    found_batches,
+    found_records,
+)
+from tests.storage.partition_model import PartitionModel
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation
@@ -34,7 +42,6 @@ from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.storage.append import AppendOrigin
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
-from trio_broker.storage.producer_replay import read_transaction_marker
 from trio_broker.topic_partition import TopicPartition
 
 DATA = PurePath("/data")
@@ -65,95 +72,6 @@ class End(enum.Enum):
 
 class DiskFailed(Exception):
     """The disk failed so that the broker would give up the data directory. The process is ended then."""
-
-
-@attrs.frozen
-class Written:
-    """A record as it was written, or is found."""
-
-    key: bytes | None
-    value: bytes | None
-    epoch: int
-
-
-@attrs.define
-class Transaction:
-    """A transaction of the model: where it begins, and how it ends."""
-
-    producer_id: int
-    first_offset: int
-
-
-@attrs.define
-class PartitionModel:
-    """What must and what may be found of one partition.
-
-    ``records`` are those in the log, ``possible`` for each offset all that a power cut could bring back. The log may
-    begin anywhere from ``durable_start`` to ``start``; ``asked_start`` is the highest there was. Epochs, producers and
-    names before that may go before the log start does.
-    """
-
-    partition: TopicPartition
-    topic_id: bytes
-    config: LogConfig
-    records: dict[int, Written] = attrs.field(factory=dict)
-    possible: dict[int, set[Written]] = attrs.field(factory=dict)
-    end: int = 0
-    durable_end: int = 0
-    start: int = 0
-    durable_start: int = 0
-    is_created: bool = False
-    sequences: dict[int, int] = attrs.field(factory=dict)
-    has_been_cut: bool = False
-    asked_start: int = 0
-    epoch: int = 0
-
-    @property
-    def is_compacted(self) -> bool:
-        return self.config.cleanup_policy.compact
-
-    def may_append(self, offset: int, records: list[Written]) -> None:
-        """Note what is about to be appended."""
-        for position, record in enumerate(records, offset):
-            self.possible.setdefault(position, set()).add(record)
-
-    def appended(self, offset: int, records: list[Written]) -> None:
-        """Note what has been appended."""
-        assert offset == self.end, f"appended at {offset}, the log ended at {self.end}"
-        self.records.update(enumerate(records, offset))
-        self.end = offset + len(records)
-
-    def synced(self, end: int) -> None:
-        """Note that the log up to ``end`` is durable."""
-        assert end == self.end
-        self.durable_end = end
-        self.has_been_cut = False
-        self.ruled_out_all_but(self.records)
-
-    def ruled_out_all_but(self, records: dict[int, Written]) -> None:
-        """Note that these are on the disk. What lies before the start may come back with its segments."""
-        before = {offset: written for offset, written in self.possible.items() if offset < self.asked_start}
-        self.possible = before | {offset: {record} for offset, record in records.items()}
-
-    def ask_start(self, offset: int) -> None:
-        """Note that the log may begin at ``offset`` from now on."""
-        self.start = max(self.start, offset)
-        self.asked_start = max(self.asked_start, self.start)
-
-    def cut(self, offset: int) -> None:
-        """Note that the log ends at ``offset`` now, durably."""
-        self.records = {position: record for position, record in self.records.items() if position < offset}
-        self.possible = {position: records for position, records in self.possible.items() if position < offset}
-        self.end = offset
-        self.has_been_cut = False
-
-    def newest(self, end: int) -> dict[bytes, int]:
-        """The offset of the newest record of each key before ``end``."""
-        newest: dict[bytes, int] = {}
-        for offset, record in sorted(self.records.items()):
-            if offset < end and record.key is not None:
-                newest[record.key] = offset
-        return newest
 
 
 class InterruptedLogs:
@@ -566,96 +484,3 @@ class InterruptedLogs:
             for producer_id, entry in log.producers.producers.items()
             if entry.last_sequence >= 0
         }
-
-
-def found_batches(log: Log) -> list[RecordBatch]:
-    """All batches of a log, read as a consumer reads, and checked."""
-    batches: list[RecordBatch] = []
-    position = log.log_start_offset
-    while True:
-        fetched = log.read(position, 1 << 20, end_offset=log.log_end_offset)
-        if not fetched.size:
-            break
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        for batch in read_batches(data):
-            batch.verify_crc()
-            assert not batches or batch.header.base_offset > batches[-1].header.last_offset
-            batches.append(batch)
-        position = fetched.next_offset
-    assert not batches or batches[-1].header.last_offset < log.log_end_offset
-    return batches
-
-
-def found_records(log: Log) -> dict[int, Written]:
-    """All records of a log from its start on, by offset."""
-    return {
-        record.offset: Written(record.key, record.value, batch.header.partition_leader_epoch)
-        for batch in found_batches(log)
-        for record in batch.records()
-        if record.offset >= log.log_start_offset
-    }
-
-
-def check_epochs(log: Log, batches: list[RecordBatch], start: int) -> None:
-    """The epochs of the log are those of its batches from ``start`` on."""
-    entries = log.epochs.entries
-    for before, after in itertools.pairwise(entries):
-        assert before.epoch < after.epoch
-        assert before.start_offset < after.start_offset
-    assert not entries or entries[-1].start_offset <= log.log_end_offset
-    for batch in batches:
-        offset = max(batch.header.base_offset, start)
-        if offset > batch.header.last_offset:
-            continue
-        known = log.epochs.epoch_for_offset(offset)
-        assert known == batch.header.partition_leader_epoch, (
-            f"{log}: epoch {known} at {offset}, not {batch.header.partition_leader_epoch}: {entries}"
-        )
-
-
-def check_producers(log: Log, batches: list[RecordBatch], start: int) -> None:
-    """Last sequences, open and aborted transactions are those of the batches, where all of them are there."""
-    last: dict[int, BatchHeader] = {}
-    open_since: dict[int, int] = {}
-    aborted: list[tuple[int, int, int]] = []
-    for batch in batches:
-        header = batch.header
-        if header.producer_id < 0:
-            continue
-        if header.is_control:
-            marker = read_transaction_marker(batch)
-            assert marker is not None
-            first = open_since.pop(header.producer_id, None)
-            if first is not None and marker.aborted:
-                aborted.append((header.producer_id, first, header.last_offset))
-            continue
-        last[header.producer_id] = header
-        if header.is_transactional:
-            open_since.setdefault(header.producer_id, header.base_offset)
-    is_compacted = log.config.cleanup_policy.compact
-    for producer_id, header in last.items():
-        known = log.producers.producers[producer_id].last_sequence
-        # A newer one may have been compacted, when a still newer one was not lost yet, or deleted.
-        may_be_newer = is_compacted or header.base_offset < start
-        assert known == header.last_sequence or (may_be_newer and known > header.last_sequence), f"{log}: {header}"
-    for entry in log.producers.producers.values():
-        assert not entry.batches or entry.batches[-1].last_offset < log.log_end_offset
-    if start == 0:
-        undecided = {first: producer_id for producer_id, first in open_since.items()}
-        assert log.producers.transactions.undecided == undecided, f"{log}: {undecided}"
-        found = log.aborted_transactions(0, log.log_end_offset)
-        assert [(item.producer_id, item.first_offset, item.last_offset) for item in found] == aborted
-
-
-def check_reads(log: Log, found: dict[int, Written], chance: random.Random) -> None:
-    """Indexes lead to the records."""
-    for offset in chance.sample(sorted(found), min(3, len(found))):
-        fetched = log.read(offset, 1, end_offset=log.log_end_offset)
-        data = fetched.records if isinstance(fetched.records, bytes) else fetched.records.read()
-        (batch,) = read_batches(data)
-        assert batch.header.base_offset <= offset <= batch.header.last_offset
-        timestamp = next(record.timestamp for record in batch.records() if record.offset == offset)
-        answer = log.offset_for_timestamp(timestamp, log.log_end_offset)
-        assert answer is not None
-        assert answer.offset <= offset
-        assert answer.timestamp_ms == timestamp

@@ -8,7 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
-from tests.storage.interrupted_logs import found_records
+from tests.storage.log_content import found_records
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
