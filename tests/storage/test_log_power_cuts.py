@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import PurePath
 
@@ -15,6 +16,7 @@ from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
 from trio_broker.runtime.simulated_disk import SimulatedDisk
 from trio_broker.runtime.simulated_volume import ProcessEnded
 from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.errors import DataDirectoryError
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_directory import LogDirectory
 from trio_broker.storage.log_manager import LogManager
@@ -249,6 +251,22 @@ def test_a_data_directory_stays_whose_first_start_was_cut_short(seed: int):
     disk = disk.another_process()
     LogDirectory(disk, DATA / "logs").open()
     assert disk.power_cut(random.Random(seed)).is_directory(DATA / "logs")
+
+
+@pytest.mark.parametrize(("number", "refuses"), [(errno.EACCES, False), (errno.EINVAL, False), (errno.EIO, True)])
+def test_a_directory_above_that_cannot_be_synced_ends_the_start_only_when_its_disk_fails(monkeypatch, number, refuses):
+    disk = SimulatedDisk(ManualClock())
+
+    def sync_directory(path: PurePath) -> None:
+        raise OSError(number, "refused", str(path))
+
+    monkeypatch.setattr(disk, "sync_directory", sync_directory)
+    directory = LogDirectory(disk, DATA)
+    if refuses:
+        with pytest.raises(DataDirectoryError):
+            directory.open()
+    else:
+        directory.open()
 
 
 @CUTS

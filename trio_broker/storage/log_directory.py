@@ -13,7 +13,7 @@ Source: Kafka's LogManager, MetaProperties and CleanShutdownFileHandler; docs/fo
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import logging
 from pathlib import PurePath
@@ -29,6 +29,9 @@ from trio_broker.topic_partition import TopicPartition
 logger = logging.getLogger(__name__)
 
 META_PROPERTIES_VERSION = 1
+UNSYNCABLE = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.ENOTSUP})
+"""Of a directory that this process may not read, or of a file system without syncs: it has made nothing there."""
+
 MARKED_KINDS = ("delete", "stray", "future")
 
 
@@ -134,9 +137,11 @@ class LogDirectory:
         All names above it, since an earlier start that was cut short may have made any of them.
         """
         for above in self.path.parents:
-            # A directory that this process may not read is none that it made.
-            with contextlib.suppress(PermissionError):
+            try:
                 self.disk.sync_directory(above)
+            except OSError as error:
+                if error.errno not in UNSYNCABLE:
+                    raise
 
     def _take_lock(self) -> None:
         path = self.path / file_names.LOCK_FILE
