@@ -22,6 +22,10 @@ RESTART_SECONDS = 0.5
 """Between two attempts to start a broker whose disk does not let it."""
 
 
+REPORT_SECONDS = 5.0
+"""Longer than the slowest sync takes to be reported."""
+
+
 @attrs.define(eq=False)
 class Life:
     """One process, from its start to its end."""
@@ -171,6 +175,8 @@ class Machine:
         self.empty_disk()
         self.slow_syncs(0.0, 0.0)
         self.fail_syncs(0.0)
+        # What failed before now may not have been reported.
+        await trio.sleep(REPORT_SECONDS)
         life = self.life
         assert life is not None, "the broker was started"
         # The last fault may have been cut short in the middle of a start or a stop.
