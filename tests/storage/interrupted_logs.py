@@ -458,7 +458,7 @@ class InterruptedLogs:
         missing = [offset for offset in sorted(expected) if offset not in found]
         assert not missing, f"{where}: {missing} are missing"
         if not model.is_compacted and not model.has_been_cut:
-            row = range(max(log.log_start_offset, model.start), log.log_end_offset)
+            row = range(max(log.log_start_offset, model.asked_start), log.log_end_offset)
             missing = [offset for offset in row if offset not in found]
             assert not missing, f"{where}: a hole at {missing}"
         batches = found_batches(log)
