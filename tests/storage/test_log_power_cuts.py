@@ -253,6 +253,22 @@ def test_a_data_directory_stays_whose_first_start_was_cut_short(seed: int):
     assert disk.power_cut(random.Random(seed)).is_directory(DATA / "logs")
 
 
+@CUTS
+def test_records_behind_a_roll_for_which_there_was_no_room_stay(seed: int):
+    machine = Machine(seed, PREALLOCATED)
+    machine.append(b"first")
+    free = machine.disk.space(DATA).usable_bytes
+    machine.disk.faults.total_bytes -= free - 30  # enough for what seals the old segment
+    with pytest.raises(OSError, match="No space"):
+        machine.log.roll(NOW_MS)
+    machine.append(b"last")
+    machine.log.sync()
+    machine.disk.faults.total_bytes += free
+    opened = machine.cut_power(recovery_point=0)
+    assert machine.values() == [b"first", b"last"]
+    assert not opened.report.kept_aside
+
+
 @pytest.mark.parametrize(("number", "refuses"), [(errno.EACCES, False), (errno.EINVAL, False), (errno.EIO, True)])
 def test_a_directory_above_that_cannot_be_synced_ends_the_start_only_when_its_disk_fails(monkeypatch, number, refuses):
     disk = SimulatedDisk(ManualClock())

@@ -152,9 +152,12 @@ class Inode:
         """Fail as Linux does: the dirty pages count as clean from now on, whether or not they reached the disk.
 
         Reads go on to return them, the next sync succeeds, and a power cut brings the old bytes back ("fsyncgate").
+        Truncations are the journal's, which has not failed.
         """
-        for change in surviving_writes(self.pending, self.durable.size, Loss.SOME, chance):
-            change.apply(self.durable)
+        for change in self.pending:
+            for part in [change] if isinstance(change, Resize) else change.sectors():
+                if isinstance(part, Resize) or chance.random() < 0.5:
+                    part.apply(self.durable)
         self.pending.clear()
         self.dropped = True
 

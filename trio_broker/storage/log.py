@@ -500,9 +500,12 @@ class Log(ReadableLog):
         # Not synced, so that a roll does not wait for the disk: after a crash a damaged snapshot is skipped and the log
         # replayed.
         self._write_snapshot(base_offset, sync=False)
-        segment = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        try:
+            segment = Segment.create(self.disk, self.directory, base_offset, self._config, now_ms)
+        finally:
+            # Also where that failed: its files must be gone for good before records beyond its offset are durable.
+            self._directory_changes += 1
         segment.owner_thread = self.owner_thread
-        self._directory_changes += 1
         # A follower's next batch may begin behind a gap that compaction left on the leader; the gap belongs to the old
         # segment.
         active.next_offset = base_offset

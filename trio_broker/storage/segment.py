@@ -171,18 +171,27 @@ class Segment:
         With a ``file_suffix`` its files are those of a compaction under way, and the indexes come when it is sealed.
 
         Raises:
-            OSError: the file cannot be made.
+            OSError: a file cannot be made, for instance because the disk is full; none is left.
         """
         segment = cls(disk, directory, base_offset, config, size=0, created_ms=now_ms, file_suffix=file_suffix)
-        # A file left over under this name belongs to an offset that was never acknowledged.
-        segment.file.create()
-        # A compacted segment is complete once written: nothing is ever appended to it that would use the space.
-        if config.preallocate and not file_suffix:
-            segment.file.preallocate(config.segment_size)
-        segment.clear_indexes()
-        if not file_suffix:
-            segment.preallocate_indexes()
+        try:
+            segment._create_files()
+        except OSError:
+            # The log goes on without it, beyond its offset: a start would take what comes then for damage.
+            for suffix in file_names.SEGMENT_SUFFIXES:
+                disk.unlink(segment.path(suffix), missing_ok=True)
+            raise
         return segment
+
+    def _create_files(self) -> None:
+        # A file left over under this name belongs to an offset that was never acknowledged.
+        self.file.create()
+        # A compacted segment is complete once written: nothing is ever appended to it that would use the space.
+        if self.config.preallocate and not self.file_suffix:
+            self.file.preallocate(self.config.segment_size)
+        self.clear_indexes()
+        if not self.file_suffix:
+            self.preallocate_indexes()
 
     def path(self, suffix: str) -> PurePath:
         """Return the path of the file of this segment with ``suffix``."""
