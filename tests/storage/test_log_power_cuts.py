@@ -253,6 +253,41 @@ def test_a_data_directory_stays_whose_first_start_was_cut_short(seed: int):
     assert disk.power_cut(random.Random(seed)).is_directory(DATA / "logs")
 
 
+def test_a_new_partition_does_not_take_the_start_of_a_deleted_one_whose_checkpoint_could_not_be_written():
+    broker = Broker(0)
+    log = broker.create_log()
+    log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
+    log.sync()
+    log.advance_log_start(1)
+    assert not broker.manager.write_checkpoints()
+    broker.disk.faults.failing_syncs = 1.0
+    broker.manager.delete_log(PARTITION)
+    broker.disk.faults.failing_syncs = 0.0
+    broker.create_log()
+    broker.disk = broker.disk.crash()
+    log = broker.start().logs[PARTITION]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
+@CUTS
+def test_indexes_that_a_start_made_anew_stay(seed: int):
+    machine = Machine(seed)
+    for _ in range(3):
+        machine.append(bytes(100))
+    machine.log.roll(NOW_MS)
+    machine.append()
+    machine.log.sync()
+    machine.disk.unlink(ORDERS / "00000000000000000000.index")
+    machine.disk.unlink(ORDERS / "00000000000000000000.timeindex")
+    machine.disk.sync_directory(ORDERS)
+    for _ in range(2):
+        machine.cut_power(recovery_point=4)
+        answer = machine.log.offset_for_timestamp(NOW_MS, 4)
+        assert answer is not None
+        assert answer.offset == 0
+        machine.disk.sync_directory(ORDERS)
+
+
 @CUTS
 def test_records_behind_a_roll_for_which_there_was_no_room_stay(seed: int):
     machine = Machine(seed, PREALLOCATED)

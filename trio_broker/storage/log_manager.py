@@ -359,9 +359,12 @@ class LogManager:
         # Only where the file no longer names them are they forgotten; elsewhere ``find_or_open`` tries again.
         failed = self.write_checkpoints()
         for directory in self.directories:
-            if directory.path not in failed:
-                for each in taken:
+            for each in taken:
+                if directory.path not in failed:
                     directory.forget(each.partition)
+                else:
+                    # Also one that is there only since this start, of which the tables know nothing.
+                    directory.recovery_points.setdefault(each.partition, 0)
         return marked
 
     def note_marked(self, marked: Sequence[DeletedFile]) -> None:

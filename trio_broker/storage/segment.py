@@ -263,6 +263,8 @@ class Segment:
             self._was_rebuilt = self._is_private
         else:
             self.seal()
+            # No later sync comes here: what a power cut left of a time index would be believed.
+            self.sync_indexes()
         return self
 
     def clear_indexes(self) -> None:
