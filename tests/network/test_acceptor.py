@@ -166,6 +166,15 @@ async def test_options_of_sockets_are_set(serving):
         assert connection.info.local_port == harness.port
 
 
+async def test_the_send_buffer_of_a_socket_is_bounded_by_default(serving):
+    async with serving() as harness:
+        client = await harness.connect()
+        await client.ask(1)
+        [connection] = harness.server.connections()
+        # Linux doubles what is asked for, which counts its own bookkeeping, unless net.core.wmem_max is less.
+        assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 2 * 256 * 1024
+
+
 def test_a_taken_port_is_told():
     with listen(LISTENER, SocketServerConfig(), RealNetwork()) as taken:
         port = taken.getsockname()[1]

@@ -74,9 +74,11 @@ class SocketServerConfig:
         "The largest request that is read; a larger one closes its connection.",
         validator=at_least(1),
     )
+    # A larger or growing buffer costs the kernel more for each byte, a smaller one more turns (bench/measured.md).
+    # A line whose bandwidth times its round trip is more than this needs -1.
     socket_send_buffer_bytes: int = key(
-        -1,
-        "SO_SNDBUF of client connections; -1 leaves it to the system, which adapts it (102400 in Kafka).",
+        256 * 1024,
+        "SO_SNDBUF of client connections (102400 in Kafka); -1, for fast lines of long delay, lets the system adapt.",
         validator=minus_one_or_at_least(1),
     )
     socket_receive_buffer_bytes: int = key(
