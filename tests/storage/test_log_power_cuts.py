@@ -6,11 +6,13 @@ import errno
 import random
 from pathlib import PurePath
 
+import attrs
 import pytest
 
+from tests.storage.compaction_harness import Round
 from tests.storage.conftest import NOW_MS, TOPIC_ID, make_batch, make_marker
 from tests.storage.log_content import found_records
-from trio_broker.config.log_config import LogConfig
+from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.runtime.clock import ManualClock
 from trio_broker.runtime.disk_trace import DiskOperation, OperationKind
 from trio_broker.runtime.simulated_disk import SimulatedDisk
@@ -27,6 +29,7 @@ PARTITION = TopicPartition("orders", 0)
 DATA = PurePath("/data")
 ORDERS = DATA / "orders-0"
 CONFIG = LogConfig(segment_bytes=10_000, segment_index_bytes=800, index_interval_bytes=100)
+COMPACTED = attrs.evolve(CONFIG, cleanup_policy=CleanupPolicy(compact=True, delete=False))
 PREALLOCATED = LogConfig(segment_bytes=10_000, segment_index_bytes=800, preallocate=True)
 CUTS = pytest.mark.parametrize("seed", range(40))
 
@@ -338,3 +341,21 @@ def test_a_partition_that_a_kill_left_unsynced_stays(seed: int):
     log.append(make_batch(), leader_epoch=0, now_ms=NOW_MS)
     log.sync()
     assert list(found_records(broker.cut_power())) == [0]
+
+
+def test_the_names_of_a_compaction_s_output_are_durable_before_they_change():
+    """A start would take an index that kept its new name alone, while its log lost both, for the rest of a swap."""
+    machine = Machine(0, COMPACTED)
+    for value in (b"old", b"new"):
+        machine.append(value)
+        machine.log.roll(NOW_MS)
+    operations: list[DiskOperation] = []
+    this_round = Round(machine.log, NOW_MS)
+    machine.disk.trace.before = operations.append
+    list(this_round.steps())
+    kinds = [operation.kind for operation in operations]
+    renamed = next(
+        at for at, each in enumerate(operations) if each.target is not None and each.target.suffix == ".swap"
+    )
+    created = max(at for at, kind in enumerate(kinds[:renamed]) if kind is OperationKind.CREATE)
+    assert OperationKind.SYNC_DIRECTORY in kinds[created:renamed]

@@ -75,6 +75,8 @@ class SegmentSwap:
         new.sync_indexes()
         self._keep_modification_time()
         new.hold_open()
+        # The names too: where the log's new name is lost, its old one tells a start that the others are not committed.
+        self.sync()
         try:
             new.rename(file_names.SWAP_SUFFIX)
         except OSError as error:
