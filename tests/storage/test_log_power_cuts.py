@@ -359,3 +359,20 @@ def test_the_names_of_a_compaction_s_output_are_durable_before_they_change():
     )
     created = max(at for at, kind in enumerate(kinds[:renamed]) if kind is OperationKind.CREATE)
     assert OperationKind.SYNC_DIRECTORY in kinds[created:renamed]
+
+
+def test_a_start_makes_a_commit_durable_before_it_removes_what_that_replaces():
+    """After a kill the names of the commit may be in memory alone."""
+    machine = Machine(0, COMPACTED)
+    for value in (b"old", b"new"):
+        machine.append(value)
+        machine.log.roll(NOW_MS)
+    for step in Round(machine.log, NOW_MS).steps():
+        if step == "replace_segments":
+            break
+    machine.disk = machine.disk.crash()
+    operations: list[DiskOperation] = []
+    machine.disk.trace.before = operations.append
+    machine.open(recovery_point=0)
+    kinds = [operation.kind for operation in operations if operation.kind.changes]
+    assert OperationKind.SYNC_DIRECTORY in kinds[: kinds.index(OperationKind.UNLINK)]

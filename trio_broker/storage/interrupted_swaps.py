@@ -37,6 +37,9 @@ def finish(disk: Disk, directory: PurePath) -> None:
     for name in (*deleted, *unfinished, *cleaned):
         logger.info("removing %s", directory / name)
         disk.unlink(directory / name)
+    if committed:
+        # After a kill the commit may be in memory only. The old names go next, and a power cut must not take it alone.
+        disk.sync_directory(directory)
     if cleaned or swaps:
         _swap_in(disk, directory, sorted(committed))
         disk.sync_directory(directory)
