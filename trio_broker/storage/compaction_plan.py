@@ -29,8 +29,9 @@ from trio_broker.config.config_key import LONG_MAX
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import file_names
+from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
 from trio_broker.storage.log_reader import ReadableLog
-from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from trio_broker.storage.segment import Segment
 
 MAX_GROUP_SEGMENTS = 100
 """Segments that become one, at most: while they are swapped each holds a descriptor."""

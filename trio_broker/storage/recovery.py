@@ -25,23 +25,17 @@ from __future__ import annotations
 import errno
 import itertools
 import logging
-import struct
 from collections.abc import Sequence
 from pathlib import PurePath
 
 import attrs
 
-from kafka_wire.records.batch import (
-    BATCH_HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    BatchHeader,
-    RecordBatch,
-    read_batch_header,
-)
+from kafka_wire.records.batch import BATCH_HEADER_BYTES, BatchHeader, RecordBatch
 from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, sync_file
 from trio_broker.storage import (
+    batch_checks,
     batch_scan,
     file_names,
     interrupted_swaps,
@@ -49,29 +43,16 @@ from trio_broker.storage import (
     producer_replay,
     producer_snapshot,
 )
+from trio_broker.storage.batch_checks import BatchPlace
 from trio_broker.storage.batch_scan import LocatedBatch
 from trio_broker.storage.errors import CorruptCheckpoint, CorruptIndex
 from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
 from trio_broker.storage.producer_state import ProducerStates
-from trio_broker.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from trio_broker.storage.segment import Segment
 from trio_broker.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-LOOK_AHEAD_BYTES = 1 << 20
-"""Read at a time when a good batch is looked for behind a bad one."""
-
-MIN_BATCH_LENGTH = BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES
-"""The smallest length field of a batch, which counts what follows it."""
-
-MAX_CANDIDATES = 1000
-"""How many checksums are tried behind a bad batch. A client that fills records with batch headers could make recovery
-compute for hours; beyond this it is taken for damage, which costs a copy of the segment and nothing else."""
-
-# Base offset, length, leader epoch, magic: the beginning of a batch header.
-_CANDIDATE = struct.Struct(">qiib")
-_MAGIC_POSITION = 16
 
 
 @attrs.define
@@ -354,21 +335,10 @@ class _Opening:
         return "the last batch is cut short"
 
     def _problem_with(self, located: LocatedBatch, segment: Segment, limit: int | None) -> str | None:
-        header = located.header
-        try:
-            RecordBatch(header, located.buffer).verify_crc()
-        except CorruptRecordBatch as error:
-            return str(error)
-        # What lies before the CRC is not covered by it: offsets and epoch must make sense by themselves.
-        if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
-            return f"batch at {header.base_offset} behind offset {segment.next_offset}"
-        if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return f"batch at {header.base_offset} is too far from the segment's base"
-        if limit is not None and header.last_offset >= limit:
-            return f"batch ends at {header.last_offset}, the next segment begins at {limit}"
-        if 0 <= header.partition_leader_epoch < self.last_epoch:
-            return f"batch at {header.base_offset} has epoch {header.partition_leader_epoch} after {self.last_epoch}"
-        return None
+        return batch_checks.problem_with(located.header, located.buffer, self._place(segment, limit))
+
+    def _place(self, segment: Segment, limit: int | None = None) -> BatchPlace:
+        return BatchPlace(segment.base_offset, segment.next_offset, limit, self.last_epoch)
 
     def _epoch_in_force(self, header: BatchHeader, epochs: LeaderEpochs) -> int:
         """Return the epoch that a batch at this offset must be of, as far as the others tell; -1 if they do not."""
@@ -410,8 +380,12 @@ class _Opening:
         """End the log with the good part of ``segment``; put aside what may still be of worth."""
         cut_bytes = file_size - segment.size
         # A batch with a good checksum that does not fit the log is no torn tail either: it is worth a look.
-        is_whole = self._is_good(segment, segment.size, file_size)
-        behind = segment.size if is_whole else self._good_batch_behind(segment, file_size)
+        is_whole = batch_checks.is_good_batch(segment.file, segment.size, file_size)
+        behind = (
+            segment.size
+            if is_whole
+            else batch_checks.good_batch_behind(segment.file, segment.size, file_size, self._place(segment))
+        )
         later_with_records = [other for other in later if other.size]
         if behind is None and not later_with_records:
             self.note(f"cut {cut_bytes} bytes from the end of {segment.file.path.name}: {problem}")
@@ -441,40 +415,6 @@ class _Opening:
         else:
             self.disk.rename(path, target)
         self.report.kept_aside.append(target)
-
-    def _good_batch_behind(self, segment: Segment, file_size: int) -> int | None:
-        """Return the position of a batch behind the bad one that could be the log's, None when there is none."""
-        position = segment.size + 1
-        candidates = 0
-        while position + BATCH_HEADER_BYTES <= file_size:
-            # Chunks overlap by a header, so that one that crosses their border is not missed.
-            chunk = bytes(segment.file.read(LOOK_AHEAD_BYTES + BATCH_HEADER_BYTES, position))
-            at = chunk.find(b"\x02", _MAGIC_POSITION)
-            while at >= 0:
-                start = at - _MAGIC_POSITION
-                # Four fields are compared before a checksum is computed: a byte 2 is frequent in any data.
-                if self._looks_good(chunk, start, segment):
-                    candidates += 1
-                    if candidates > MAX_CANDIDATES or self._is_good(segment, position + start, file_size):
-                        return position + start
-                at = chunk.find(b"\x02", at + 1)
-            position += LOOK_AHEAD_BYTES
-        return None
-
-    def _looks_good(self, chunk: bytes, start: int, segment: Segment) -> bool:
-        base_offset, length, epoch, _ = _CANDIDATE.unpack_from(chunk, start)
-        in_segment: bool = segment.next_offset <= base_offset <= segment.base_offset + MAX_RELATIVE_OFFSET
-        return in_segment and length >= MIN_BATCH_LENGTH and (epoch < 0 or epoch >= self.last_epoch)
-
-    def _is_good(self, segment: Segment, position: int, file_size: int) -> bool:
-        try:
-            header = read_batch_header(segment.file.read(BATCH_HEADER_BYTES, position))
-            if position + header.size_bytes > file_size:
-                return False
-            segment.batch_at(position, header).verify_crc()
-        except CorruptRecordBatch:
-            return False
-        return True
 
     def finish(
         self, segments: Sequence[Segment], epochs: LeaderEpochs, producers: ProducerStates, start_offset: int

@@ -36,6 +36,7 @@ from kafka_wire.records.errors import CorruptRecordBatch
 from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, FileRegion, sync_file
 from trio_broker.storage import batch_scan, file_names
+from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
 from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log_file import LogFile
@@ -44,9 +45,6 @@ from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOff
 from trio_broker.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
-"""Indexes hold offsets relative to the segment's base as int32."""
 
 MAX_CACHED_POSITIONS = 128
 """Batch positions remembered per segment, about 100 bytes each: the tail, and some consumers' places."""
