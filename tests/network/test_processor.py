@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
+import select
 
 import pytest
 import trio
@@ -11,7 +13,11 @@ import trio.lowlevel
 
 from kafka_wire.apis import ApiKey
 from trio_broker.network.errors import CloseConnection
+from trio_broker.network.processor import TURN_POLLS_SECONDS
 from trio_broker.network.request_channel import Answer, QueuedRequest
+
+PATIENCE_SECONDS = 20
+"""What was sent over loopback has come long before."""
 
 
 async def test_a_request_is_answered(serving):
@@ -261,3 +267,52 @@ async def test_requests_and_bytes_are_counted(serving, frame_of):
         assert processor.bytes_in == 10 * len(frame_of(0, b"x" * 90))
         assert processor.bytes_out == 10 * (4 + 4 + 90)
         assert processor.connections == 1
+
+
+class Iterations(trio.abc.Instrument):
+    """Counts the iterations of the event loop."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+async def handled_together(serving, frame_of, seconds_per_request: float) -> bool:
+    """Whether the third of three clients, which sends while the first is served, is served in the same turn as it."""
+    iterations = Iterations()
+    handled: dict[int, int] = {}
+
+    def send_now(number: int) -> None:
+        """Send without a checkpoint, and wait until it has come."""
+        client = harness.clients[number].stream.socket
+        os.write(client.fileno(), frame_of(number))
+        assert select.select([served[client.getsockname()[1]].sock], [], [], PATIENCE_SECONDS)[0]
+
+    def handle(request: QueuedRequest) -> Answer:
+        number = request.header.correlation_id
+        handled[number] = iterations.count
+        harness.clock.advance(seconds_per_request)
+        if number == 0:
+            send_now(2)
+        return [number.to_bytes(4, "big")]
+
+    async with serving(handle, num_network_threads=1) as harness:
+        clients = [await harness.connect() for _ in range(3)]
+        await harness.until(lambda: len(list(harness.server.connections())) == len(clients))
+        served = {connection.info.peer_port: connection for connection in harness.server.connections()}
+        trio.lowlevel.add_instrument(iterations)
+        send_now(0)
+        send_now(1)
+        for number, client in enumerate(clients):
+            assert await client.receive() == (number, b"")
+    assert handled[0] == handled[1]
+    return handled[2] == handled[0]
+
+
+async def test_what_comes_while_several_are_served_is_served_in_the_same_turn(serving, frame_of):
+    assert await handled_together(serving, frame_of, 0.0)
+
+
+async def test_a_turn_ends_when_its_time_is_over(serving, frame_of):
+    assert not await handled_together(serving, frame_of, TURN_POLLS_SECONDS)

@@ -65,6 +65,10 @@ TURN_BYTES = 1024 * 1024
 TURN_EVENTS = 64
 """Connections that one turn serves, so that other tasks of the loop have theirs within some milliseconds."""
 
+TURN_POLLS_SECONDS = 0.001
+"""How long one turn goes on to poll for what came while it served others: time for some thirty small requests, among
+which the iteration of the event loop that a turn costs is shared."""
+
 LINGER_SECONDS = 1.0
 """How long a stopping server waits for a client to close after its last response. Closing first, with bytes unread,
 makes the kernel send a reset, which may destroy the response on its way."""
@@ -176,16 +180,24 @@ class Processor:
             notify_closing(self._selector)
 
     def _turn(self) -> None:
-        """Serve each connection that is ready once: one that always has more shall not keep the others waiting."""
-        ready = len(self._ready)
-        for descriptor, event in self._selector.poll(0, TURN_EVENTS):
-            # A connection that this turn has closed may still be in the list.
-            if (connection := self.connections.get(descriptor)) is not None:
-                if event & READABLE:
-                    connection.is_readable = True
-                    if event & HALF_CLOSED:
-                        connection.is_half_closed = True
-                self._go_on(connection)
+        """Serve what the selector reports, and each connection that needs no report, once: one that always has more
+        shall not keep the others waiting."""
+        clock, ready, left = self.context.clock, len(self._ready), TURN_EVENTS
+        polls_until = clock.monotonic() + TURN_POLLS_SECONDS
+        while left > 0:
+            events = self._selector.poll(0, left)
+            for descriptor, event in events:
+                # A connection that this turn has closed may still be in the list.
+                if (connection := self.connections.get(descriptor)) is not None:
+                    if event & READABLE:
+                        connection.is_readable = True
+                        if event & HALF_CLOSED:
+                            connection.is_half_closed = True
+                    self._go_on(connection)
+            left -= len(events)
+            # While several were served the next have come; after one alone there is seldom another.
+            if len(events) <= 1 or clock.monotonic() >= polls_until:
+                break
         for _ in range(ready):
             connection = self._ready.popleft()
             if connection.owner is self and not connection.is_closed:
