@@ -34,14 +34,14 @@ def test_golden_vector_reads_as_it_was_meant(tmp_path: Path):
     assert index.entries == [OffsetPosition(103, 94), OffsetPosition(106, 242)]
 
 
-@pytest.mark.parametrize(("offset", "position"), [(100, 0), (102, 0), (103, 94), (105, 94), (106, 242), (9999, 242)])
-def test_lookup_gives_the_last_entry_not_above(index: OffsetIndex, offset: int, position: int):
-    assert index.lookup(offset) == position
+@pytest.mark.parametrize(("offset", "number"), [(100, -1), (102, -1), (103, 0), (105, 0), (106, 1), (9999, 1)])
+def test_the_entry_for_an_offset_is_the_last_one_not_above(index: OffsetIndex, offset: int, number: int):
+    assert index.number_for(offset) == number
 
 
-@pytest.mark.parametrize(("limit", "position"), [(0, 0), (93, 0), (94, 94), (241, 94), (242, 242), (9999, 242)])
-def test_lookup_by_position(index: OffsetIndex, limit: int, position: int):
-    assert index.last_position_before(limit) == position
+@pytest.mark.parametrize(("limit", "number"), [(0, -1), (93, -1), (94, 0), (241, 0), (242, 1), (9999, 1)])
+def test_the_entry_at_a_position_is_the_last_one_not_behind(index: OffsetIndex, limit: int, number: int):
+    assert index.number_at(limit) == number
 
 
 def test_flushing_twice_writes_only_what_is_new_and_pads_nothing(index: OffsetIndex):

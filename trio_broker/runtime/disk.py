@@ -30,7 +30,7 @@ class OpenMode(enum.Enum):
     READ = "an existing file, to be read"
     UPDATE = "an existing file, to be read and written"
     CREATE = "to be read and written; made, empty, where there is none"
-    REPLACE = "to be read and written; made where there is none, emptied where there is one"
+    REPLACE = "to be read and written; made where there is none, emptied where there is one; a link is replaced"
 
 
 @attrs.frozen
@@ -194,7 +194,7 @@ class Disk(Protocol):
         ...
 
     def remove_tree(self, path: PurePath) -> None:
-        """Remove a directory with all in it, as far as that is possible; never raises."""
+        """Remove a directory with all in it, as far as that is possible; never raises. Of a link, the link alone."""
         ...
 
     def copy(self, source: PurePath, target: PurePath) -> None:

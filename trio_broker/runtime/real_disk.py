@@ -19,7 +19,7 @@ FLAGS = {
     OpenMode.READ: os.O_RDONLY,
     OpenMode.UPDATE: os.O_RDWR,
     OpenMode.CREATE: os.O_RDWR | os.O_CREAT,
-    OpenMode.REPLACE: os.O_RDWR | os.O_CREAT | os.O_TRUNC,
+    OpenMode.REPLACE: os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW,
 }
 
 PROBE_STRIDE_BYTES = 256 * 1024
@@ -138,7 +138,14 @@ class RealDisk:
     """See ``Disk``."""
 
     def open(self, path: PurePath, mode: OpenMode, *, permissions: int = 0o644) -> RealFile:
-        return RealFile(path, FLAGS[mode], permissions)
+        try:
+            return RealFile(path, FLAGS[mode], permissions)
+        except OSError as error:
+            if mode is not OpenMode.REPLACE or error.errno != errno.ELOOP:
+                raise
+            # A link by this name is replaced like a file: what it leads to may lie anywhere.
+            os.unlink(path)
+            return RealFile(path, FLAGS[mode], permissions)
 
     def read_file(self, path: PurePath) -> bytes:
         return Path(path).read_bytes()
@@ -167,7 +174,12 @@ class RealDisk:
         Path(path).unlink(missing_ok=missing_ok)
 
     def remove_tree(self, path: PurePath) -> None:
-        shutil.rmtree(path, ignore_errors=True)
+        if os.path.islink(path):
+            # The link alone: what it leads to may lie anywhere, and is not known to be ours.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
     def copy(self, source: PurePath, target: PurePath) -> None:
         shutil.copyfile(source, target)

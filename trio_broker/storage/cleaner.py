@@ -118,7 +118,7 @@ class Cleaning:
         transactions = CleanedTransactions()
         transactions.expect(self.log.aborted_transactions(start, end))
         for segment in dirty:
-            position = segment.offset_index.lookup(start) if start > segment.base_offset else 0
+            position = segment.indexed_position(lambda index: index.number_for(start))
             self.log.evict_if_idle(segment)
             for located in self._batches(segment, position):
                 if not self._note_keys(RecordBatch(located.header, located.buffer), start, transactions):

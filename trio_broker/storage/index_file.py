@@ -43,6 +43,8 @@ class AbstractIndex:
         self.max_entries = max_bytes // self.ENTRY.size
         self._columns = (array(self.ENTRY.format[1]), array(self.ENTRY.format[2]))
         self._entries_on_disk = 0
+        # Then an entry may be anything: a disk may have turned a bit of it over.
+        self.is_from_file = False
 
     def __len__(self) -> int:
         return len(self._columns[0])

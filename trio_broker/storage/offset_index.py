@@ -5,7 +5,8 @@ offset it is. Sparse: one entry about every ``index.interval.bytes``. Entries ar
 relative offset, position. Both columns only ever grow, which is what makes bisection right, in either column: by
 offset to find where a read begins, by position to find where it must end.
 
-The index is advice: recovery rebuilds it from the log.
+The index is advice: recovery rebuilds it from the log, and ``Segment.indexed_position``, by which all lookups go, uses
+no entry from a file without a look at the batch that it leads to.
 
 Source: Kafka's OffsetIndex; docs/formats/indexes.md.
 """
@@ -60,6 +61,7 @@ class OffsetIndex(AbstractIndex):
         index._offsets.extend(numbers[::2])
         index._positions.extend(numbers[1::2])
         index._entries_on_disk = len(index)
+        index.is_from_file = True
         index._check(log_bytes)
         return index
 
@@ -78,9 +80,9 @@ class OffsetIndex(AbstractIndex):
         return len(self._offsets) >= self.max_entries
 
     @property
-    def last_position(self) -> int:
-        """Position of the last entry's batch; 0 when there is none, where the first batch begins."""
-        return self._positions[-1] if self._positions else 0
+    def last_number(self) -> int:
+        """The number of the last entry; -1 when there is none."""
+        return len(self._offsets) - 1
 
     @property
     def entries(self) -> list[OffsetPosition]:
@@ -110,20 +112,17 @@ class OffsetIndex(AbstractIndex):
         self._positions.append(position)
         self._offsets.append(relative)
 
-    def lookup(self, offset: int) -> int:
-        """Return the position to scan from for ``offset``: that of the last entry not above it, else 0."""
-        index = bisect_right(self._offsets, offset - self.base_offset)
-        return self._positions[index - 1] if index else 0
+    def number_for(self, offset: int) -> int:
+        """Return the number of the last entry not above ``offset``, where a scan for it begins; -1 for none."""
+        return bisect_right(self._offsets, offset - self.base_offset) - 1
 
-    def last_position_before(self, limit: int) -> int:
-        """Return the largest indexed position that is at most ``limit``, else 0."""
-        index = bisect_right(self._positions, limit)
-        return self._positions[index - 1] if index else 0
+    def number_at(self, limit: int) -> int:
+        """Return the number of the entry with the largest position that is at most ``limit``; -1 when there is none."""
+        return bisect_right(self._positions, limit) - 1
 
-    def position_entries_before(self, limit: int, entries: int) -> int:
-        """Return the position of the entry that lies ``entries`` entries before the one at or before ``limit``."""
-        index = bisect_right(self._positions, limit) - 1 - entries
-        return self._positions[index] if index >= 0 else 0
+    def entry(self, number: int) -> OffsetPosition:
+        """Return the entry of this number, which counts from 0."""
+        return OffsetPosition(self.base_offset + self._offsets[number], self._positions[number])
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches whose last offset is ``offset`` or more."""

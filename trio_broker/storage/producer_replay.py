@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 
 import attrs
@@ -20,6 +21,7 @@ from kafka_wire.records.control import EndTransactionMarker, read_control_record
 from trio_broker.runtime.disk import Disk
 from trio_broker.storage import batch_scan, file_names, producer_snapshot
 from trio_broker.storage.errors import CorruptSnapshot
+from trio_broker.storage.offset_index import OffsetIndex
 from trio_broker.storage.producer_state import REMEMBERED_BATCHES, ProducerStates, TransactionMarker
 from trio_broker.storage.segment import Segment
 from trio_broker.storage.transaction_index import AbortedTransaction
@@ -132,9 +134,13 @@ def _remember_batches_before(states: ProducerStates, segments: Sequence[Segment]
             continue
         span = segment.find(offset)
         end = segment.size if span is None else span.position
-        start = segment.offset_index.position_entries_before(end, REFILL_INDEX_ENTRIES)
+        start = segment.indexed_position(partial(_number_before, end))
         located = list(batch_scan.headers(segment.file, start, end))
         for item in reversed(located):
             if item.header.producer_id >= 0 and not item.header.is_control:
                 states.remember_older(item.header)
         return
+
+
+def _number_before(end: int, index: OffsetIndex) -> int:
+    return index.number_at(end) - REFILL_INDEX_ENTRIES

@@ -23,9 +23,10 @@ Source: Kafka's LogSegment; docs/formats/segment.md.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from threading import get_ident  # noqa: TID251 - starts no thread
 
@@ -40,7 +41,7 @@ from trio_broker.storage.batch_checks import MAX_RELATIVE_OFFSET
 from trio_broker.storage.batch_scan import BatchSpan
 from trio_broker.storage.errors import CorruptIndex
 from trio_broker.storage.log_file import LogFile
-from trio_broker.storage.offset_index import OffsetIndex
+from trio_broker.storage.offset_index import OffsetIndex, OffsetPosition
 from trio_broker.storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from trio_broker.storage.transaction_index import TransactionIndex
 
@@ -229,12 +230,75 @@ class Segment:
         path = self.path(file_names.TIME_INDEX_SUFFIX)
         try:
             limit = self.config.segment_index_bytes
-            index: TimeIndex | None = TimeIndex.load(self.disk, path, self.base_offset, limit)
+            index: TimeIndex | None = self._checked(TimeIndex.load(self.disk, path, self.base_offset, limit))
         except CorruptIndex as error:
             index = self.rebuild_indexes(str(error))._time_index
         assert index is not None
         self._time_index = index
         return index
+
+    def _checked(self, index: TimeIndex) -> TimeIndex:
+        """Return a time index whose last entry the log confirms: retention goes by it, and lookups skip segments by it.
+
+        Raises:
+            CorruptIndex: the batch that it names is of another time, or one behind it is later.
+        """
+        last = index.last_entry
+        try:
+            if len(index) and not self._has_timestamp(last):
+                raise CorruptIndex(f"{index.path}: {last} is of no batch")
+            start = self.indexed_position(lambda offsets: offsets.last_number)
+            for located in batch_scan.headers(self.file, start, self.size):
+                if located.header.max_timestamp > last.timestamp_ms:
+                    raise CorruptIndex(f"{index.path}: ends at {last}, before {located.header.max_timestamp}")
+        except CorruptRecordBatch:
+            # What damages the log proves nothing against its index.
+            pass
+        return index
+
+    def _has_timestamp(self, entry: TimestampOffset) -> bool:
+        """Whether the batch that holds the offset of a time index entry is of its timestamp."""
+        span = self.find(entry.offset)
+        if span is None or span.base_offset > entry.offset:
+            return False
+        located = next(batch_scan.headers(self.file, span.position, self.size), None)
+        return located is not None and located.header.max_timestamp == entry.timestamp_ms
+
+    def indexed_position(self, number_of: Callable[[OffsetIndex], int], *, nowait: bool = False) -> int:
+        """Return where the entry leads whose number ``number_of`` chooses, 0 for none: a batch begins there.
+
+        An index whose entry leads elsewhere is made anew, unless it is the batch that is damaged: then an entry before
+        it is taken.
+
+        Raises:
+            BlockingIOError: ``nowait``, and it would wait for the disk.
+        """
+        if nowait and self._offset_index is None:
+            raise BlockingIOError(f"{self.file.path}: the index has yet to be read")
+        index = self.offset_index
+        number = number_of(index)
+        while number >= 0:
+            entry = index.entry(number)
+            if not index.is_from_file or self._is_true(entry, nowait):
+                return entry.position
+            if self._is_damaged:
+                number -= 1
+                continue
+            if nowait:
+                raise BlockingIOError(f"{self.file.path}: the index has to be made anew")
+            with contextlib.suppress(CorruptRecordBatch):
+                self.rebuild_indexes(f"no batch up to offset {entry.offset} at position {entry.position}")
+            index = self.offset_index
+            number = number_of(index)
+        return 0
+
+    def _is_true(self, entry: OffsetPosition, nowait: bool) -> bool:
+        """Whether the batch that the entry names lies where it says."""
+        try:
+            span = next(batch_scan.spans(self.file, entry.position, self.size, nowait=nowait), None)
+        except CorruptRecordBatch:
+            return False
+        return span is not None and span.last_offset == entry.offset
 
     def rebuild_indexes(self, reason: str) -> Segment:
         """Make both indexes anew from the batch headers, without a look at checksums, and write them.
@@ -306,7 +370,7 @@ class Segment:
         """
         self._learn_timestamps()
         # At most about an index interval of bytes lies behind the last entry, so a clean start reads little.
-        position = self._last_index_position = self.offset_index.last_position
+        position = self._last_index_position = self.indexed_position(lambda index: index.last_number)
         try:
             for located in batch_scan.headers(self.file, position, self.size):
                 header = located.header
@@ -561,47 +625,20 @@ class Segment:
     def find(self, offset: int, size: int | None = None, *, nowait: bool = False) -> BatchSpan | None:
         """Return the first batch whose last offset is at least ``offset``, None when all end before it."""
         size = self.size if size is None else size
-        self._check_cached(nowait)
-        start = self.offset_index.lookup(offset)
-        try:
-            return self._find_from(start, offset, size, nowait)
-        except CorruptRecordBatch as error:
-            if start == 0 or self._is_damaged or self._is_indexed_batch(start, offset, size, nowait):
-                raise
-            # The index led into the middle of a batch: it is not this segment's, or stale.
-            self.rebuild_indexes(str(error))
-            return self._find_from(self.offset_index.lookup(offset), offset, size, nowait)
-
-    def _find_from(self, start: int, offset: int, size: int, nowait: bool) -> BatchSpan | None:
+        start = self.indexed_position(lambda index: index.number_for(offset), nowait=nowait)
         for span in batch_scan.spans(self.file, start, size, nowait=nowait):
             # The first batch that does not end before ``offset``: after compaction it may begin behind it.
             if span.last_offset >= offset:
-                # An index entry holds the last offset of its batch, and the lookup chose one not above ``offset``. A
-                # batch at that position that ends behind it shows that the index is stale: the one wanted may lie
-                # before.
-                if start and span.position == start and span.last_offset > offset:
-                    raise CorruptRecordBatch(
-                        f"{self.file.path}: offset {offset} is before the indexed position {start}"
-                    )
                 return span
         return None
-
-    def _is_indexed_batch(self, position: int, offset: int, size: int, nowait: bool) -> bool:
-        """Return whether a batch begins where the index leads to for ``offset``: then the index is right."""
-        try:
-            span = next(batch_scan.spans(self.file, position, size, nowait=nowait), None)
-        except CorruptRecordBatch:
-            return False
-        return span is not None and span.last_offset <= offset
 
     def _last_boundary(self, start: int, limit: int, end: int, minimum_one: bool, nowait: bool) -> ReadBoundary:
         """Return where the last batch ends that ends at or before ``limit``; the first one if it must come.
 
         ``end``, where a batch ends as well, lies behind ``limit``.
         """
-        self._check_cached(nowait)
         # The other column of the index leads near the limit, so that only the batches around it are looked at.
-        position = max(start, self.offset_index.last_position_before(limit))
+        position = max(start, self.indexed_position(lambda index: index.number_at(limit), nowait=nowait))
         for span in batch_scan.spans(self.file, position, end, nowait=nowait):
             if span.end > limit:
                 boundary = ReadBoundary(position, span.base_offset)
@@ -615,14 +652,9 @@ class Segment:
             position = span.end
         raise CorruptRecordBatch(f"{self.file.path}: no batch crosses position {limit}, though more follow")
 
-    def _check_cached(self, nowait: bool) -> None:
-        if nowait and self._offset_index is None:
-            raise BlockingIOError(f"{self.file.path}: the index has yet to be read")
-
     def offset_for_timestamp(self, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
         """Return the first record at ``start_offset`` or behind it that is at least as young, None when none is."""
-        # By way of ``find``, which makes an index anew that leads to no batch.
-        first = self.find(max(self.time_index.lookup(timestamp_ms).offset, start_offset))
+        first = self.find(max(self._indexed_timestamp(timestamp_ms).offset, start_offset))
         if first is None:
             return None
         for located in batch_scan.headers(self.file, first.position, self.size):
@@ -633,6 +665,17 @@ class Segment:
                 if record.timestamp >= timestamp_ms and record.offset >= start_offset:
                     return TimestampOffset(record.timestamp, record.offset)
         return None
+
+    def _indexed_timestamp(self, timestamp_ms: int) -> TimestampOffset:
+        """Return the entry of the time index to look from; the index is made anew if its batch is of another time."""
+        entry = self.time_index.lookup(timestamp_ms)
+        is_known = entry.timestamp_ms == NO_TIMESTAMP or not self.time_index.is_from_file
+        if is_known or self._has_timestamp(entry):
+            return entry
+        if self._is_damaged:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self.rebuild_indexes(f"no batch of time {entry.timestamp_ms} at offset {entry.offset}")
+        return self.time_index.lookup(timestamp_ms)
 
     def batch_at(self, position: int, header: BatchHeader) -> RecordBatch:
         """Read the whole batch whose header stands at ``position``."""

@@ -59,6 +59,7 @@ class TimeIndex(AbstractIndex):
             index._timestamps.append(timestamp)
             index._offsets.append(relative)
         index._entries_on_disk = len(index)
+        index.is_from_file = True
         index._check()
         return index
 
