@@ -117,13 +117,18 @@ class Connection:
     # ---- what tests ask most
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:
+        assert await self.try_create_topic(name, partitions) == 0
+
+    async def try_create_topic(self, name: str, partitions: int = 1) -> int:
+        """Create a topic; returns the error code."""
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[])
         response = await self.ask(CreateTopicsRequest(topics=[wanted]), 7)
-        assert response.topics[0].error_code == 0, response
+        code: int = response.topics[0].error_code
+        return code
 
-    async def produce(self, topic: str, *values: bytes, acks: int = -1) -> int:
-        """Append one batch to partition 0; returns its error code."""
-        response = await self.ask(produce_request(topic, *values, acks=acks), 9)
+    async def produce(self, topic: str, *values: bytes, acks: int = -1, partition: int = 0) -> int:
+        """Append one batch to a partition; returns its error code."""
+        response = await self.ask(produce_request(topic, *values, acks=acks, partition=partition), 9)
         code: int = response.responses[0].partition_responses[0].error_code
         return code
 
@@ -146,11 +151,11 @@ class Connection:
         return code
 
 
-def produce_request(topic: str, *values: bytes, acks: int = -1) -> ProduceRequest:
+def produce_request(topic: str, *values: bytes, acks: int = -1, partition: int = 0) -> ProduceRequest:
     records = build_batch([NewRecord(timestamp=1_700_000_000_000, key=None, value=value) for value in values])
-    partition = PartitionProduceData(index=0, records=records)
+    data = PartitionProduceData(index=partition, records=records)
     return ProduceRequest(
-        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[partition])]
+        acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
 
 

@@ -57,11 +57,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP too, which a terminal sends when it is closed: its default would end the process without a clean stop."""
+
 PORT_TAKEN = "; another program, perhaps another broker, has the port: choose a different one with {}"
 
 
 class StartupError(Exception):
     """The broker cannot start, and its text is one line that says why."""
+
+
+class UncleanStop(Exception):
+    """The broker served, and ended without closing everything properly; its text is one line that says why."""
 
 
 class Broker:
@@ -87,6 +94,8 @@ class Broker:
         )
         self.admin_url: str | None = None
         self.stopped = trio.Event()
+        # Why the broker ends, or ended, without closing everything properly; empty as long as it does not.
+        self.failure = ""
         self._dispatcher: Dispatcher | None = None
         self._stopping = trio.Event()
         self._drained = trio.Event()
@@ -142,6 +151,8 @@ class Broker:
                 self.reconfigure(self.config)
                 if reason := await self._serve(services, task_status):
                     raise StartupError(reason)
+            if not services.replicas.log_manager.closed_cleanly and not self.failure:
+                self.failure = "a data directory was not closed properly: the next start checks its logs"
             log.info("stopped")
         except DataDirectoryError as error:
             raise StartupError(str(error)) from error
@@ -235,12 +246,13 @@ def not_running(request: QueuedRequest) -> Answer:
 
 
 def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], object]) -> None:
-    """Run a broker until SIGTERM or SIGINT; once it serves, ``announce`` gets its addresses, line by line.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP, or until every data directory has failed.
 
-    A second signal does not wait for the grace.
+    Once it serves, ``announce`` gets its addresses, line by line. A second signal does not wait for the grace.
 
     Raises:
         StartupError, ConfigError: it cannot start.
+        UncleanStop: it has served, and was not closed properly.
     """
     raise_file_limit()
     broker = Broker(config)
@@ -248,13 +260,16 @@ def run_until_signalled(config: BrokerConfig, *, announce: Callable[[str], objec
         trio.run(partial(serve_until_signalled, broker, announce))
     except BaseExceptionGroup as group:
         raise single_startup_error(group) or group from None
+    if broker.failure:
+        raise UncleanStop(broker.failure)
 
 
 async def serve_until_signalled(broker: Broker, announce: Callable[[str], object]) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop_on_signal, signals, broker, nursery.cancel_scope)
             await nursery.start(broker.run)
+            nursery.start_soon(stop_without_storage, broker)
             calm_garbage_collector()
             for line in announcement(broker):
                 announce(line)
@@ -277,11 +292,24 @@ async def stop_on_signal(signals: AsyncIterator[int], broker: Broker, scope: tri
     """Stop cleanly on the first signal, and at once on the second."""
     async for number in signals:
         if broker.is_stopping:
-            log.warning("%s again: stopping at once; the next start will check the logs", signal.Signals(number).name)
+            broker.failure = f"{signal.Signals(number).name} again: stopped at once; the next start checks the logs"
+            log.warning("%s", broker.failure)
             scope.cancel()
         else:
             log.info("%s: stopping", signal.Signals(number).name)
             broker.stop()
+
+
+async def stop_without_storage(broker: Broker) -> None:
+    """Stop once every data directory has failed, as Kafka does: nothing can be read or written any more.
+
+    By way of ``stop``, so that requests in flight are answered with the error, and readiness tells it meanwhile.
+    """
+    failures = broker.services.log_dir_failures
+    await failures.all_failed.wait()
+    broker.failure = failures.reason_not_served()
+    log.error("stopping: %s", broker.failure)
+    broker.stop()
 
 
 def announcement(broker: Broker) -> list[str]:

@@ -24,10 +24,17 @@ class LogThrottle:
 
     def warning(self, kind: str, text: str) -> None:
         """Log ``text``, unless a line of ``kind`` was logged a moment ago."""
+        self._log(logging.WARNING, kind, text)
+
+    def error(self, kind: str, text: str) -> None:
+        """As ``warning``, at that level."""
+        self._log(logging.ERROR, kind, text)
+
+    def _log(self, level: int, kind: str, text: str) -> None:
         now = self.clock.monotonic()
         if kind in self._last and now - self._last[kind] < LOG_INTERVAL_SECONDS:
             self._kept_back[kind] = self._kept_back.get(kind, 0) + 1
             return
         self._last[kind] = now
         more = self._kept_back.pop(kind, 0)
-        self.log.warning("%s%s", text, f" ({more} more like it since the last line)" if more else "")
+        self.log.log(level, "%s%s", text, f" ({more} more like it since the last line)" if more else "")

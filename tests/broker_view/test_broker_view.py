@@ -106,7 +106,7 @@ async def test_it_is_not_ready_once_the_metadata_log_failed(client, view, monkey
             await view.config.change({"num.io.threads": "8"}, changed_by="a test")
     readiness = view.node.readiness()
     assert not readiness.ready
-    assert readiness.reason.startswith("the metadata log failed: ")
+    assert readiness.reason.startswith("every data directory failed: ")
 
 
 def fail_with_io_error(*_args, **_options):

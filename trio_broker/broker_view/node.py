@@ -38,16 +38,7 @@ class LiveNodeView:
         return Readiness(ready=not reason, reason=reason)
 
     def _reason_not_ready(self) -> str:
-        """Why clients are not served, or the empty string.
-
-        While one of several data directories works, the partitions in it are served, so one failed disk is no reason.
-        Without the metadata log nothing can be decided: no topic, no setting, no producer id.
-        """
-        if self._is_stopping():
-            return "the broker is stopping"
-        if (failure := self.services.metadata_log.failure) is not None:
-            return f"the metadata log failed: {failure}"
-        failures = [directory.failure for directory in self.services.replicas.log_manager.directories]
-        if all(failures):
-            return f"every data directory failed: {'; '.join(map(str, failures))}"
-        return ""
+        """Why clients are not served, or the empty string. A failed disk comes first: it is why the broker stops."""
+        if reason := self.services.log_dir_failures.reason_not_served():
+            return reason
+        return "the broker is stopping" if self._is_stopping() else ""

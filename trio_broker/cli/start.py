@@ -3,6 +3,8 @@
 An error before the broker serves (a bad key, a port in use, a data directory that is locked or belongs to another
 broker) ends the command with one line. A key that this broker does not have is an error on the command line, where it
 is a misspelling, and a warning in a file, which may be written for Kafka.
+
+The exit code is 0 only after a clean stop: not when a second signal cut the stop short, nor when a disk has failed.
 """
 
 from __future__ import annotations
@@ -41,11 +43,11 @@ def start(
     admin_port: int | None,
     log_level: str,
 ) -> None:
-    """Run a broker and its admin page until SIGTERM or SIGINT."""
+    """Run a broker and its admin page until SIGTERM, SIGINT or SIGHUP."""
     # Imported here and not above: ``trio-broker --help`` and completion import this module, and need no broker.
     import os
 
-    from trio_broker.broker import StartupError, run_until_signalled
+    from trio_broker.broker import StartupError, UncleanStop, run_until_signalled
     from trio_broker.config.broker_config import broker_config_of
     from trio_broker.config.errors import ConfigError
     from trio_broker.config.static_settings import gather_settings, read_settings_file
@@ -61,7 +63,7 @@ def start(
         for warning in config.warnings:
             logging.getLogger(__name__).warning("%s", warning)
         run_until_signalled(config, announce=click.echo)
-    except (ConfigError, StartupError) as error:
+    except (ConfigError, StartupError, UncleanStop) as error:
         fail(str(error))
 
 

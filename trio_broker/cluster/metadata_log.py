@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
@@ -40,6 +40,7 @@ from trio_broker.config.log_config import LogConfig
 from trio_broker.runtime.disk import Disk, names_in, write_atomically
 from trio_broker.runtime.runtime import Runtime
 from trio_broker.storage.append import AppendOrigin
+from trio_broker.storage.errors import is_disk_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.recovery import open_log
 from trio_broker.topic_partition import TopicPartition
@@ -90,6 +91,8 @@ class MetadataLog:
         self.leader_epoch = leader_epoch
         self.directory_id = directory_id
         self.snapshot = snapshot
+        # Told when the disk has failed, once and for good.
+        self.on_failure: Callable[[OSError], object] = log.fail
         self._last_timestamp_ms = -1
         self._clock = runtime.clock
         self._workers = runtime.workers
@@ -213,7 +216,12 @@ class MetadataLog:
         """
         now_ms = self._clock.now_ms()
         values = [NewRecord(now_ms, None, encode_metadata_record(record)) for record in records]
-        return await self._workers.run(partial(self._append_durably, build_batch(values)), limiter=self._limiter)
+        try:
+            return await self._workers.run(partial(self._append_durably, build_batch(values)), limiter=self._limiter)
+        except OSError as error:
+            if is_disk_failure(error):
+                self.on_failure(error)
+            raise
 
     # --- Snapshots ---
 

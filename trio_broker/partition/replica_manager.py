@@ -12,9 +12,7 @@ Source: Kafka's ReplicaManager and LogManager.
 
 from __future__ import annotations
 
-import errno
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
@@ -32,6 +30,7 @@ from trio_broker.changes.change_log import ChangeLog
 from trio_broker.config.broker_config import BrokerConfig
 from trio_broker.config.entries import ValueChange
 from trio_broker.config.log_config import LogConfig
+from trio_broker.log_throttle import LogThrottle
 from trio_broker.partition.broker_topic_stats import SNAPSHOT_SECONDS, BrokerTopicStats
 from trio_broker.partition.command_queue import CommandQueue
 from trio_broker.partition.delayed_operations import DelayedFetch, DelayedProduce, ExpirationReaper
@@ -48,7 +47,7 @@ from trio_broker.scheduled_task import ScheduledTask, run_scheduled
 from trio_broker.steps import Steps, finish
 from trio_broker.storage import validation
 from trio_broker.storage.append import AppendInfo, AppendOrigin
-from trio_broker.storage.errors import CorruptCheckpoint, StorageFailed
+from trio_broker.storage.errors import CorruptCheckpoint, is_disk_failure
 from trio_broker.storage.log import Log
 from trio_broker.storage.log_manager import LogManager
 from trio_broker.storage.log_reader import LogReader
@@ -66,15 +65,6 @@ INFLATION_THREADS = 2
 """Batches inflated or walked at a time. Each may hold 128 MiB meanwhile (twice ``kafka_wire``'s limit for one batch),
 which a sender pays for with a kilobyte; and walking records is Python, which more threads would only take from the
 loop."""
-
-DISK_FAILURE_ERRNOS = frozenset(
-    {errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
-)
-"""What the system says of a disk that is broken, gone or mounted read-only after an error of its own. Anything else is
-about one file or one call: a full disk, too few descriptors, a file without its rights, or a mistake of ours."""
-
-STORAGE_ERROR_LOG_SECONDS = 10.0
-"""A full disk is reported this often, however many requests meet it."""
 
 
 @attrs.frozen
@@ -150,7 +140,9 @@ class ReplicaManager:
         self._parked_fetches: dict[DelayedFetch, None] = {}
         self._reaper = ExpirationReaper()
         self._stops_waiting = False
-        self._storage_error_logged_at = -math.inf
+        self._throttled_log = LogThrottle(log, clock)
+        # Called with each log directory that fails, once.
+        self.on_directory_failure: Callable[[PurePath, OSError], None] = lambda directory, error: None
         self._appended_batches = 0
         self.appended_records = 0
         self._appended_bytes = 0
@@ -547,24 +539,27 @@ class ReplicaManager:
         """
         if partition.failure is not None:
             return KafkaError(str(partition.failure), code=partition.failure.code)
-        if error.errno not in DISK_FAILURE_ERRNOS and not isinstance(error, StorageFailed):
-            self._log_storage_error(partition, error)
+        if not is_disk_failure(error):
+            # The log file may lie on the disk that is full, so this must not be said for every request.
+            text = f"{partition.topic_partition}: a request is refused: {type(error).__name__}: {error}"
+            self._throttled_log.error("refused", text)
             return KafkaError(f"{partition.topic_partition}: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
-        directory = partition.log.directory.parent
-        self.log_manager.take_offline(directory, error)
-        failure = self._take_directory_offline(partition.topic_partition, directory, error)
+        failure = self.take_directory_offline(partition.topic_partition, partition.log.directory.parent, error)
         partition.fail(failure)
         return failure
 
-    def _log_storage_error(self, partition: Partition, error: OSError) -> None:
-        """Say what is wrong, but not for every request: the log file may lie on the disk that is full."""
-        now = self.clock.monotonic()
-        if now - self._storage_error_logged_at >= STORAGE_ERROR_LOG_SECONDS:
-            self._storage_error_logged_at = now
-            log.error("%s: a request is refused: %s: %s", partition.topic_partition, type(error).__name__, error)
+    def take_directory_offline(self, cause: TopicPartition, directory: PurePath, error: OSError) -> KafkaError:
+        """Give a log directory up for good, with every partition in it; return the error for those that meet this."""
+        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        if self.log_manager.is_online(directory):
+            self.log_manager.take_offline(directory, error)
+            self._fail_partitions(cause, directory, error, failure)
+            self.on_directory_failure(directory, error)
+        return failure
 
-    def _take_directory_offline(self, cause: TopicPartition, directory: PurePath, error: Exception) -> KafkaError:
-        """Take every partition offline that lies in a log directory; return the error for those that it meets."""
+    def _fail_partitions(
+        self, cause: TopicPartition, directory: PurePath, error: Exception, failure: KafkaError
+    ) -> None:
         affected = [
             each for each in self.partitions() if each.log.directory.parent == directory and each.failure is None
         ]
@@ -576,20 +571,19 @@ class ReplicaManager:
             type(error).__name__,
             error,
         )
-        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
         for each in affected:
             each.fail(failure)
-        return failure
 
     def _sync_failed(self, syncable: Syncable, error: Exception) -> None:
         """Take the log directory offline: after a failed sync nobody knows what is on the disk."""
         writer = cast(PartitionWriter, syncable)
-        directory = writer.log.directory.parent
+        topic_partition, directory = writer.log.topic_partition, writer.log.directory.parent
         if isinstance(error, OSError):
-            self.log_manager.take_offline(directory, error)
-        else:
-            log.error("%r: a sync failed on our own account", writer, exc_info=error)
-        self._take_directory_offline(writer.log.topic_partition, directory, error)
+            writer.fail(self.take_directory_offline(topic_partition, directory, error))
+            return
+        log.error("%r: a sync failed on our own account", writer, exc_info=error)
+        failure = KafkaError(f"log directory {directory} failed: {error}", code=ErrorCode.KAFKA_STORAGE_ERROR)
+        self._fail_partitions(topic_partition, directory, error, failure)
 
     # ---- figures --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ Source: Kafka's ``Errors`` and ``LogValidator``.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 import attrs
@@ -135,6 +136,18 @@ class UnexpectedAppendOffset(KafkaError):
 
 class StorageFailed(OSError):
     """The disk failed in a way that leaves the state of the file unknown. Final for the log it comes from."""
+
+
+DISK_FAILURE_ERRNOS = frozenset(
+    {errno.EIO, errno.EROFS, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM, errno.EREMOTEIO, errno.ESTALE, errno.EUCLEAN}
+)
+"""What the system says of a disk that is broken, gone or mounted read-only after an error of its own. Anything else is
+about one file or one call: a full disk, too few descriptors, a file without its rights, or a mistake of ours."""
+
+
+def is_disk_failure(error: OSError) -> bool:
+    """Whether ``error`` means that the disk is broken, which costs the whole log directory."""
+    return error.errno in DISK_FAILURE_ERRNOS or isinstance(error, StorageFailed)
 
 
 class DataDirectoryError(Exception):

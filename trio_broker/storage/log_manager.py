@@ -105,6 +105,8 @@ class LogManager:
         self.directories = [LogDirectory(disk, path) for path in directories]
         self.logs: dict[TopicPartition, Log] = {}
         self.load_report = LoadReport()
+        # Whether ``close`` has left the marker of a clean stop in every directory.
+        self.closed_cleanly = False
         self._cluster_id = cluster_id
         self._allow_new = allow_new
         # Refused by ``create_log`` until the topic is deleted or the broker starts again.
@@ -407,6 +409,10 @@ class LogManager:
             for log in list(self.logs.values())
         )
 
+    def is_online(self, path: PurePath) -> bool:
+        """Whether the disk of a data directory is not known to have failed."""
+        return all(directory.failure is None for directory in self.directories if directory.path == path)
+
     def take_offline(self, path: PurePath, error: OSError) -> list[TopicPartition]:
         """Give up a data directory whose disk failed: its logs accept nothing more. Returns their partitions."""
         for directory in self.directories:
@@ -496,7 +502,8 @@ class LogManager:
         for log in self.logs.values():
             log.own()  # nobody else reads them any more
         try:
-            return clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
+            self.closed_cleanly = clean and self._close_cleanly(high_watermarks or {}, broker_epoch)
+            return self.closed_cleanly
         finally:
             for log in self.logs.values():
                 log.release()

@@ -134,7 +134,8 @@ class Dispatcher:
                 refusal = error
             case OSError():
                 # Retriable for clients, which find out by Metadata whether another replica leads.
-                log.error("%s from %s: the disk failed: %s", api.api_key.name, context.connection, error)
+                text = f"{api.api_key.name} from {context.connection}: the disk failed: {error}"
+                self.services.throttled_log.error("disk", text)
                 refusal = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
             case _:
                 log.error(

@@ -10,6 +10,7 @@ import attrs
 from trio_broker.changes.change_log import ChangeLog
 from trio_broker.cluster.config_trials import ConfigTrials
 from trio_broker.cluster.controller_client import ControllerClient
+from trio_broker.cluster.log_dir_failure_handler import LogDirFailureHandler
 from trio_broker.cluster.metadata_cache import MetadataCache
 from trio_broker.cluster.metadata_log import MetadataLog
 from trio_broker.cluster.producer_ids import ProducerIds
@@ -60,6 +61,12 @@ class BrokerServices:
     producer_ids: ProducerIds
     groups: GroupCoordinator
     trials: ConfigTrials
+    log_dir_failures: LogDirFailureHandler = attrs.field(
+        init=False,
+        default=attrs.Factory(
+            lambda services: LogDirFailureHandler(services.metadata_log, services.replicas), takes_self=True
+        ),
+    )
     throttled_log: LogThrottle = attrs.field(
         init=False, default=attrs.Factory(lambda services: LogThrottle(log, services.clock), takes_self=True)
     )

@@ -1,0 +1,118 @@
+"""How a broker that is a process ends: by which signals and failures, and what its exit code says."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+import httpx
+import pytest
+import trio
+from click.testing import CliRunner
+
+from kafka_wire.error_codes import ErrorCode
+from tests.running_broker import PATIENCE_SECONDS, connected, make_broker, running, view_of
+from trio_broker import broker as broker_module
+from trio_broker.broker import UncleanStop, serve_until_signalled
+from trio_broker.cli.start import start
+from trio_broker.testing.process import BrokerProcess
+
+CLEAN_MARKER = ".kafka_cleanshutdown"
+
+
+def fail_with_io_error(*arguments, **named):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def serving(nursery, broker) -> trio.Event:
+    """Run ``broker`` as its process does; returns an event that is set at its end."""
+    started, ended = trio.Event(), trio.Event()
+
+    async def serve():
+        await serve_until_signalled(broker, lambda line: started.set())
+        ended.set()
+
+    nursery.start_soon(serve)
+    await started.wait()
+    return ended
+
+
+async def test_sighup_stops_cleanly(tmp_path, nursery):
+    broker = make_broker(tmp_path)
+    ended = await serving(nursery, broker)
+    signal.raise_signal(signal.SIGHUP)
+    with trio.fail_after(PATIENCE_SECONDS):
+        await ended.wait()
+    assert (tmp_path / CLEAN_MARKER).exists()
+    assert broker.failure == ""
+
+
+def test_the_exit_code_after_a_hang_up_is_0(tmp_path):
+    with BrokerProcess(tmp_path) as process:
+        assert process._end(signal.SIGHUP) == 0
+
+
+def test_the_exit_code_after_an_unclean_stop_is_1_with_one_line(tmp_path, monkeypatch):
+    def interrupted(config, *, announce):
+        raise UncleanStop("SIGTERM again: stopped at once")
+
+    monkeypatch.setattr(broker_module, "run_until_signalled", interrupted)
+    result = CliRunner().invoke(start, ["--data-dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr == "trio-broker: SIGTERM again: stopped at once\n"
+
+
+async def test_a_broker_whose_only_disk_died_ends_by_itself(tmp_path, nursery, monkeypatch):
+    broker = make_broker(tmp_path, log_durability="fsync")
+    ended = await serving(nursery, broker)
+    async with connected(broker) as client:
+        await client.create_topic("orders")
+        monkeypatch.setattr(os, "fdatasync", fail_with_io_error)
+        assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
+    with trio.fail_after(PATIENCE_SECONDS):
+        await ended.wait()
+    assert broker.failure.startswith("every data directory failed: ")
+    assert not (tmp_path / CLEAN_MARKER).exists()
+
+
+async def test_a_dead_metadata_disk_refuses_changes_and_serves_what_lies_elsewhere(tmp_path, monkeypatch):
+    """Kafka halts here. The partitions of other disks are no worse for it, so they are served on."""
+    directories = tmp_path / "a", tmp_path / "b"
+    settings = {"log_dirs": ",".join(map(str, directories)), "admin_listener": "127.0.0.1:0"}
+    async with running(tmp_path, **settings) as broker, connected(broker) as client:
+        await client.create_topic("orders", 2)
+        by_directory = {each.log.directory.parent: each for each in broker.services.replicas.partitions()}
+        assert set(by_directory) == set(directories)
+        index = by_directory[directories[1]].topic_partition.partition
+        broker.services.replicas.storage_failed(by_directory[directories[0]], OSError(errno.EIO, "gone"))
+        readiness = view_of(broker).node.readiness()
+        assert readiness.reason.startswith("the metadata log failed: ")
+        async with httpx.AsyncClient(base_url=str(broker.admin_url)) as admin:
+            answer = await admin.get("/readyz")
+            assert (answer.status_code, answer.text) == (503, f"not ready: {readiness.reason}\n")
+        assert await client.try_create_topic("payments") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await client.produce("orders", b"one", partition=index) == ErrorCode.NONE
+        assert not broker.services.log_dir_failures.all_failed.is_set()
+    assert broker.failure == "a data directory was not closed properly: the next start checks its logs"
+    assert (directories[1] / CLEAN_MARKER).exists()
+
+
+async def test_a_metadata_log_that_cannot_be_written_takes_the_partitions_beside_it_offline(tmp_path, monkeypatch):
+    async with running(tmp_path) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pwrite", fail_with_io_error)
+            assert await client.try_create_topic("payments") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert await client.produce("orders", b"one") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert broker.services.log_dir_failures.all_failed.is_set()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_the_failure_says_whether_every_directory_was_closed(tmp_path, clean, monkeypatch):
+    async with running(tmp_path) as broker, connected(broker) as client:
+        await client.create_topic("orders")
+        if not clean:
+            monkeypatch.setattr(os, "fdatasync", fail_with_io_error)
+            await client.produce("orders", b"one")
+    assert bool(broker.failure) is not clean
