@@ -7,7 +7,7 @@ all of them together would delay every other client. How long one takes is not k
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Generic, TypeVar
 
 from trio import current_time
@@ -40,6 +40,18 @@ class YieldBudget:
         """Yield, and begin a new budget."""
         await checkpoint()
         self._began = current_time()
+
+
+async def in_turns(work: Generator[None, None, T]) -> T:
+    """Run ``work`` to its result. It yields where it may be interrupted, and does so when the budget is spent."""
+    budget = YieldBudget()
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await budget.maybe_yield()
 
 
 class InTurns(Generic[T]):

@@ -3,6 +3,9 @@
 For each class and version there is one reader and one writer, compiled from the declaration when first needed and kept
 (``emit_reader``, ``emit_writer``). Their source stands in tracebacks, and ``source_of`` returns it.
 
+Each exists in a second form, a generator that yields None after every ``TURN_ELEMENTS`` elements (``decode_in_turns``,
+``encode_in_turns``), for callers with something else to do meanwhile.
+
 ``decode`` raises nothing but ``WireError``, whatever the bytes are. Bytes after the message are left alone: librdkafka
 sends three more than it should in one of its requests.
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import linecache
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar, cast
 
 from kafka_wire.emit_reader import emit_reader
@@ -28,6 +31,8 @@ Writer = Callable[[Any], list[Chunk]]
 
 _readers: Final[dict[tuple[type[Any], int], Reader]] = {}
 _writers: Final[dict[tuple[type[Any], int], Writer]] = {}
+_readers_in_turns: Final[dict[tuple[type[Any], int], Callable[..., Generator[None, None, tuple[Any, int]]]]] = {}
+_writers_in_turns: Final[dict[tuple[type[Any], int], Callable[..., Generator[None, None, list[Chunk]]]]] = {}
 
 
 def decode(kind: type[T], version: int, buffer: ReadableBuffer, position: int = 0) -> tuple[T, int]:
@@ -42,10 +47,31 @@ def decode(kind: type[T], version: int, buffer: ReadableBuffer, position: int = 
     read = _readers.get((kind, version)) or _reader(kind, version)
     try:
         return read(memoryview(buffer), position)
-    except (IndexError, struct.error):
-        raise WireError(f"{kind.__name__} v{version} ends too early") from None
-    except UnicodeDecodeError as error:
-        raise WireError(f"{kind.__name__} v{version} has a string that is not UTF-8: {error.reason}") from None
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise _malformed(kind, version, error) from None
+
+
+def decode_in_turns(
+    kind: type[T], version: int, buffer: ReadableBuffer, position: int = 0
+) -> Generator[None, None, tuple[T, int]]:
+    """Read a message as ``decode`` does, and yield now and then. A message of few elements never yields.
+
+    Raises:
+        WireError: as ``decode``.
+    """
+    if (read := _readers_in_turns.get((kind, version))) is None:
+        _require_version(kind, version)
+        read = _readers_in_turns[kind, version] = emit_reader(kind, version, _is_flexible(kind, version), in_turns=True)
+    try:
+        return (yield from read(memoryview(buffer), position))
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise _malformed(kind, version, error) from None
+
+
+def _malformed(kind: type[Any], version: int, error: Exception) -> WireError:
+    if isinstance(error, UnicodeDecodeError):
+        return WireError(f"{kind.__name__} v{version} has a string that is not UTF-8: {error.reason}")
+    return WireError(f"{kind.__name__} v{version} ends too early")
 
 
 def decode_whole(kind: type[T], version: int, buffer: ReadableBuffer, position: int) -> T:
@@ -74,6 +100,20 @@ def encode(message: Any, version: int) -> list[Chunk]:
         raise ValueError(f"{kind.__name__} v{version}: {error}") from error
 
 
+def encode_in_turns(message: Any, version: int) -> Generator[None, None, list[Chunk]]:
+    """Write a message as ``encode`` does, in more chunks, and yield now and then; errors as ``encode``."""
+    kind = message.__class__
+    if (write := _writers_in_turns.get((kind, version))) is None:
+        _require_written_version(kind, version)
+        write = _writers_in_turns[kind, version] = emit_writer(
+            kind, version, _is_flexible(kind, version), in_turns=True
+        )
+    try:
+        return (yield from write(message))
+    except (struct.error, TypeError, AttributeError) as error:
+        raise ValueError(f"{kind.__name__} v{version}: {error}") from error
+
+
 def encode_bytes(message: Any, version: int) -> bytes:
     """Write a message without regions of files as one piece; errors as ``encode``."""
     return b"".join(cast("list[bytes]", encode(message, version)))
@@ -94,15 +134,23 @@ def writer(kind: type[Any], version: int) -> Writer:
     return _writers.get((kind, version)) or _writer(kind, version)
 
 
-def _reader(kind: Any, version: int) -> Reader:
+def _require_version(kind: Any, version: int) -> None:
     if version not in kind.VERSIONS:
         raise WireError(f"{kind.__name__} has the versions {kind.VERSIONS}, not {version}")
+
+
+def _require_written_version(kind: Any, version: int) -> None:
+    if version not in kind.VERSIONS:
+        raise ValueError(f"{kind.__name__} has the versions {kind.VERSIONS}, not {version}")
+
+
+def _reader(kind: Any, version: int) -> Reader:
+    _require_version(kind, version)
     return _readers.setdefault((kind, version), emit_reader(kind, version, _is_flexible(kind, version)))
 
 
 def _writer(kind: Any, version: int) -> Writer:
-    if version not in kind.VERSIONS:
-        raise ValueError(f"{kind.__name__} has the versions {kind.VERSIONS}, not {version}")
+    _require_written_version(kind, version)
     return _writers.setdefault((kind, version), emit_writer(kind, version, _is_flexible(kind, version)))
 
 

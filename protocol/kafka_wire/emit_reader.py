@@ -14,11 +14,12 @@ Source: Kafka's MessageDataGenerator for the order of things; KIP-482; KIP-893.
 from __future__ import annotations
 
 import contextlib
+import io
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafka_wire.emit_source import Source
+from kafka_wire.emit_source import TURN_BYTES, TURN_ELEMENTS, Source
 from kafka_wire.errors import WireError
 from kafka_wire.primitives import (
     MAX_STRING_BYTES,
@@ -65,12 +66,13 @@ _CONTENTS: Final = {
 }
 
 
-def emit_reader(cls: type[Any], version: int, flexible: bool) -> Callable[[memoryview, int], tuple[Any, int]]:
-    """Return the function that reads a ``cls`` at a position, and the position after it."""
-    emitter = _ReaderEmitter(version, flexible)
+def emit_reader(cls: type[Any], version: int, flexible: bool, *, in_turns: bool = False) -> Callable[..., Any]:
+    """Return the function that reads a ``cls`` at a position, and the position after it; in turns, a generator."""
+    emitter = _ReaderEmitter(version, flexible, in_turns=in_turns)
     source = emitter.source
     name = f"read_{cls.__name__}_v{version}"
     with source.block(f"def {name}(buf, pos):"):
+        source.begin_turns()
         source.line("size = len(buf)")
         source.line(f"heap = {BASE_HEAP_BYTES} + {HEAP_BYTES_PER_REQUEST_BYTE} * size")
         with source.block(f"if heap > {MAX_HEAP_BYTES}:"):
@@ -78,18 +80,19 @@ def emit_reader(cls: type[Any], version: int, flexible: bool) -> Callable[[memor
         emitter.struct(cls, "message")
         emitter.flush()
         source.line("return message, pos")
-    return source.function(name, f"<kafka_wire reader of {cls.__name__} v{version}>")
+    return source.function(name, f"<kafka_wire reader of {cls.__name__} v{version}{source.suffix}>")
 
 
 class _ReaderEmitter:
     """Writes the lines that read values; fixed-size ones wait in ``_fixed`` for their neighbours."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_turns: bool) -> None:
         self.version = version
         self.flexible = flexible
-        self.source = Source()
+        self.source = Source(in_turns=in_turns)
         self.source.globals.update(
             new=object.__new__,
+            BytesIO=io.BytesIO,
             unpack_from=struct.unpack_from,
             read_unsigned_varint=read_unsigned_varint,
             read_tag=read_tag,
@@ -273,8 +276,23 @@ class _ReaderEmitter:
         # Checked, because a slice past the end is no IndexError but silently shorter.
         self.source.line("end = pos + n")
         self.refuse("end > size", f"{where} reaches past the end")
-        self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
+        if self.source.in_turns and kafka_type == "bytes":
+            with self.source.block(f"if n > {TURN_BYTES}:"):
+                self.large_bytes(target)
+            with self.source.block("else:"):
+                self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
+        else:
+            self.source.line(f"{target} = {_CONTENTS[kafka_type]}")
         self.source.line("pos = end")
+
+    def large_bytes(self, target: str) -> None:
+        """Copy the bytes up to ``end`` in turns. A BytesIO hands its buffer out without another copy."""
+        source = self.source
+        source.line("copy = BytesIO()")
+        with source.block(f"for pos in range(pos, end, {TURN_BYTES}):"):
+            source.line(f"copy.write(buf[pos : min(pos + {TURN_BYTES}, end)])")
+            source.line("yield")
+        source.line(f"{target} = copy.getvalue()")
 
     def elements(self, element: WireType, count: str, target: str, where: str) -> None:
         """Read the elements of an array, after checking that they fit in the remaining bytes and in the heap budget."""
@@ -294,6 +312,7 @@ class _ReaderEmitter:
         self.source.line(f"{target} = {items} = []")
         with self.block(f"while {count}:"):
             self.source.line(f"{count} -= 1")
+            self.source.turn()
             if isinstance(element, StructOf):
                 self.struct(element.cls, item)
             else:
@@ -302,11 +321,24 @@ class _ReaderEmitter:
             self.source.line(f"{items}.append({item})")
 
     def fixed_elements(self, element: Fixed, count: str, target: str) -> None:
-        """Read an array of numbers or uuids at once."""
-        if element.kafka_type == "uuid":
-            self.source.line(f"{target} = [bytes(buf[at : at + 16]) for at in range(pos, pos + 16 * {count}, 16)]")
+        """Read an array of numbers or uuids at once; in turns, a part at a time."""
+        if self.source.in_turns:
+            number = self.source.number()
+            whole, items, part = count, f"items_{number}", f"part_{number}"
+            self.source.line(f"{target} = {items} = []")
+            with self.source.block(f"while {whole}:"):
+                self.source.line(f"{part} = min({whole}, {TURN_ELEMENTS})")
+                self.source.line(f"{whole} -= {part}")
+                self.fixed_part(element, part, f"{items} +=")
+                self.source.turn(part)
         else:
-            self.source.line(f"{target} = list(unpack_from(f'>{{{count}}}{element.code}', buf, pos))")
+            self.fixed_part(element, count, f"{target} =")
+
+    def fixed_part(self, element: Fixed, count: str, assign: str) -> None:
+        if element.kafka_type == "uuid":
+            self.source.line(f"{assign} [bytes(buf[at : at + 16]) for at in range(pos, pos + 16 * {count}, 16)]")
+        else:
+            self.source.line(f"{assign} list(unpack_from(f'>{{{count}}}{element.code}', buf, pos))")
         self.source.line(f"pos += {element.size} * {count}")
 
 

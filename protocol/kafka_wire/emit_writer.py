@@ -18,14 +18,13 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from kafka_wire.emit_source import Source
+from kafka_wire.emit_source import TURN_ELEMENTS, Source
 from kafka_wire.primitives import (
     MAX_STRING_BYTES,
     NULL_STRUCT,
     ONE_BYTE,
     TAGGED_NULL_STRUCT,
     UUID_BYTES,
-    Chunk,
     Fixed,
     Sized,
     unsigned_varint,
@@ -37,12 +36,13 @@ _ZERO_BYTE: Final = "x"
 """The ``struct`` code that writes a zero and takes no value."""
 
 
-def emit_writer(cls: type[Any], version: int, flexible: bool) -> Callable[[Any], list[Chunk]]:
-    """Return the function that writes a ``cls`` as chunks."""
-    emitter = _WriterEmitter(version, flexible)
+def emit_writer(cls: type[Any], version: int, flexible: bool, *, in_turns: bool = False) -> Callable[[Any], Any]:
+    """Return the function that writes a ``cls`` as a list of chunks; in turns, a generator that returns it."""
+    emitter = _WriterEmitter(version, flexible, in_turns=in_turns)
     source = emitter.source
     name = f"write_{cls.__name__}_v{version}"
     with source.block(f"def {name}(message):"):
+        source.begin_turns()
         source.line("chunks = []")
         source.line("pieces = []")
         source.line("append = pieces.append")
@@ -51,7 +51,7 @@ def emit_writer(cls: type[Any], version: int, flexible: bool) -> Callable[[Any],
         with source.block("if pieces:"):
             source.line("chunks.append(b''.join(pieces))")
         source.line("return chunks")
-    return source.function(name, f"<kafka_wire writer of {cls.__name__} v{version}>")
+    return source.function(name, f"<kafka_wire writer of {cls.__name__} v{version}{source.suffix}>")
 
 
 def _long_string(size: int) -> bytes:
@@ -64,10 +64,10 @@ def _long_string(size: int) -> bytes:
 class _WriterEmitter:
     """Writes the lines that write values; fixed-size ones wait in ``_fixed`` for their neighbours."""
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, *, in_turns: bool) -> None:
         self.version = version
         self.flexible = flexible
-        self.source = Source()
+        self.source = Source(in_turns=in_turns)
         self.source.globals.update(
             ONE_BYTE=ONE_BYTE, unsigned_varint=unsigned_varint, long_string=_long_string, pack=struct.pack
         )
@@ -264,13 +264,35 @@ class _WriterEmitter:
                 self.fixed_elements(element, items, where)
             return
         with self.block(f"for {item} in {items} or ():" if nullable else f"for {item} in {items}:"):
+            self.turn("1")
             if isinstance(element, StructOf):
                 self.struct(element.cls, item)
             else:
                 self.value(element, item, where, nullable=False)
 
+    def turn(self, elements: str) -> None:
+        """Count elements, and yield when there were enough; what was written so far becomes a chunk before that.
+
+        The many pieces of a large message are never joined at once. What is written aside stays as it is: its size
+        comes first.
+        """
+        is_aside = self._append != "append"
+        before = None if is_aside else "chunks.append(b''.join(pieces)); pieces.clear()"
+        self.source.turn(elements, before)
+
     def fixed_elements(self, element: Fixed, items: str, where: str) -> None:
-        """Write an array of numbers or uuids at once."""
+        """Write an array of numbers or uuids at once; in turns, a part at a time."""
+        if self.source.in_turns:
+            part = f"part_{self.source.number()}"
+            first = f"range(0, len({items}), {TURN_ELEMENTS})"
+            with self.source.block(f"for {part} in ({items}[at : at + {TURN_ELEMENTS}] for at in {first}):"):
+                self.source.line(f"n = len({part})")
+                self.turn("n")
+                self.fixed_part(element, part, where)
+        else:
+            self.fixed_part(element, items, where)
+
+    def fixed_part(self, element: Fixed, items: str, where: str) -> None:
         if element.kafka_type == "uuid":
             self.refuse(f"any(len(uuid) != {UUID_BYTES} for uuid in {items})", f"{where} has a uuid of another size")
             self.source.line(f"{self._append}(b''.join({items}))")

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from kafka_wire.emit_source import TURN_ELEMENTS
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.error_counts import ERROR_WALKS
+from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE, LARGE_ELEMENTS
 from kafka_wire.messages.catalogue import all_requests
+from kafka_wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from kafka_wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tests.protocol.generators import run
 from tests.protocol.message_strategies import check_versions
 
 A_FEW = Fraction(1, 10)
@@ -35,6 +38,7 @@ def test_a_walk_over_all_attributes_finds_the_same(request_class: Any) -> None:
     def same(version: int, response: Any) -> None:
         codes = Counter(code for code in codes_in(response) if code)
         assert Counter(ERROR_WALKS[type(response)](response)) == codes
+        assert Counter(run(ERROR_WALKS_IN_TURNS[type(response)](response))[0]) == codes
 
     check_versions(request_class.RESPONSE, same, share=A_FEW)
 
@@ -45,9 +49,32 @@ def test_a_response_without_errors_has_none() -> None:
 
 def test_partitions_that_failed_alike_are_told_each() -> None:
     failed, appended = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE
+    response = produced([failed, appended, failed])
+    assert ERROR_WALKS[ProduceResponse](response) == {failed: 2}
+
+
+def test_a_large_response_is_walked_over_in_turns_only() -> None:
+    """Each code once: an earlier form copied all codes that were found for each one more."""
+    response = produced([ErrorCode.NOT_LEADER_OR_FOLLOWER] * (100 * LARGE_ELEMENTS))
+    assert ERROR_WALKS[ProduceResponse](response) is LARGE
+    counts, turns = run(ERROR_WALKS_IN_TURNS[ProduceResponse](response))
+    assert counts == {ErrorCode.NOT_LEADER_OR_FOLLOWER: 100 * LARGE_ELEMENTS}
+    assert turns == 100 * LARGE_ELEMENTS // TURN_ELEMENTS
+
+
+def test_a_response_is_large_by_all_of_its_arrays() -> None:
+    """Also by those without errors in them: they are written, too."""
+    assert ERROR_WALKS[ProduceResponse](produced([ErrorCode.NONE] * (LARGE_ELEMENTS - 1))) is None
+    assert ERROR_WALKS[ProduceResponse](produced([ErrorCode.NONE] * LARGE_ELEMENTS)) is LARGE
+    groups = ListGroupsResponse(
+        error_code=0, groups=[ListedGroup(group_id="g", protocol_type="")] * (LARGE_ELEMENTS + 1)
+    )
+    assert ERROR_WALKS[ListGroupsResponse](groups) is LARGE
+
+
+def produced(codes: list[ErrorCode]) -> ProduceResponse:
+    """A response with one topic, and a partition for each code."""
     partitions = [
-        PartitionProduceResponse(index=index, error_code=code, base_offset=-1)
-        for index, code in enumerate([failed, appended, failed])
+        PartitionProduceResponse(index=index, error_code=code, base_offset=-1) for index, code in enumerate(codes)
     ]
-    response = ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=partitions)])
-    assert ERROR_WALKS[ProduceResponse](response) == [failed, failed]
+    return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=partitions)])

@@ -11,22 +11,29 @@ raised                 result
 any other              a bug: logged with the request, ``UNKNOWN_SERVER_ERROR``; the broker continues
 ``trio.Cancelled``     shutting down: passes through, always
 =====================  ==========================================================================================
+
+No request holds the event loop for long, whatever its size (decision 0039). One with many elements is read, handled,
+written and freed in turns, in a task and without a slot, ``LARGE_REQUESTS_AT_ONCE`` of them at a time; so is a response
+with many elements. Both are recognized by their elements: a megabyte of records has few.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections.abc import Callable, Generator
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any
 
+import trio
+
 from kafka_wire.apis import ApiKey
-from kafka_wire.codec import decode, encode
+from kafka_wire.codec import decode, decode_in_turns, encode, encode_in_turns
 from kafka_wire.error_codes import ErrorCode
-from kafka_wire.error_counts import ERROR_WALKS
+from kafka_wire.error_counts import ERROR_WALKS, ERROR_WALKS_IN_TURNS, LARGE, Counts
 from kafka_wire.errors import KafkaError, WireError
-from kafka_wire.headers import response_header
+from kafka_wire.headers import RequestHeader, response_header
+from kafka_wire.release import release_in_turns
 from kafka_wire.schema import fields_of
 from trio_broker.changes.caller import CALLER
 from trio_broker.handlers.support.advertised_versions import unsupported_version_answer
@@ -38,9 +45,19 @@ from trio_broker.network.handler_pool import DelayedAnswer, PendingAnswer
 from trio_broker.network.request_channel import Answer, QueuedRequest
 from trio_broker.network.request_metrics import RequestChannelMetrics
 from trio_broker.partition.delayed_operations import DelayedProduce
+from trio_broker.request_phase import RequestPhase
 from trio_broker.steps import Steps, Wait, finish
+from trio_broker.yield_budget import in_turns
 
 log = logging.getLogger(__name__)
+
+LARGE_REQUEST_BYTES = 4096
+"""Bodies below are read at once: they have no room for more elements than a millisecond's work."""
+
+LARGE_REQUESTS_AT_ONCE = 1
+"""Requests of many elements that are read or handled at a time. More would end no sooner, each round of the event loop
+would take as many turns longer, and the objects of all of them would be in memory. One that waits, as a long poll does,
+makes room for the next."""
 
 
 class Dispatcher:
@@ -50,6 +67,8 @@ class Dispatcher:
         self.services = services
         self.metrics = metrics
         self.apis = served_apis()
+        self.large_requests = trio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        self.refusals = trio.CapacityLimiter(1)
 
     def answer(self, request: QueuedRequest) -> Answer | PendingAnswer | DelayedAnswer:
         """The response to ``request`` as chunks, its header first, or None for silence; where it must wait, how.
@@ -64,9 +83,18 @@ class Dispatcher:
         if header.api_version > api.versions.high and header.api_key == ApiKey.API_VERSIONS:
             return unsupported_version_answer(header)
         try:
-            message, _ = decode(api.request, header.api_version, request.body)
+            if len(request.body) <= LARGE_REQUEST_BYTES:
+                message, _ = decode(api.request, header.api_version, request.body)
+            else:
+                reading = decode_in_turns(api.request, header.api_version, request.body)
+                try:
+                    next(reading)
+                except StopIteration as end:
+                    message, _ = end.value
+                else:
+                    return self.answer_large(api, request, reading)
         except WireError as error:
-            raise CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}") from error
+            raise malformed(api, header, error) from error
         context = Context(request, self.services)
         token = CALLER.set(context)
         try:
@@ -86,6 +114,45 @@ class Dispatcher:
         finally:
             # Or the task, which goes on to other requests, would keep this one's bytes.
             CALLER.reset(token)
+
+    async def answer_large(
+        self, api: ServedApi, request: QueuedRequest, reading: Generator[None, None, tuple[Any, int]]
+    ) -> Answer:
+        """The response to a request of many elements, of which ``reading`` has read the first."""
+        request.release_handler(RequestPhase.PURGATORY)
+        context = Context(request, self.services)
+        await self.large_requests.acquire()
+        # When the handler announces a wait, the next large request may begin.
+        request.release_slot = release = once(self.large_requests.release)
+        token = CALLER.set(context)
+        try:
+            try:
+                message, _ = await in_turns(reading)
+            except WireError as error:
+                raise malformed(api, request.header, error) from error
+            try:
+                response = api.handler(message, context)
+                if isinstance(response, GeneratorType):
+                    response = await finish(response)
+                elif isinstance(response, CoroutineType):
+                    response = await response
+                encoded = self.encoded(api, response, context)
+            except Exception as error:
+                refusal = self.refusal(api, context, error)
+                # In a thread, because an API builds it at once, for all of its elements.
+                response = await self.services.runtime.workers.run(
+                    partial(error_response, api, message, refusal, context.version), limiter=self.refusals
+                )
+                encoded = self.encoded(api, response, context)
+            del response
+            answer = await settled(encoded)
+            messages = [message]
+            del message
+            await in_turns(release_in_turns(messages))
+            return answer
+        finally:
+            CALLER.reset(token)
+            release()
 
     def awaited(
         self, api: ServedApi, message: Any, context: Context, steps: Steps[Any], wait: Wait
@@ -115,14 +182,20 @@ class Dispatcher:
         """The response for which a handler waits."""
         token = CALLER.set(context)
         try:
-            return self.encoded(api, await wait(), context)
+            answer = self.encoded(api, await wait(), context)
         except Exception as error:
-            return self.failed(api, message, context, error)
+            answer = self.failed(api, message, context, error)
         finally:
             CALLER.reset(token)
+        return await settled(answer)
 
-    def failed(self, api: ServedApi, message: Any, context: Context, error: Exception) -> Answer:
-        """The error response for what a handler raised.
+    def failed(self, api: ServedApi, message: Any, context: Context, error: Exception) -> Answer | PendingAnswer:
+        """The error response for what a handler raised; raises as ``refusal``."""
+        refusal = self.refusal(api, context, error)
+        return self.encoded(api, error_response(api, message, refusal, context.version), context)
+
+    def refusal(self, api: ServedApi, context: Context, error: Exception) -> KafkaError:
+        """What the client receives for what a handler raised.
 
         Raises:
             CloseConnection: it is ``error``.
@@ -131,36 +204,68 @@ class Dispatcher:
             case CloseConnection():
                 raise error
             case KafkaError():
-                refusal = error
+                return error
             case OSError():
                 # Retriable for clients, which find out by Metadata whether another replica leads.
                 text = f"{api.api_key.name} from {context.connection}: the disk failed: {error}"
                 self.services.throttled_log.error("disk", text)
-                refusal = KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
+                return KafkaError(str(error), code=ErrorCode.KAFKA_STORAGE_ERROR)
             case _:
                 log.error(
                     "%s v%d from %s failed", api.api_key.name, context.version, context.connection, exc_info=error
                 )
-                refusal = KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        return self.encoded(api, error_response(api, message, refusal, context.version), context)
+                return KafkaError("the broker failed on this request", code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def encoded(self, api: ServedApi, response: Any, context: Context) -> Answer:
-        """Encode ``response`` behind its header, and count its errors, for all clients and for this one."""
+    def encoded(self, api: ServedApi, response: Any, context: Context) -> Answer | PendingAnswer:
+        """Encode ``response`` behind its header, and count its errors; in turns if it has many elements."""
         if response is None:
             return None
         header = context.request.header
         if response.__class__ is bytes:
             return [response_header(header.api_key, header.api_version, header.correlation_id), response]
         if (codes := ERROR_WALKS[type(response)](response)) is not None:
-            errors = Counter(codes)
-            self.metrics.update_error_metrics(api.api_key, errors)
-            client = context.request.client
-            client.count_errors(api.api_key, errors)
-            now_ms = self.services.clock.now_ms()
-            self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
+            if codes is LARGE:
+                return self.encoded_in_turns(api, response, context)
+            self.count_errors(api, context, codes)
         chunks = encode(response, header.api_version)
         chunks.insert(0, response_header(header.api_key, header.api_version, header.correlation_id))
         return chunks
+
+    async def encoded_in_turns(self, api: ServedApi, response: Any, context: Context) -> Answer:
+        """As ``encoded``, for a response of many elements, to which the caller shall hold no reference."""
+        header = context.request.header
+        if (codes := await in_turns(ERROR_WALKS_IN_TURNS[type(response)](response))) is not None:
+            self.count_errors(api, context, codes)
+        chunks = await in_turns(encode_in_turns(response, header.api_version))
+        chunks.insert(0, response_header(header.api_key, header.api_version, header.correlation_id))
+        messages = [response]
+        del response
+        await in_turns(release_in_turns(messages))
+        return chunks
+
+    def count_errors(self, api: ServedApi, context: Context, errors: Counts) -> None:
+        """Count the error codes of a response, for all clients and for this one."""
+        self.metrics.update_error_metrics(api.api_key, errors)
+        client = context.request.client
+        client.count_errors(api.api_key, errors)
+        now_ms = self.services.clock.now_ms()
+        self.metrics.recent_errors.add(api.api_key, errors, context.client_id, client.software, now_ms)
+
+
+def malformed(api: ServedApi, header: RequestHeader, error: WireError) -> CloseConnection:
+    """The reason to close a connection whose request cannot be read."""
+    return CloseConnection(f"malformed {api.api_key.name} v{header.api_version}: {error}")
+
+
+async def settled(answer: Answer | PendingAnswer) -> Answer:
+    """The answer, once it is there."""
+    return (await answer) if isinstance(answer, CoroutineType) else answer  # type: ignore[return-value]
+
+
+def once(function: Callable[[], None]) -> Callable[[], None]:
+    """``function``, of which all calls but the first do nothing."""
+    pending = [function]
+    return lambda: pending.pop()() if pending else None
 
 
 def error_response(api: ServedApi, message: Any, error: KafkaError, version: int) -> Any:
