@@ -31,13 +31,6 @@ COMPACT = {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}
 
 
 @pytest.fixture
-def replicas(tmp_path):
-    made = make_replicas(tmp_path / "data", log_durability="page-cache")
-    yield made
-    made.log_manager.close(clean=False)
-
-
-@pytest.fixture
 def cleaner(replicas):
     return replicas.log_maintenance.log_cleaner
 

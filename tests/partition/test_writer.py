@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from tests.partition.real_logs import NOW_MS, add_topic, batch, make_replicas
+from tests.partition.real_logs import NOW_MS, add_topic, batch
 from trio_broker.partition.delayed_operations import DelayedFetch
 from trio_broker.storage.leader_epochs import LeaderEpochs
 
@@ -30,13 +30,6 @@ class HeldWrites:
             write(epochs, entries)
 
         monkeypatch.setattr(LeaderEpochs, "write_file", held)
-
-
-@pytest.fixture
-def replicas(tmp_path):
-    made = make_replicas(tmp_path / "data", log_durability="page-cache")
-    yield made
-    made.log_manager.close(clean=False)
 
 
 @pytest.fixture

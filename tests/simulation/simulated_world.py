@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ import trio
 
 from kafka_wire.codec import decode, encode
 from kafka_wire.headers import RequestHeader, read_response_header, request_header
-from tests.checking.history import Event, Op, Outcome, Record
+from tests.checking.history import Event, Op, Outcome
 from tests.handlers.handler_client import joined
 from trio_broker.runtime.simulated_network import SimulatedNetwork
 
@@ -102,9 +102,10 @@ class FaultyConnection:
     world: World
     name: str
     _stream: trio.SocketStream | None = None
+    _in_frame: bool = False
 
-    async def ask(self, request: Any, version: int, *, answered: bool = True) -> Any:
-        """Return the broker's response, None for a request that has none.
+    async def ask(self, request: Any, version: int) -> Any:
+        """Return the broker's response.
 
         Raises:
             ConnectionLost: it may have been carried out or not.
@@ -112,7 +113,7 @@ class FaultyConnection:
         self.world.requests += 1
         try:
             with trio.move_on_after(REQUEST_SECONDS):
-                response = await self._exchange(request, version, answered)
+                response = await self._exchange(request, version)
                 self.world.latest[self.name] = round(trio.current_time(), 6), response
                 return response
             raise ConnectionLost(f"{type(request).__name__}: no response")
@@ -123,9 +124,7 @@ class FaultyConnection:
             if self._stream is not None and self._in_frame:
                 self.close()
 
-    _in_frame: bool = False
-
-    async def _exchange(self, request: Any, version: int, answered: bool) -> Any:
+    async def _exchange(self, request: Any, version: int) -> Any:
         chance = self.world.random
         await trio.sleep(chance.expovariate(1000))
         if self._stream is None:
@@ -151,9 +150,6 @@ class FaultyConnection:
             await trio.sleep(chance.expovariate(100))
             frame = frame[middle:]
         await stream.send_all(frame)
-        if not answered:
-            self._in_frame = False
-            return None
         (size,) = struct.unpack(">i", await self._exactly(stream, 4))
         answer = await self._exactly(stream, size)
         self._in_frame = False
@@ -178,8 +174,3 @@ class FaultyConnection:
             self._stream.socket.close()
             self._stream = None
         self._in_frame = False
-
-
-def offsets_of(records: Sequence[Record]) -> Mapping[int, int]:
-    """The offset behind the last of ``records`` in each partition."""
-    return {record.partition: record.offset + 1 for record in records}
