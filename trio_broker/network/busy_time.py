@@ -15,14 +15,12 @@ from trio_broker.runtime.measurement import perf_counter_ns
 class BusyTime:
     """Counts the nanoseconds during which at least one stretch of work was under way."""
 
-    __slots__ = ("busy_ns", "depth", "since_ns", "waiting")
+    __slots__ = ("busy_ns", "depth", "since_ns")
 
     def __init__(self) -> None:
         self.busy_ns = 0
         self.depth = 0
         self.since_ns = 0
-        # One object for all waits: every request waits twice.
-        self.waiting = _Waiting(self)
 
     def enter(self) -> None:
         """A stretch of work begins; stretches may overlap (a worker thread beside the event loop)."""
@@ -51,21 +49,6 @@ class BusyTime:
     def busy_until(self, now_ns: int) -> int:
         """Nanoseconds of work up to ``now_ns`` (of ``time.perf_counter_ns``)."""
         return self.busy_ns + (max(0, now_ns - self.since_ns) if self.depth else 0)
-
-
-class _Waiting:
-    """A wait in the middle of a stretch of work: ``with busy_time.waiting:`` ends the stretch and begins another."""
-
-    __slots__ = ("busy_time",)
-
-    def __init__(self, busy_time: BusyTime) -> None:
-        self.busy_time = busy_time
-
-    def __enter__(self) -> None:
-        self.busy_time.exit()
-
-    def __exit__(self, *exception: object) -> None:
-        self.busy_time.enter()
 
 
 class Utilization:

@@ -160,17 +160,18 @@ class Processor:
 
     async def _wait(self) -> None:
         """Wait until a connection has something to do, or give the other tasks their turn."""
-        with self.busy_time.waiting:
+        self.busy_time.exit()
+        try:
             if self._ready:
                 await checkpoint()
                 return
             self._is_waiting = True
-            try:
-                await wait_readable(self._selector)
-            except trio.ClosedResourceError:
-                pass  # Woken by ``wake``; nothing is closed.
-            finally:
-                self._is_waiting = False
+            await wait_readable(self._selector)
+        except trio.ClosedResourceError:
+            pass  # Woken by ``wake``; nothing is closed.
+        finally:
+            self._is_waiting = False
+            self.busy_time.enter()
 
     def wake(self) -> None:
         """Let the Processor have a turn if it waits."""
