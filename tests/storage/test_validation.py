@@ -6,15 +6,24 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+import cramjam
 import pytest
 
 from kafka_wire.error_codes import ErrorCode
 from kafka_wire.errors import KafkaError
 from kafka_wire.records.batch import RecordBatch, TimestampType, build_batch, read_batches
-from kafka_wire.records.compression import Codec
+from kafka_wire.records.compression import (
+    ZSTD_BLOCK_BYTES,
+    ZSTD_MAGIC,
+    ZSTD_REPEATED_BYTE,
+    Codec,
+    compress,
+    decompress,
+)
 from kafka_wire.records.control import EndTransactionMarker, build_control_batch
 from kafka_wire.records.crc import crc32c
-from kafka_wire.records.record import NewRecord
+from kafka_wire.records.errors import InvalidRecord
+from kafka_wire.records.record import MIN_RECORD_BYTES, NewRecord
 from trio_broker.config.log_config import CleanupPolicy, LogConfig
 from trio_broker.storage import validation
 from trio_broker.storage.errors import InvalidTimestamp, RecordError, RecordValidationError
@@ -23,6 +32,7 @@ from trio_broker.topic_partition import TopicPartition
 Batch = Callable[..., bytearray]
 HOUR_MS = 3_600_000
 ORDERS = TopicPartition("orders", 3)
+PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 
 
 def taken(data: bytes | bytearray, now_ms: int, produce_version: int | None = None, **config: Any) -> RecordBatch:
@@ -54,6 +64,16 @@ def changed(data: bytes | bytearray, layout: str, position: int, value: int) -> 
     struct.pack_into(layout, copy, position, value)
     struct.pack_into(">I", copy, 17, crc32c(memoryview(copy)[21:]))
     return copy
+
+
+def with_count(data: bytes | bytearray, count: int) -> bytearray:
+    """The batch with another number of records, and the last offset that goes with it."""
+    return changed(changed(data, ">i", 57, count), ">i", 23, count - 1)
+
+
+def with_block(data: bytes | bytearray, block: bytes | bytearray) -> bytearray:
+    """The batch with other bytes in place of its records."""
+    return changed(bytearray(data[:61]) + block, ">i", 8, 49 + len(block))
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -268,8 +288,102 @@ def test_only_small_plain_batches_are_looked_into_at_once(batch: Batch, now_ms: 
     assert takes_long(batch(1, codec=Codec.GZIP)), "a small batch may inflate to a large one"
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_nothing_takes_long_where_no_record_is_looked_at(batch: Batch, now_ms: int, codec: Codec):
-    checked = validation.check_client_batch(memoryview(batch(1000, codec=codec)), LogConfig(), 9)
+def test_nothing_takes_long_where_only_the_lengths_of_records_are_looked_at(batch: Batch, now_ms: int):
+    checked = validation.check_client_batch(memoryview(batch(1000)), LogConfig(), 9)
     assert not validation.takes_long(checked, LogConfig(), now_ms)
     assert validation.prepare(checked, LogConfig(), now_ms, ORDERS) is checked
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_compressed_batches_are_looked_into_at_once_only_where_little_can_be_in_them(
+    batch: Batch, now_ms: int, codec: Codec
+):
+    def takes_long(data: bytes | bytearray) -> bool:
+        checked = validation.check_client_batch(memoryview(bytearray(data)), LogConfig(), 9)
+        return validation.takes_long(checked, LogConfig(), now_ms)
+
+    # Gzip does not say beforehand how much is in it.
+    assert takes_long(batch(1, codec=codec)) is (codec is Codec.GZIP)
+    assert takes_long(batch(17, codec=codec))
+    assert takes_long(batch(1, codec=codec, value=bytes(200_000)))
+
+
+@pytest.mark.parametrize("value_bytes", [1, 40_000])
+def test_a_plain_batch_has_the_bytes_for_as_many_records_as_it_counts(batch: Batch, now_ms: int, value_bytes: int):
+    """The log end would move by the count, beyond anything that a reader finds."""
+    data = batch(3, value=bytes(value_bytes))
+    for count in (2**31 - 1, (len(data) - 61) // MIN_RECORD_BYTES + 1):
+        assert code_of(with_count(data, count), now_ms) is ErrorCode.INVALID_RECORD
+    smallest = build_batch([NewRecord(now_ms, None, None)] * 17)
+    assert len(smallest) == 61 + 17 * MIN_RECORD_BYTES
+    assert code_of(smallest, now_ms) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("value_bytes", [0, 100, 10_000])
+def test_a_large_plain_batch_holds_the_records_that_it_counts(batch: Batch, now_ms: int, value_bytes: int):
+    data = batch(50, value=bytes(value_bytes))
+    assert code_of(data, now_ms) is ErrorCode.NONE
+    for count in (49, 51):
+        assert code_of(with_count(data, count), now_ms) is ErrorCode.INVALID_RECORD
+    for length in (0, 1, 5, 9, data[61] - 2):
+        wrong = bytearray(data[61:])
+        wrong[0] = length
+        assert code_of(with_block(data, wrong), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_very_many_records_are_counted_in_a_worker_thread(now_ms: int):
+    for count, takes_long in ((20_000, False), (20_001, True)):
+        data = bytearray(build_batch([NewRecord(now_ms, None, None)] * count))
+        checked = validation.check_client_batch(memoryview(data), LogConfig(), 9)
+        assert validation.takes_long(checked, LogConfig(), now_ms) is takes_long
+
+
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("records", [3, 2000])
+def test_a_compressed_batch_holds_the_records_that_it_counts(batch: Batch, now_ms: int, codec: Codec, records: int):
+    data = batch(records, codec=codec)
+    for count in (records - 1, records + 1, 2**31 - 1):
+        assert code_of(with_count(data, count), now_ms) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("block", [b"", b"\x00", b"garbage", bytes(range(256)) * 100], ids=["none", "0", "7", "25600"])
+def test_garbage_in_place_of_compressed_records_is_refused(batch: Batch, now_ms: int, codec: Codec, block: bytes):
+    assert code_of(with_block(batch(1, codec=codec), block), now_ms) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_compressed_records_that_end_early_or_go_on_are_refused(batch: Batch, now_ms: int, codec: Codec):
+    data = batch(20, codec=codec, value=bytes(range(100)))
+    block = bytes(data[61:])
+    for wrong in (block[:-1], block[: len(block) // 2], block + b"x", block[:12] + bytes(30) + block[42:]):
+        assert code_of(with_block(data, wrong), now_ms) is ErrorCode.INVALID_RECORD
+    wrong_records = bytearray(decompress(codec, block))
+    wrong_records[0] += 2
+    assert code_of(with_block(data, compress(codec, wrong_records)), now_ms) is ErrorCode.INVALID_RECORD
+
+
+def test_lz4_is_one_frame_of_independent_blocks_since_javas_reader_takes_no_other(batch: Batch, now_ms: int):
+    data = batch(20, codec=Codec.LZ4, value=bytes(range(100)))
+    records = decompress(Codec.LZ4, bytes(data[61:]))
+    linked = cramjam.lz4.Compressor(block_linked=True)
+    linked.compress(records)
+    assert code_of(with_block(data, bytes(linked.finish())), now_ms) is ErrorCode.INVALID_RECORD
+    halves = compress(Codec.LZ4, records[:500]) + compress(Codec.LZ4, records[500:])
+    assert code_of(with_block(data, halves), now_ms) is ErrorCode.INVALID_RECORD
+    with_checksum = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
+    with_checksum.compress(records)
+    assert code_of(with_block(data, bytes(with_checksum.finish())), now_ms) is ErrorCode.NONE
+
+
+def test_zstd_that_says_it_is_small_is_inflated_no_further_than_that(batch: Batch, now_ms: int):
+    """Such a batch is inflated on the event loop."""
+    block = (ZSTD_BLOCK_BYTES << 3 | ZSTD_REPEATED_BYTE << 1).to_bytes(3, "little") + b"0"
+    last = (1 << 3 | ZSTD_REPEATED_BYTE << 1 | 1).to_bytes(3, "little") + b"0"
+    window_of_128_kib, size_of_four_bytes = 7 << 3, 2 << 6
+    lie = struct.pack("<IBBI", ZSTD_MAGIC, size_of_four_bytes, window_of_128_kib, 100) + block * 400 + last
+    checked = validation.check_client_batch(memoryview(with_block(batch(1, codec=Codec.ZSTD), lie)), LogConfig(), 9)
+    assert not validation.takes_long(checked, LogConfig(), now_ms)
+    # The library gives itself no more room than the frame says.
+    with pytest.raises(InvalidRecord, match="Destination buffer is too small"):
+        validation.prepare(checked, LogConfig(), now_ms, ORDERS)

@@ -58,6 +58,9 @@ ZSTD_MAX_WINDOW_LOG = 27
 """The largest zstd window, 2**27 bytes: what Java's reader accepts and what its level 22 writes. The memory is touched
 only as far as there is output, which is bounded; a larger window could ask for 2 GiB up front."""
 
+GZIP_MAX_RATIO = 1032
+"""Deflate's densest code makes 258 bytes of two bits."""
+
 GZIP_WBITS = 31
 """zlib's name for "gzip framing, 32 KiB window"."""
 
@@ -88,6 +91,12 @@ LZ4_PLAIN_HEADERS = {
 end, and their largest block. Java's clients and librdkafka write such frames, always with the first of them."""
 
 LZ4_PLAIN_HEADER_BYTES = 7
+
+LZ4_KNOWN_FLAGS = 0xE3
+"""Of a frame's first descriptor byte: version, independence of blocks, a reserved bit, and whether there is a
+dictionary. The others say which checksums and sizes there are, and may have any value."""
+LZ4_INDEPENDENT_BLOCKS = 0x60
+"""Version 1 of the format, independent blocks, no dictionary."""
 
 LZ4_MAX_RATIO = 255
 """One byte of lz4 makes at most 255: a match length grows by that much for each further byte."""
@@ -205,6 +214,45 @@ def decompression_bound(data: Buffer, max_bytes: int) -> int:
     return min(max_bytes, MAX_DECOMPRESSED_BYTES, max(RATIO_FREE_BYTES, MAX_RATIO * len(data)))
 
 
+def inflated_bytes_bound(codec: Codec, data: memoryview) -> int:
+    """Return the most that ``data`` can inflate to, by its headers and what a byte of the codec makes at most.
+
+    Nothing is inflated: this takes microseconds. It says nothing about whether ``data`` can be inflated at all.
+
+    Raises:
+        InvalidRecord: snappy or lz4 whose blocks do not fit into ``data``.
+    """
+    match codec:
+        case Codec.NONE:
+            return len(data)
+        case Codec.GZIP:
+            return GZIP_MAX_RATIO * len(data)
+        case Codec.SNAPPY:
+            return sum(map(_snappy_declared_bytes, _snappy_blocks(data)))
+        case Codec.LZ4:
+            return _lz4_output_bound(data)
+        case Codec.ZSTD:
+            bound = zstd_output_bound(data)
+            return MAX_DECOMPRESSED_BYTES if bound is None else bound
+
+
+def check_framing(codec: Codec, data: memoryview) -> None:
+    """Refuse what ``decompress`` reads and Kafka's clients in Java do not: lz4 in other than one frame of independent
+    blocks. Their consumers stop at it, and a broker of Kafka takes it from no producer.
+
+    Raises:
+        InvalidRecord: so it is.
+    """
+    if codec is not Codec.LZ4:
+        return
+    _, end = _lz4_frame_bound(data, 0)
+    if end != len(data):
+        raise _damaged(Codec.LZ4, f"{len(data) - end} bytes behind its one frame")
+    flags = data[4]
+    if flags & LZ4_KNOWN_FLAGS != LZ4_INDEPENDENT_BLOCKS:
+        raise _damaged(Codec.LZ4, f"frame flags {flags:#04x}, blocks must be independent and without a dictionary")
+
+
 def _into_new(into: Callable[[memoryview, Room, int], int], data: Buffer, limit: int) -> bytes:
     out = bytearray()
 
@@ -278,7 +326,7 @@ def _compress_snappy(data: Buffer) -> bytes:
 def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     import cramjam
 
-    blocks = _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else [data]
+    blocks = _snappy_blocks(data)
     sizes = [_snappy_declared_bytes(block) for block in blocks]
     total = sum(sizes)
     if total > limit:
@@ -293,6 +341,10 @@ def _snappy_into(data: memoryview, room: Room, limit: int) -> int:
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.SNAPPY, error) from None
     return total
+
+
+def _snappy_blocks(data: memoryview) -> list[memoryview]:
+    return _xerial_blocks(data) if data[:8] == XERIAL_MAGIC else [data]
 
 
 def _xerial_blocks(data: memoryview) -> list[memoryview]:
