@@ -78,10 +78,11 @@ class InterruptedLogs:
     """See the head of the file. ``cut_before`` cuts the first life before the operation of that number.
 
     With ``faults`` the disk also fails: what is written and synced, and the names, and it is full now and then. A full
-    disk must leave a log as it was. After any other error the process is killed, or the power cut.
+    disk must leave a log as it was. After any other error the process is killed, or the power cut. Without ``syncs``
+    nobody asks a log to sync what it appended, as a broker of ``log.durability=page-cache`` does not.
     """
 
-    def __init__(self, seed: int, *, cut_before: int | None = None, faults: bool = False) -> None:
+    def __init__(self, seed: int, *, cut_before: int | None = None, faults: bool = False, syncs: bool = True) -> None:
         self.chance, self.ids = random.Random(seed), random.Random(seed)
         self.clock = ManualClock()
         self.disk = SimulatedDisk(self.clock, seed)
@@ -93,6 +94,7 @@ class InterruptedLogs:
         self.story: list[str] = []
         self._cut_before = cut_before
         self._has_faults = faults
+        self._syncs = syncs
         self._was_hit = False
         self._power_left: int | None = None
         self._values = 0
@@ -247,6 +249,8 @@ class InterruptedLogs:
         model = self.chance.choice(created)
         steps = self._compacted_steps if model.is_compacted else self._plain_steps
         (step,) = self.chance.choices(tuple(steps), weights=tuple(steps.values()))
+        if step is InterruptedLogs._sync and not self._syncs:
+            return
         self.story.append(f"{model.partition}: {step.__name__.strip('_')}")
         log = self._manager.logs[model.partition]
         try:

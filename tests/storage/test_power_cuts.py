@@ -12,20 +12,35 @@ from pathlib import PurePath
 import pytest
 
 from tests.storage.interrupted_logs import InterruptedLogs
-from trio_broker.runtime.disk import Disk
-from trio_broker.storage import interrupted_swaps
+from trio_broker.runtime.disk import Disk, OpenMode, write_all
+from trio_broker.runtime.simulated_disk import SimulatedDisk
+from trio_broker.storage import batch_checks, checkpoints, interrupted_swaps
+from trio_broker.storage.leader_epochs import LeaderEpochs
 from trio_broker.storage.log import Log
+from trio_broker.storage.log_directory import LogDirectory
+from trio_broker.storage.log_manager import LogManager
+from trio_broker.storage.open_transactions import OpenTransactions
+from trio_broker.storage.producer_state import ProducerEntry, ProducerStates
 from trio_broker.storage.segment import Segment
+from trio_broker.storage.transaction_index import TransactionIndex
 
 SEEDS_PER_TEST = 10
 FIRST_SEED, END_SEED = (int(seed) for seed in os.environ.get("POWER_CUT_SEEDS", "100000:102000").split(":"))
 
 
-def run(seed: int, *, cut_before: int | None = None, lives: int = 3, faults: bool = False) -> InterruptedLogs:
+def run(
+    seed: int,
+    *,
+    cut_before: int | None = None,
+    lives: int = 3,
+    steps: int = 25,
+    faults: bool = False,
+    syncs: bool = True,
+) -> InterruptedLogs:
     """Live through some lives; tell the story of those in which something is lost."""
-    logs = InterruptedLogs(seed, cut_before=cut_before, faults=faults)
+    logs = InterruptedLogs(seed, cut_before=cut_before, faults=faults, syncs=syncs)
     try:
-        logs.run(lives)
+        logs.run(lives, steps)
     except Exception as error:
         error.add_note("\n".join((f"seed {seed}, cut before {cut_before}", *logs.story)))
         raise
@@ -57,26 +72,52 @@ def test_the_same_seed_does_the_same():
     assert digests[0] != digests[1]
 
 
-def forget(segment: Segment) -> None:
-    """Sync nothing."""
+def nothing(*arguments: object, **named: object) -> None:
+    """Leave it undone."""
 
 
-def sync_without_rewriting(log: Log) -> None:
+def sync_only(log: Log) -> None:
     """Believe what is read after a crash."""
     log.sync()
 
 
-def write_no_swap(disk: Disk, directory: PurePath) -> None:
-    """Leave a compaction half done."""
+def write_in_place(disk: Disk, path: PurePath, content: bytes) -> None:
+    """Overwrite a file that should be replaced."""
+    file = disk.open(path, OpenMode.REPLACE)
+    write_all(file, content, 0)
+    file.sync()
+
+
+def restore_no_transactions(states: ProducerStates, entries: list[ProducerEntry], end_offset: int) -> None:
+    """Take the producers from a snapshot, and not what they have begun."""
+    states.producers = {entry.producer_id: entry for entry in entries}
+    states.transactions = OpenTransactions()
+    states.end_offset = end_offset
+
+
+def forget_nothing(epochs: LeaderEpochs, end_offset: int) -> bool:
+    """Keep the epochs of what was cut off."""
+    return False
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "mistake"),
     [
-        (Segment, "sync", forget),
-        (Segment, "sync_indexes", forget),
-        (Log, "sync_after_crash", sync_without_rewriting),
-        (interrupted_swaps, "finish", write_no_swap),
+        (Segment, "sync", nothing),
+        (Segment, "sync_indexes", nothing),
+        (Segment, "rewrite", nothing),
+        (Log, "sync_after_crash", sync_only),
+        (Log, "_reload_producers", nothing),
+        (LogManager, "write_checkpoints", nothing),
+        (LogDirectory, "forget", nothing),
+        (LeaderEpochs, "write_file", nothing),
+        (LeaderEpochs, "truncate_from_end", forget_nothing),
+        (ProducerStates, "restore", restore_no_transactions),
+        (TransactionIndex, "append", nothing),
+        (batch_checks, "problem_with", nothing),
+        (checkpoints, "write_atomically", write_in_place),
+        (interrupted_swaps, "finish", nothing),
+        (SimulatedDisk, "sync_directory", nothing),
     ],
 )
 def test_mistakes_are_found(monkeypatch, owner, name, mistake):
@@ -85,12 +126,12 @@ def test_mistakes_are_found(monkeypatch, owner, name, mistake):
 
     def fails(seed: int) -> bool:
         try:
-            run(seed, faults=True)
+            run(seed, faults=seed % 2 == 0)
         except Exception:
             return True
         return False
 
-    assert any(fails(seed) for seed in range(100))
+    assert any(fails(seed) for seed in range(200))
 
 
 @pytest.mark.soak
@@ -99,3 +140,11 @@ def test_many_more_seeds(seed: int):
     for each in range(seed, min(seed + 100, END_SEED)):
         run(each)
         run(each, faults=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(0, 2000, 100))
+@pytest.mark.parametrize("syncs", [True, False], ids=["fsync", "page-cache"])
+def test_the_power_may_go_before_any_operation_of_a_long_life(syncs: bool, first: int):
+    for number in range(first, first + 100):
+        run(1, cut_before=number, lives=1, steps=300, syncs=syncs)
