@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 
@@ -81,6 +82,30 @@ async def test_items_that_end_before_the_loop_looks_are_reported_together(gates:
         assert gates.begun.acquire(timeout=PATIENCE_SECONDS)
     await gates.wait_reported(3)
     assert gates.reports[0][:2] == [0, 1]
+
+
+async def test_items_that_end_before_the_loop_looks_wake_it_once(
+    gates: Gates, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+):
+    write, wakes = os.eventfd_write, []
+
+    def counted_write(number: int, value: int) -> None:
+        wakes.append(value)
+        write(number, value)
+
+    monkeypatch.setattr(os, "eventfd_write", counted_write)
+    queue = gates.make_queue(1)
+    await nursery.start(queue.run)
+    for item in range(3):
+        queue.put(item)
+    await gates.wait_begun(1)
+    # Without a checkpoint from here on, the loop cannot look before the last of them has begun.
+    for _ in (1, 2):
+        gates.gate.release()
+        assert gates.begun.acquire(timeout=PATIENCE_SECONDS)
+    assert len(wakes) == 1
+    gates.gate.release()
+    await gates.wait_reported(3)
 
 
 async def test_a_surplus_thread_finishes_its_item_and_takes_no_other(gates: Gates, nursery: trio.Nursery):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,7 +29,9 @@ class RealWorkers:
 
 
 class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
-    """See ``WorkQueue``. Items that end close together wake the event loop once.
+    """See ``WorkQueue``. Items that end close together wake the event loop once, through an eventfd: only the first of
+    them writes to it, since a system call makes its thread let go of the interpreter lock and wait for it again. Trio's
+    ``run_sync_soon`` makes one each time, and reads twice for it.
 
     The threads get their items when the event loop has nothing else to do at the moment, and lets go of the interpreter
     lock. A thread that is woken before has to wait for the lock, and at the next system call of the loop the two would
@@ -50,6 +53,9 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
         self._idle: deque[LockType] = deque()
         self._is_instrument = False
         self._done: deque[Item] = deque()
+        # An entry while nobody has woken the event loop since it last looked. The thread that takes it does.
+        self._unwoken: deque[None] = deque([None])
+        self._wakeup = -1  # the eventfd, while it runs
         self._under_way = 0
         self._started = 0
         # One entry for each thread that is to end, not counted in ``_started`` any more. The thread that takes it ends.
@@ -90,6 +96,7 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
             self._start_threads()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -98,13 +105,14 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
                     self._watch_loop()
                 task_status.started()
                 try:
-                    await trio.sleep_forever()
+                    await self._report_always()
                 finally:
                     self._nursery = None
                     if self._is_instrument:
                         trio.lowlevel.remove_instrument(self)
                     self._end_threads(self._started)
         finally:
+            os.close(self._wakeup)
             self._report()
 
     def _start_threads(self) -> None:
@@ -132,11 +140,10 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
         return True
 
     async def _run_thread(self) -> None:
-        token = trio.lowlevel.current_trio_token()
         # Under a limiter of its own: a thread that waits for items must not hold a token that others want.
-        await trio.to_thread.run_sync(self._take_items, token, limiter=trio.CapacityLimiter(math.inf))
+        await trio.to_thread.run_sync(self._take_items, limiter=trio.CapacityLimiter(math.inf))
 
-    def _take_items(self, token: trio.lowlevel.TrioToken) -> None:
+    def _take_items(self) -> None:
         """Do item after item until this thread is surplus. Runs in a thread."""
         woken = allocate_lock()
         woken.acquire()
@@ -152,7 +159,17 @@ class ThreadWorkQueue(Generic[Item], trio.abc.Instrument):
                 continue
             self._work(item)
             self._done.append(item)
-            token.run_sync_soon(self._report, idempotent=True)
+            with suppress(IndexError):
+                self._unwoken.pop()
+                os.eventfd_write(self._wakeup, 1)
+
+    async def _report_always(self) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(self._wakeup)
+            os.eventfd_read(self._wakeup)
+            # Before the look: what ends from here on, and is not seen by it, wakes the loop again.
+            self._unwoken.append(None)
+            self._report()
 
     def _report(self) -> None:
         """Report what has ended."""
